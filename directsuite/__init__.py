@@ -1,0 +1,1 @@
+"""directsuite: asyncio client SDK for four services of secure health communication."""

@@ -1,0 +1,1 @@
+"""The sandbox: the four services, for real, on loopback."""

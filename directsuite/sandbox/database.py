@@ -1,0 +1,151 @@
+"""The sandbox's state: SQLite behind one writer thread, durable before it is acknowledged.
+
+    await database.write(work)      work(connection) runs in the writer thread, inside a transaction; when the call
+                                    returns, what it wrote survives kill -9 and power loss (WAL, synchronous=FULL)
+    await database.read(work)       the same on a connection that can only read
+
+Work that arrives while a transaction is being committed shares the next one (group commit): each piece runs in its
+own savepoint, so that one that raises undoes itself alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], Any]
+_Job = tuple[Work, "asyncio.Future[Any]"]
+
+_FILE = "sandbox.sqlite3"
+_GROUP = 256  # pieces of work that share one commit at the most
+
+
+class Database:
+    """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema."""
+
+    def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        location = str(folder / _FILE) if folder is not None else ":memory:"
+        self._writer = _Worker("sandbox-writer", _connect(location), transactional=True)
+        self._writer.connection.executescript("\n".join(schemas))
+        self._reader = self._writer
+        if folder is not None:
+            connection = _connect(location)
+            connection.execute("PRAGMA query_only=ON")
+            self._reader = _Worker("sandbox-reader", connection, transactional=False)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction of its own; an exception that it raises undoes it and is raised here."""
+        result: T = await self._writer.submit(work)
+        return result
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`, which only reads; it sees everything that was acknowledged before."""
+        result: T = await self._reader.submit(work)
+        return result
+
+    def close(self) -> None:
+        """Finish what was submitted, then close the connections."""
+        if self._reader is not self._writer:
+            self._reader.close()
+        self._writer.close()
+
+
+def _connect(location: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(location, isolation_level=None, check_same_thread=False, timeout=5.0)
+    connection.row_factory = sqlite3.Row
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+class _Worker:
+    """One thread that owns one connection and runs the work submitted to it, in order."""
+
+    def __init__(self, name: str, connection: sqlite3.Connection, *, transactional: bool) -> None:
+        self.connection = connection
+        self._transactional = transactional
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Work) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put((work, future))
+        return future
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+        self.connection.close()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            group = [job]
+            stop = False
+            while self._transactional and len(group) < _GROUP:
+                try:
+                    following = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    stop = True
+                    break
+                group.append(following)
+            self._execute(group)
+            if stop:
+                return
+
+    def _execute(self, group: list[_Job]) -> None:
+        outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        try:
+            if self._transactional:
+                self.connection.execute("BEGIN IMMEDIATE")
+            for work, future in group:
+                outcomes.append((future, *self._attempt(work)))
+            if self._transactional:
+                self.connection.execute("COMMIT")
+        except sqlite3.Error as error:  # the transaction itself failed (a full disk): nothing of the group is kept
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            outcomes = [(future, None, error) for _, future in group]
+        for future, value, failure in outcomes:
+            _deliver(future, value, failure)
+
+    def _attempt(self, work: Work) -> tuple[Any, BaseException | None]:
+        if not self._transactional:
+            try:
+                return work(self.connection), None
+            except Exception as error:  # noqa: BLE001  handed to the caller, whatever it is
+                return None, error
+        self.connection.execute("SAVEPOINT work")
+        try:
+            value = work(self.connection)
+        except Exception as error:  # noqa: BLE001  handed to the caller, whatever it is
+            self.connection.execute("ROLLBACK TO work")
+            self.connection.execute("RELEASE work")
+            return None, error
+        self.connection.execute("RELEASE work")
+        return value, None
+
+
+def _deliver(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+    def settle() -> None:
+        if future.done():  # the caller was cancelled meanwhile
+            return
+        if failure is None:
+            future.set_result(value)
+        else:
+            future.set_exception(failure)
+
+    try:
+        future.get_loop().call_soon_threadsafe(settle)
+    except RuntimeError:  # the caller's event loop has closed: nobody waits any more
+        return

@@ -1,0 +1,1 @@
+"""The sandbox's signing service: stored PDFs, and real work on them."""
