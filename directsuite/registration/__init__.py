@@ -1,1 +1,1 @@
-""""""
+"""The registration service (specification section D): Direct addresses for identity-proofed patients."""

@@ -1,1 +1,44 @@
-"""The sandbox's messaging service: mailboxes of RFC 5322 messages, and their delivery."""
+"""The messaging service of the sandbox: mailboxes, sending, delivery (specification sections 2.C to 4.C).
+
+    service.py        the routes, and how a request becomes an answer
+    operations.py     mailbox operations: a row each; their work stands in reading.py and changing.py
+    sending.py        Send and its variants, Forward, SaveRawMessages: what is composed or parsed before it is written
+    requests.py       request bodies, checked;  dates.py: dates in paths and answers;  refusals.py: codes and texts
+    call.py           a call whose credentials were checked: what the work of an operation gets
+    accounts.py       mailbox accounts and T-Users
+    folders.py        folders;  store.py: messages in them
+    composition.py    a send request becomes an RFC 5322 message;  parsing.py: a message becomes a MessageDetail
+    delivery.py       what becomes of each recipient;  report.py: the status report
+    profile.py        answers in the manner of some Java servers
+
+What the sandbox does where the specification is silent:
+
+| point | choice |
+|---|---|
+| refusals | HTTP 200 and success false; what is not JSON: HTTP 400, code 4; another media type: HTTP 415, code 4 |
+| codes | 1 credentials; 2 sender or recipient; 3 no such folder; 4 anything else, a wrongly shaped body included |
+| credentials | beside the place that section 4 names, `auth`, `authentication` and (mailbox operations) bare ones |
+| T-User | right password, but the Direct address is not his, or has no mailbox: code 2 |
+| folder names | `INBOX` in any case, the rest exact; parents made on the way; up to 255 characters, none control |
+| INBOX.Trash | not reserved: it may be renamed or deleted, and comes back when a message is deleted into it |
+| MoveFolder | children move along and uids stay; 4 if the target exists, is reserved or is inside the folder |
+| SetFoldersSubscribed | answers the folders that it set; an unknown one refuses all; new folders are subscribed |
+| GetFolders | all sub-folders at any depth, by full name, without the root; literals true, false, 1, 0 in any case |
+| uids | at least one, else 4; unknown ones are skipped; duplicates collapse; answers ascend |
+| uid reuse | never in a folder's life; a folder made anew under an old name starts at 1 |
+| copy, move | new uid at the destination; flags and received date stay; moving within a folder changes nothing |
+| DeleteMessagesByUIDs | false within INBOX.Trash changes nothing |
+| GetDeletedMessageCount | all of INBOX.Trash; elsewhere the messages flagged as deleted, which no operation does |
+| reading | does not mark as read |
+| sender, subject | case-blind substring of the decoded header; the empty text finds all |
+| dates in | inclusive; 0 as endTime in milliseconds is open; the UTC form covers the whole second it names |
+| dates out | ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000` |
+| metadata | body null, attachments without content |
+| SaveRawMessages | appends, unread, received now, whatever uid, msgID and folder say; all or nothing |
+| Forward | recipients a list, or an object with the list `recipients`; none: 2; one uid inline, several attached |
+| headers | those that the message itself needs (From, To, Date, Message-ID, Content-*, …) cannot be set: 4 |
+| bodies | line ends come back as CRLF, as mail has them |
+| smtpId | with angle brackets; taken without, too; unknown or another sender's: success and no records |
+| report form | CSV, titles first, when more ids are asked for than `MessagingService.csv_above` (0: always) |
+| delivery | see delivery.py |
+"""

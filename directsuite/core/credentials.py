@@ -1,0 +1,200 @@
+"""Tokens that are renewed before they expire: bearer tokens and registration sessions alike.
+
+    TokenSource ── fetch() ──► TokenCache ── current() ──► attempt
+                                   ▲                          │ 401, code 011
+                                   └── invalidate(generation)─┘
+
+However many callers need a new token, one fetch gets it (single flight), in a task of its own that no caller's
+cancellation can kill. A late refusal of an old token never throws away the new one: tokens are numbered, and
+invalidation names the number. A failure reaches all who waited for it, and further fetches back off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from directsuite.core.clock import Clock
+from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, Outcome, TransportError
+from directsuite.secret import Secret, as_secret
+
+_FIRST_BACK_OFF = 1.0
+_LONGEST_BACK_OFF = 60.0
+
+
+@attrs.frozen
+class AccessToken:
+    """A token and the seconds it is good for from when it was asked for; None: until it is refused."""
+
+    token: Secret = attrs.field(converter=as_secret)
+    expires_in: float | None = None
+
+
+@runtime_checkable
+class TokenSource(Protocol):
+    """Where tokens come from. `renewable`: whether another fetch may give another token."""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether another fetch may give another token."""
+        ...
+
+    async def fetch(self) -> AccessToken:
+        """A token that is good now."""
+        ...
+
+
+@attrs.frozen
+class StaticToken:
+    """One token for ever."""
+
+    token: Secret = attrs.field(converter=as_secret)
+    renewable: bool = False
+
+    async def fetch(self) -> AccessToken:
+        """The token."""
+        return AccessToken(self.token)
+
+
+@attrs.frozen
+class CallableToken:
+    """Tokens from a coroutine function of the user's, which gives a text or an AccessToken."""
+
+    ask: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)
+    renewable: bool = True
+
+    async def fetch(self) -> AccessToken:
+        """What the function gives."""
+        answer = await self.ask()
+        return answer if isinstance(answer, AccessToken) else AccessToken(answer)
+
+
+def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
+    """A TokenSource from anything that a user may give as `token`."""
+    if isinstance(token, str | Secret):
+        if not (token if isinstance(token, str) else token.reveal()).strip():
+            raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
+        return StaticToken(token)
+    if isinstance(token, TokenSource):
+        return token
+    if callable(token):
+        return CallableToken(token)
+    raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
+
+
+@attrs.frozen
+class Credential:
+    """A token with its number, and the moments (monotonic seconds) from which it is renewed and at which it expires."""
+
+    token: Secret
+    generation: int
+    renew_at: float
+    expires_at: float
+
+
+class TokenCache:
+    """The current token of a source. margin: seconds before expiry at which it is renewed. patience: of one fetch."""
+
+    def __init__(self, source: TokenSource, clock: Clock, *, margin: float = 60.0, patience: float = 60.0) -> None:
+        self._source = source
+        self._clock = clock
+        self._margin = margin
+        self._patience = patience
+        self._credential: Credential | None = None
+        self._generation = 0
+        self._refresh: asyncio.Task[Credential] | None = None
+        self._failure: DirectSuiteError | None = None
+        self._back_off = 0.0
+        self._try_again_at = 0.0
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a refused token may be replaced by another."""
+        return self._source.renewable
+
+    async def current(self) -> Credential:
+        """A credential with at least the margin left; where renewal fails, one that is still good."""
+        if self._credential is not None and self._clock.monotonic() < self._credential.renew_at:
+            return self._credential
+        try:
+            return await self._renewed()
+        except DirectSuiteError:
+            if self._credential is not None and self._clock.monotonic() < self._credential.expires_at:
+                return self._credential
+            raise
+
+    def now(self) -> float:
+        """The moment, on the cache's clock, from which a token asked for now is counted."""
+        return self._clock.monotonic()
+
+    def adopt(self, token: AccessToken, asked_at: float) -> Credential:
+        """Use a token from here on, whatever is left of the current one. asked_at: the moment it was asked for."""
+        self._failure, self._back_off = None, 0.0
+        self._generation += 1
+        lifetime = float("inf") if token.expires_in is None else token.expires_in
+        margin = min(self._margin, lifetime / 2)  # a token that lives shorter than the margin is still used
+        self._credential = Credential(
+            token.token, self._generation, renew_at=asked_at + lifetime - margin, expires_at=asked_at + lifetime
+        )
+        return self._credential
+
+    def invalidate(self, generation: int) -> None:
+        """Forget the credential of this generation, which the service refused; a newer one stays."""
+        if self._credential is not None and self._credential.generation == generation:
+            self._credential = None
+
+    async def aclose(self) -> None:
+        """Stop a fetch that is under way."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            with contextlib.suppress(asyncio.CancelledError, DirectSuiteError):
+                await self._refresh
+
+    async def _renewed(self) -> Credential:
+        if self._failure is not None and self._clock.monotonic() < self._try_again_at:
+            raise self._failure.copy()
+        if self._refresh is None:
+            self._refresh = asyncio.create_task(self._fetch(), name="directsuite-token")
+            self._refresh.add_done_callback(self._fetched)
+        refresh = self._refresh
+        try:
+            return await asyncio.shield(refresh)
+        except asyncio.CancelledError:
+            if not refresh.cancelled():  # the caller was cancelled; the fetch goes on for the others
+                raise
+            error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
+        except DirectSuiteError as failure:
+            error = failure.copy()
+            error.__cause__ = failure.__cause__
+        raise error
+
+    def _fetched(self, task: asyncio.Task[Credential]) -> None:
+        self._refresh = None
+        if not task.cancelled():
+            task.exception()  # seen here, so that a failure nobody waits for is no complaint of the event loop's
+
+    async def _fetch(self) -> Credential:
+        asked_at = self.now()  # life counts from here: the answer may have been long on its way
+        try:
+            token = await self._ask()
+        except DirectSuiteError as failure:
+            self._failure = failure
+            self._back_off = min(max(2 * self._back_off, _FIRST_BACK_OFF), _LONGEST_BACK_OFF)
+            self._try_again_at = self._clock.monotonic() + self._back_off
+            raise
+        return self.adopt(token, asked_at)
+
+    async def _ask(self) -> AccessToken:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._source.fetch()
+        except DirectSuiteError:
+            raise
+        except TimeoutError:
+            raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
+        except Exception as error:
+            raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error

@@ -1,0 +1,104 @@
+"""What the facades of all services share: options, and raw answers."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, Self, TypeVar
+
+import attrs
+
+from directsuite.core.body import RequestBody
+from directsuite.core.operation import Operation
+from directsuite.core.retry import RetryPolicy
+from directsuite.core.transport import Exchanged, Options, Proof, Receive, Transport
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class RawResponse(Generic[T]):
+    """A method's value with the HTTP answer that it came in. elapsed: seconds, all attempts together."""
+
+    value: T
+    status: int
+    headers: Mapping[str, str]
+    elapsed: float
+    attempts: int
+
+    def __repr__(self) -> str:
+        return f"RawResponse(status={self.status}, elapsed={self.elapsed:.3f}, attempts={self.attempts})"
+
+
+class Facade:
+    """One service, for people: a method per operation. Cheap to make, shared by any number of tasks."""
+
+    def __init__(self, transport: Transport, options: Options | None = None) -> None:
+        self._transport = transport
+        self._options = options or Options()
+
+    def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
+        """The same facade with another timeout (seconds for each whole call) or retry policy."""
+        options = self._options
+        if timeout is not None:
+            options = attrs.evolve(options, timeout=timeout)
+        return self._with(options if retry is None else attrs.evolve(options, retry=retry))
+
+    @property
+    def with_raw_response(self) -> RawView:
+        """The same methods, each giving a RawResponse: the value with status, headers, elapsed time and attempts."""
+        return RawView(self)
+
+    def _with(self, options: Options) -> Self:
+        facade = copy.copy(self)
+        facade._options = options
+        return facade
+
+    async def _call(
+        self,
+        operation: Operation[R],
+        *segments: str,
+        body: RequestBody | None = None,
+        timeout: float | None = None,
+        receive: Receive[R] | None = None,
+        proof: Proof[R] | None = None,
+    ) -> R:
+        return await self._transport.call(
+            operation, *segments, body=body, options=self._timed(timeout), receive=receive, proof=proof
+        )
+
+    def _timed(self, timeout: float | None) -> Options:
+        return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)
+
+
+class RawView:
+    """A facade's methods by name, for their raw answers: `suite.signing.with_raw_response.get_doc_info(...)`.
+
+    The answer is that of the method's last request. Iterators make many, and have no raw form.
+    """
+
+    def __init__(self, facade: Facade) -> None:
+        self._facade = facade
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[RawResponse[Any]]]:
+        if name.startswith("_") or not inspect.iscoroutinefunction(getattr(type(self._facade), name, None)):
+            raise AttributeError(f"{type(self._facade).__name__} has no awaitable method {name!r}")
+
+        async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
+            seen: list[Exchanged] = []
+            options = attrs.evolve(self._facade._options, observe=seen.append)
+            value = await getattr(self._facade._with(options), name)(*args, **kwargs)
+            if not seen:
+                raise ValueError(f"{name} answered without a request: there is no raw answer")
+            return RawResponse(
+                value=value,
+                status=seen[-1].answer.status,
+                headers=seen[-1].answer.headers,
+                elapsed=seen[-1].elapsed,
+                attempts=seen[-1].attempts,
+            )
+
+        call.__name__ = name
+        return call

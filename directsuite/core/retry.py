@@ -1,0 +1,98 @@
+"""Whether, when and how often a failed attempt is tried again: tenacity's strategies under the call's deadline.
+
+The defaults are what such providers ask of their clients: on 429 back off from 1 s, doubling; on 503 wait 30 to 60 s;
+on other failures at most three more tries. `Retry-After` is honoured before any of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import attrs
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity.stop import stop_base
+from tenacity.wait import wait_base, wait_exponential_jitter, wait_random, wait_random_exponential
+
+from directsuite.errors import DirectSuiteError, RateLimitedError, ServerError
+
+
+class WaitAsAsked(wait_base):
+    """The default back-off, by what went wrong."""
+
+    _rate_limited = wait_exponential_jitter(initial=1.0, exp_base=2.0, max=60.0, jitter=0.5)
+    _unavailable = wait_random(30.0, 60.0)
+    _otherwise = wait_random_exponential(multiplier=0.5, max=10.0)
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        """Seconds to wait before the next attempt."""
+        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+        if isinstance(error, RateLimitedError):
+            return self._rate_limited(retry_state)
+        if isinstance(error, ServerError) and error.status == 503:
+            return self._unavailable(retry_state)
+        return self._otherwise(retry_state)
+
+    def __repr__(self) -> str:
+        return "WaitAsAsked()"
+
+
+@attrs.frozen
+class RetryPolicy:
+    """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own.
+
+    Only what may be tried again is: an operation with side effects never is, once its request may have arrived.
+    """
+
+    attempts: int = attrs.field(default=4, validator=attrs.validators.ge(1))
+    wait: wait_base = attrs.field(factory=WaitAsAsked)
+    stop: stop_base | None = None
+
+    @classmethod
+    def none(cls) -> RetryPolicy:
+        """One attempt only. Tokens and sessions are still renewed."""
+        return cls(attempts=1)
+
+    def retrying(
+        self,
+        *,
+        may_repeat: Callable[[BaseException], bool],
+        time_left: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> AsyncRetrying:
+        """Tenacity's loop for one call: stops where the next wait would not fit into the time left (seconds)."""
+        stop = stop_after_attempt(self.attempts)
+
+        def should_stop(retry_state: RetryCallState) -> bool:
+            return bool(
+                stop(retry_state)
+                or (self.stop is not None and self.stop(retry_state))
+                or retry_state.upcoming_sleep >= time_left()
+            )
+
+        def wait(retry_state: RetryCallState) -> float:
+            error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+            if isinstance(error, DirectSuiteError) and error.retry_after is not None:
+                return error.retry_after
+            return self.wait(retry_state)
+
+        return AsyncRetrying(
+            retry=retry_if_exception(may_repeat), stop=should_stop, wait=wait, sleep=sleep, reraise=True
+        )
+
+
+def retry_after(header: str | None, *, now: Callable[[], float] = time.time) -> float | None:
+    """Seconds that a Retry-After header asks for, in either of its forms; None where it says nothing."""
+    if header is None:
+        return None
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return max(0.0, (aware - datetime.fromtimestamp(now(), UTC)).total_seconds())

@@ -1,0 +1,244 @@
+"""Everything that directsuite raises.
+
+    DirectSuiteError
+    ├── ConfigurationError            a URL, token or login that the call needs is missing or unsafe
+    ├── InvalidArgumentError          (also ValueError) refused before anything was sent
+    ├── ClosedError                   the suite is closed, or not open yet
+    ├── TransportError                no usable answer
+    │   ├── ConnectFailedError        nothing was sent
+    │   ├── ConnectionLostError       sent, no answer, on an operation that may be repeated
+    │   ├── DeadlineExceededError     (also TimeoutError) nothing was sent, or the operation may be repeated
+    │   └── OutcomeUnknownError       a side effect may or may not have happened
+    ├── ServiceError                  the service said no
+    │   ├── AuthenticationError       who you are: 401, code 1, 011
+    │   ├── PermissionDeniedError     what you may: 403, 013
+    │   ├── NotFoundError             404, 208, 210
+    │   ├── ConflictError             201
+    │   ├── AddressError              messaging code 2, 207
+    │   ├── BadRequestError           400, 002, 010, 012, 014, 202 to 206, 209
+    │   ├── PaymentError              003, 021, 022
+    │   ├── RateLimitedError          429
+    │   └── ServerError               5xx, 099, 999
+    └── ResponseDecodeError           an answer that is not what it should be
+
+No text, `repr` or argument of these holds a secret or patient data. What the service itself wrote is kept apart:
+`ServiceError.message` and `.body` give it to those who ask for it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Self
+
+
+class Outcome(enum.Enum):
+    """What is known, after a failed attempt, about what happened on the server."""
+
+    NOT_SENT = "not sent"
+    """Nothing left this machine: any operation may be tried again."""
+    REJECTED = "rejected"
+    """The service refused to act on it for now: any operation may be tried again."""
+    UNKNOWN = "unknown"
+    """Sent, without a usable answer: only an operation that may be repeated is tried again."""
+    FAILED = "failed"
+    """The service said no: trying again would not help."""
+
+
+class DirectSuiteError(Exception):
+    """The root of the tree. `operation` and `service` are None where no call was under way.
+
+    `attempts` counts the HTTP requests made, `elapsed` is in seconds; both stand for the whole call. `retry_after` is
+    the seconds to wait before another try, where the service or the call's own limits named them.
+    """
+
+    def __init__(
+        self,
+        explanation: str,
+        *,
+        operation: str | None = None,
+        service: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        super().__init__(explanation)
+        self.explanation = explanation
+        self.operation = operation
+        self.service = service
+        self.outcome = outcome
+        self.retry_after: float | None = None
+        self.attempts = 0
+        self.elapsed = 0.0
+
+    def __str__(self) -> str:
+        if self.operation is None:
+            return self.explanation
+        tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return f"{self.operation}: {self.explanation} ({tries}, {self.elapsed:.1f} s)"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+    def copy(self) -> Self:
+        """The same failure for another caller: without this one's traceback."""
+        again: Self = _rebuild(type(self), self.args, self.__dict__.copy())
+        return again
+
+
+def _rebuild(cls: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error: Any = cls.__new__(cls, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+class ConfigurationError(DirectSuiteError):
+    """A URL, token or login that the call needs is missing or unsafe, or the suite is used where it may not be."""
+
+
+class InvalidArgumentError(DirectSuiteError, ValueError):
+    """An argument was refused before anything was sent. `parameter` names it; the text says what to do."""
+
+    def __init__(self, explanation: str, *, parameter: str) -> None:
+        super().__init__(f"{parameter}: {explanation}")
+        self.parameter = parameter
+
+
+class ClosedError(DirectSuiteError):
+    """The suite is closed, or not open yet."""
+
+
+class TransportError(DirectSuiteError):
+    """No usable answer came."""
+
+
+class ConnectFailedError(TransportError):
+    """No connection could be made: nothing was sent."""
+
+
+class ConnectionLostError(TransportError):
+    """The request was sent and no answer came; the operation may be repeated without harm."""
+
+
+class DeadlineExceededError(TransportError, TimeoutError):
+    """The call's time was up. Nothing was sent, or the operation may be repeated without harm."""
+
+
+class OutcomeUnknownError(TransportError):
+    """A side effect may or may not have happened: do not simply do it again.
+
+    `how_to_find_out` says what to look at. The cause is the failure that left the question open.
+    """
+
+    def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:
+        super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
+        self.how_to_find_out = how_to_find_out
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} To find out: {self.how_to_find_out}"
+
+
+class ServiceError(DirectSuiteError):
+    """The service said no.
+
+    `status` is the HTTP status; `code` the service's own code (int in messaging, str in registration, None elsewhere).
+    """
+
+    def __init__(
+        self,
+        explanation: str,
+        *,
+        status: int,
+        code: int | str | None = None,
+        message: str | None = None,
+        body: bytes = b"",
+        retry_after: float | None = None,
+        **about: Any,
+    ) -> None:
+        super().__init__(explanation, **about)
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self._said = _Sealed((message, body))
+
+    @property
+    def message(self) -> str | None:
+        """What the service wrote for people. It may name patients: do not log it unread."""
+        message: str | None = self._said.content[0]
+        return message
+
+    @property
+    def body(self) -> bytes:
+        """The answer's body as it came (its first part, where it was long). It may hold patient data."""
+        body: bytes = self._said.content[1]
+        return body
+
+
+class AuthenticationError(ServiceError):
+    """The token, password or session was not accepted (401, code 1, 011)."""
+
+
+class PermissionDeniedError(ServiceError):
+    """These credentials may not do this (403, 013)."""
+
+
+class NotFoundError(ServiceError):
+    """No such endpoint, domain or address (404, 208, 210)."""
+
+
+class ConflictError(ServiceError):
+    """The name is taken (201)."""
+
+
+class AddressError(ServiceError):
+    """An address was not accepted (messaging code 2, 207)."""
+
+
+class BadRequestError(ServiceError):
+    """An argument is missing or not valid (400, 002, 010, 012, 014, 202 to 206, 209)."""
+
+
+class PaymentError(ServiceError):
+    """The account could not be debited (003, 021, 022)."""
+
+
+class RateLimitedError(ServiceError):
+    """Too many requests (429). `retry_after` gives seconds where the service named them."""
+
+
+class ServerError(ServiceError):
+    """The service failed (5xx, 099, 999)."""
+
+
+class ResponseDecodeError(DirectSuiteError):
+    """An answer that is not what it should be. `path` is the JSON path of the first wrong place, never the value.
+
+    `too_large`: it was broken off because it went past `max_response_bytes`.
+    """
+
+    def __init__(
+        self, explanation: str, *, path: str = "$", body: bytes = b"", too_large: bool = False, **about: Any
+    ) -> None:
+        super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
+        self.path = path
+        self.too_large = too_large
+        self._said = _Sealed((None, body))
+
+    @property
+    def body(self) -> bytes:
+        """The answer's body as it came (its first part, where it was long). It may hold patient data."""
+        body: bytes = self._said.content[1]
+        return body
+
+
+class _Sealed:
+    """What the service wrote, out of the reach of tools that print an exception's attributes."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: tuple[Any, Any]) -> None:
+        self.content = content
+
+    def __repr__(self) -> str:
+        return "<withheld>"

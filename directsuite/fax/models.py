@@ -1,0 +1,58 @@
+"""Types of the fax service, in the order of the specification (section 2.B).
+
+The specification leaves MessageObject open; its fields here are what such services document in public.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+import attrs
+
+from directsuite.wire.models import Model, OpenEnum, Wire
+
+
+class FaxStatus(OpenEnum):
+    """How far a fax has come."""
+
+    WAITING = "waiting"
+    COMPLETE = "complete"
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FaxRecipient(Model):
+    """One number that a fax was sent to (RecipientObject). address: the number dialled."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("page_count",)
+
+    address: Annotated[str | None, Wire("Address")] = None
+    name: Annotated[str | None, Wire("Name")] = None
+    page_count: Annotated[int | None, Wire("PageCount")] = None
+    description: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FaxMessage(Model):
+    """The status of one fax (MessageObject). message_handle: where the answer has one for each."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("status", "updated_ts")
+
+    message_handle: Annotated[str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"))] = None
+    fax_number: Annotated[str | None, Wire("fax_number")] = None
+    status: FaxStatus | None = None
+    updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None
+    recipients: list[FaxRecipient] = attrs.field(factory=list[FaxRecipient])
+    description: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FaxMessageInformation(Model):
+    """The answer of both fax operations: the account, and the messages asked for, newest first."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("message_detail",)
+
+    username: Annotated[str | None, Wire("Username")] = None
+    message_handle: Annotated[str | None, Wire("MessageHandle")] = None
+    message_detail: Annotated[list[FaxMessage], Wire("MessageDetail")] = attrs.field(factory=list[FaxMessage])
+    description: str | None = None

@@ -1,0 +1,100 @@
+"""What the messaging facades refuse before anything is sent, and how they write arguments into paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging.models import Message, Recipient
+from directsuite.wire.dates import milliseconds
+
+INBOX = "INBOX"
+RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
+"""Folders that can't be re-created, renamed or deleted (specification 4.C, notes)."""
+
+_RESERVED = frozenset(name.lower() for name in RESERVED)
+_BREAKS = re.compile(r"[\r\n\x00]")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def address(text: str, parameter: str) -> str:
+    """An address: exactly one `@` with something on both sides, and no line break."""
+    local, at, domain = text.partition("@")
+    if not (local and at and domain) or "@" in domain or _BREAKS.search(text):
+        raise InvalidArgumentError("give an address such as name@direct.example.org", parameter=parameter)
+    return text
+
+
+def recipients(given: Iterable[Recipient | str]) -> list[Recipient]:
+    """Recipients from recipients and plain addresses, each checked."""
+    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in given]
+    for entry in listed:
+        address(entry.email, "recipients")
+    return listed
+
+
+def check_message(message: Message, sender: str) -> None:
+    """Refuse a message whose sender isn't `sender`, or whose addresses or header lines can't be right."""
+    if message.sender is not None and message.sender.lower() != sender.lower():
+        raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
+    if not message.recipients:
+        raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
+    for entry in message.recipients:
+        address(entry.email, "recipients")
+    for header in getattr(message, "headers", ()):
+        if _BREAKS.search(f"{header.name}{header.value}") or not header.name:
+            raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")
+
+
+def changeable_folder(folder: str, parameter: str) -> str:
+    """A folder that may be created, renamed or deleted: not one of the reserved ones."""
+    if folder.lower() in _RESERVED:
+        raise InvalidArgumentError(
+            "this folder is reserved: it can't be created, renamed or deleted", parameter=parameter
+        )
+    return folder
+
+
+def new_folder(folder: str, parameter: str) -> str:
+    """A folder that may be created: inside INBOX and not reserved."""
+    if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
+        raise InvalidArgumentError("the name of a new folder starts with 'INBOX.'", parameter=parameter)
+    return changeable_folder(folder, parameter)
+
+
+def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
+    """Both ends, inclusive, as Unix timestamps in milliseconds; None is open."""
+    _aware(begin, end)
+    last = 253402300799000
+    return (
+        "0" if begin is None else str(milliseconds(begin)),
+        str(last) if end is None else str(-((_BEGINNING - end) // timedelta(milliseconds=1))),
+    )
+
+
+def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
+    """Both ends, inclusive, as yyyyMMddHHmmss in UTC; parts of a second widen the span, None is open."""
+    _aware(begin, end)
+    first = (begin or _BEGINNING).astimezone(UTC)
+    last = (end or _END).astimezone(UTC)
+    if last.microsecond:
+        last = last.replace(microsecond=0) + timedelta(seconds=1)
+    return _compact(first), _compact(last)
+
+
+def _compact(moment: datetime) -> str:
+    return f"{moment.year:04}{moment:%m%d%H%M%S}"  # %Y is not padded on every platform
+
+
+def _aware(begin: datetime | None, end: datetime | None) -> None:
+    for parameter, moment in (("begin", begin), ("end", end)):
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
+
+
+def flag(value: bool) -> str:
+    """true or false, as a path segment."""
+    return "true" if value else "false"

@@ -1,0 +1,146 @@
+"""The part of a mailbox's facade that changes it: folders, and messages in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from directsuite.core.body import RequestBody
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging import arguments, operations
+from directsuite.messaging.account import Account
+from directsuite.messaging.arguments import INBOX, flag
+from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
+from directsuite.wire import codec
+
+
+class Changing(Account):
+    """What can be changed in a mailbox."""
+
+    async def get_folders(
+        self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
+    ) -> list[str]:
+        """The names of the folders below `root`.
+
+        Operation GetFolders (specification 4.C).
+        """
+        segments = (root, flag(subscribed_only))
+        answer = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
+        return answer.folders
+
+    async def set_folders_subscribed(
+        self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
+    ) -> list[str]:
+        """Subscribe to folders, or end it; gives the folders that the service names. With none, nothing is sent.
+
+        Operation SetFoldersSubscribed (specification 4.C).
+        """
+        listed = list(folders)
+        if not all(listed):
+            raise InvalidArgumentError("give folder names that are not empty", parameter="folders")
+        if not listed:
+            return []
+        request = SetFoldersSubscribedRequest(auth=self._authentication, folders=listed, subscribed=subscribed)
+        body = RequestBody.of(codec.encode(request))
+        return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
+
+    async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
+        """Create a folder; its name starts with `INBOX.`.
+
+        Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
+        """
+        arguments.new_folder(folder, "folder")
+
+        async def created() -> APIResponse | None:
+            return APIResponse(success=True) if await self._has(folder) else None
+
+        await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=created)
+
+    async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
+        """Rename a folder, with what is in it.
+
+        Operation MoveFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder.
+        """
+        arguments.changeable_folder(folder, "folder")
+        arguments.new_folder(new_folder, "new_folder")
+
+        async def moved() -> APIResponse | None:
+            happened = await self._has(new_folder) and not await self._has(folder)
+            return APIResponse(success=True) if happened else None
+
+        await self._call(
+            operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, proof=moved
+        )
+
+    async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
+        """Delete a folder with its messages and sub-folders.
+
+        Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder. Never sent a
+        second time: a late duplicate would destroy a folder made anew.
+        """
+        arguments.changeable_folder(folder, "folder")
+        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout)
+
+    async def copy_messages_by_uids(
+        self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Copy messages to another folder. With no uids, nothing is sent.
+
+        Operation CopyMessagesByUIDs (specification 4.C). Never sent a second time.
+        """
+        await self._change(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, uids=uids, timeout=timeout)
+
+    async def move_messages_by_uids(
+        self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Move messages to another folder, where they get new uids. With no uids, nothing is sent.
+
+        Operation MoveMessagesByUIDs (specification 4.C).
+        """
+        await self._change(operations.MOVE_MESSAGES_BY_UIDS, folder, dest_folder, uids=uids, timeout=timeout)
+
+    async def delete_messages_by_uids(
+        self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
+    ) -> None:
+        """Move messages to INBOX.Trash or, with `forever`, remove them. With no uids, nothing is sent.
+
+        Operation DeleteMessagesByUIDs (specification 4.C).
+        """
+        await self._change(operations.DELETE_MESSAGES_BY_UIDS, folder, flag(forever), uids=uids, timeout=timeout)
+
+    async def mark_messages_as_read_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Mark messages as read. With no uids, nothing is sent.
+
+        Operation MarkMessagesAsReadByUIDs (specification 4.C).
+        """
+        await self._change(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
+
+    async def mark_messages_as_unread_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Mark messages as unread. With no uids, nothing is sent.
+
+        Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
+        """
+        await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
+
+    async def save_raw_messages(
+        self, folder: str, messages: Iterable[RawMessage], *, timeout: float | None = None
+    ) -> None:
+        """Append messages to a folder as they are, RFC 5322 in `data`. With none, nothing is sent.
+
+        Operation SaveRawMessages (specification 4.C). Never sent a second time.
+        """
+        listed = list(messages)
+        if not all(message.data for message in listed):
+            raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
+        operations.SAVE_RAW_MESSAGES.check((folder,))
+        if not listed:
+            return
+        body = RequestBody.of(codec.encode(RawMessagesRequest(auth=self._authentication, messages=listed)))
+        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout)
+
+    async def _has(self, folder: str) -> bool:
+        wanted = folder.lower()
+        return any(name.lower() == wanted for name in await self.get_folders())

@@ -1,0 +1,381 @@
+"""Types of the messaging service, in the order of the specification (section 2.C)."""
+
+from __future__ import annotations
+
+import mimetypes
+from datetime import datetime
+from email.message import EmailMessage
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+import attrs
+
+from directsuite.messaging import email, report
+from directsuite.secret import Secret, as_secret
+from directsuite.wire.models import Model, OpenEnum, Wire
+
+
+class RecipientType(OpenEnum):
+    """Where a recipient stands in the header."""
+
+    TO = "TO"
+    CC = "CC"
+    BCC = "BCC"
+
+
+class MessageStatus(OpenEnum):
+    """How far a message has come on its way to one recipient (specification section 3)."""
+
+    DELIVERED = "Delivered"
+    """Delivered to the receiver."""
+    WAITING = "Waiting"
+    """Awaiting confirmation from the receiver's HISP."""
+    LOCALLY_FAILED = "Locally Failed"
+    """Rejected or failed when sending out."""
+    REMOTELY_FAILED = "Remotely Failed"
+    """Rejected or failed by the receiver's HISP."""
+    NO_MDN_RECEIVED = "NO MDN Received"
+    """No confirmation from the receiver's HISP within one hour."""
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Authentication(Model):
+    """A Direct address and its password."""
+
+    username: str
+    password: Secret = attrs.field(converter=as_secret)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class AuthenticationWithTuser(Authentication):
+    """A T-User's name and password, and the Direct address it acts for."""
+
+    direct_addr: str
+
+
+@attrs.frozen(repr=False)
+class Recipient(Model):
+    """One address that a message goes to."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("type",)
+
+    email: str
+    type: Annotated[RecipientType, Wire(always=True)] = RecipientType.TO
+
+
+RecipientCollection = list[Recipient]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Attachment(Model):
+    """A file in a message. content_type as it came, perhaps with parameters; `media_type` is bare."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("media_type",)
+
+    content: Annotated[bytes, Wire(always=True)] = b""
+    content_type: Annotated[str | None, Wire(always=True)] = None
+    filename: Annotated[str | None, Wire(always=True)] = None
+    source: Annotated[Path | None, Wire(local=True)] = None
+    """A file whose content is sent in place of `content`, read while it is sent."""
+
+    @classmethod
+    def from_path(
+        cls, path: str | PathLike[str], *, content_type: str | None = None, filename: str | None = None
+    ) -> Self:
+        """An attachment whose content is read from a file and sent as a stream, never whole in memory."""
+        source = Path(path)
+        guessed = content_type or mimetypes.guess_type(source.name)[0] or "application/octet-stream"
+        return cls(content_type=guessed, filename=filename or source.name, source=source)
+
+    @property
+    def media_type(self) -> str:
+        """The bare media type, in lower case: `text/xml` for `text/xml; name="a b.xml"`."""
+        return (self.content_type or "application/octet-stream").partition(";")[0].strip().lower()
+
+
+@attrs.frozen(repr=False)
+class MessageHeader(Model):
+    """One line of a message's header."""
+
+    name: str | None = None
+    value: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageContent(Model):
+    """What messages to send and messages received have in common."""
+
+    sender: str | None = None
+    subject: str | None = None
+    body: str | None = None
+    html_body: Annotated[bool, Wire(always=True)] = False
+    recipients: list[Recipient] = attrs.field(factory=list[Recipient])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Message(MessageContent):
+    """A message to send. sender: the mailbox's own address, filled in where it is left out."""
+
+    attachment_list: list[Attachment] = attrs.field(factory=list[Attachment])
+
+    @classmethod
+    def from_email(cls, message: EmailMessage) -> Message:
+        """A message to send from the standard library's: sender, recipients, subject, body, attachments."""
+        parts = email.parse(message)
+        return Message(
+            sender=parts.sender,
+            subject=parts.subject,
+            body=parts.body,
+            html_body=parts.html,
+            recipients=[Recipient(address, RecipientType(kind)) for kind, address in parts.recipients],
+            attachment_list=[
+                Attachment(content=content, content_type=content_type, filename=filename)
+                for content, content_type, filename in parts.attachments
+            ],
+        )
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageWithHeader(Message):
+    """A message to send, with header lines of the sender's own."""
+
+    headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SendRequest(Model):
+    """The body of Send, and of the other sends with their kinds of authentication and message."""
+
+    authentication: Authentication
+    message: Message
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SendRequestWithHeader(SendRequest):
+    """The body of SendWithHeader."""
+
+    message: MessageWithHeader
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SendWithTuserRequest(SendRequest):
+    """The body of SendWithTuser."""
+
+    authentication: AuthenticationWithTuser
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SendWithHeaderWithTuserRequest(SendRequest):
+    """The body of SendWithHeaderWithTuser."""
+
+    authentication: AuthenticationWithTuser
+    message: MessageWithHeader
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class UidsRequest(Model):
+    """The body of every operation on messages given by uid (UidsRequestType)."""
+
+    auth: Authentication
+    uids: list[int]
+    recipients: RecipientCollection = attrs.field(factory=list[Recipient])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SmtpIdsRequest(Model):
+    """The body of GetMessageStatus for many (SmtpIdsRequestType)."""
+
+    auth: Authentication
+    smtp_ids: list[str]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SetFoldersSubscribedRequest(Model):
+    """The body of SetFoldersSubscribed (SetFoldersSubscribedRequestType)."""
+
+    auth: Authentication
+    folders: list[str]
+    subscribed: bool
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class RawMessage(Model):
+    """A message as it stands on the server, RFC 5322: by uid in its folder. data: the message's bytes."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("uid",)
+
+    uid: int | None = None
+    msg_id: Annotated[str | None, Wire("msgID")] = None
+    folder: str | None = None
+    data: bytes | None = None
+
+    def to_email(self) -> EmailMessage:
+        """The standard library's view of the message. Raises ValueError where the answer had no data."""
+        if self.data is None:
+            raise ValueError("this RawMessage has no data")
+        return email.from_bytes(self.data)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class RawMessagesRequest(Model):
+    """The body of SaveRawMessages (RawMessagesRequestType)."""
+
+    auth: Authentication
+    messages: list[RawMessage]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FHIRQueryParameter(Model):
+    """One parameter of a FHIR query. Not used by any operation of version 3.0."""
+
+    name: str
+    value: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FHIRResource(Model):
+    """A FHIR resource and its query (FHIRResourceType). Not used by any operation of version 3.0."""
+
+    resource_type: str
+    query_parameters: list[FHIRQueryParameter] = attrs.field(factory=list[FHIRQueryParameter])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class APIResponse(Model):
+    """The base of the service's answers. code: 0, or 1 authentication, 2 address, 3 and 4 other error."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("success", "code")
+
+    success: bool | None = None
+    code: int | None = None
+    message: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class SendMessageResponse(APIResponse):
+    """smtp_id: the Message-ID of the message just sent or forwarded, to ask for its status with."""
+
+    smtp_id: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DirectMessageLog(Model):
+    """The delivery of one message to one recipient. ts: when it was sent. message_size: bytes."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
+
+    from_: Annotated[str | None, Wire("from")] = None
+    to: str | None = None
+    message_id: str | None = None
+    message_size: int | None = None
+    status: MessageStatus | None = None
+    status_details: str | None = None
+    ts: datetime | None = None
+    xdr_id: str | None = None
+    unique_id: str | None = None
+    source_id: str | None = None
+    patient_id: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DirectMessageStatusReportResponse(APIResponse):
+    """Delivery status: in `message_logs`, or as CSV in `csv_data`; `records` reads whichever was sent."""
+
+    has_cv_data: bool | None = None
+    csv_data: bytes | None = None
+    message_logs: list[DirectMessageLog] = attrs.field(factory=list[DirectMessageLog])
+
+    @property
+    def records(self) -> list[DirectMessageLog]:
+        """One record per recipient, whichever form the answer took."""
+        if self.message_logs or not self.csv_data:
+            return self.message_logs
+        return [DirectMessageLog(**row) for row in report.rows(self.csv_data, MessageStatus)]
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetFoldersResponse(APIResponse):
+    """Names of folders."""
+
+    folders: list[str] = attrs.field(factory=list[str])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetCountResponse(APIResponse):
+    """A number of messages."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("success", "code", "count")
+
+    count: int | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageDetail(MessageContent):
+    """A received message. uid: the order it was received in, unique and unchanging within its folder.
+
+    size: bytes of content, -1 where the service can't tell. In metadata answers body and attachments' content are
+    absent.
+    """
+
+    _shown: ClassVar[tuple[str, ...]] = ("uid", "size", "received_date")
+
+    uid: int | None = None
+    msgnum: int | None = None
+    msg_id: Annotated[str | None, Wire("msgID")] = None
+    folder: str | None = None
+    expunged: bool | None = None
+    size: int | None = None
+    sent_date: datetime | None = None
+    received_date: datetime | None = None
+    reply_to: str | None = None
+    headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
+    attachments: Annotated[list[Attachment], Wire(also=("attachmentList",))] = attrs.field(factory=list[Attachment])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetMessageResponse(APIResponse):
+    """Messages, or their metadata."""
+
+    messages: list[MessageDetail] = attrs.field(factory=list[MessageDetail])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetUIDResponse(APIResponse):
+    """Uids of a folder."""
+
+    uids: list[int] = attrs.field(factory=list[int])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetRawMessageResponse(APIResponse):
+    """Messages as they stand on the server."""
+
+    messages: list[RawMessage] = attrs.field(factory=list[RawMessage])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MessageStatusLog(Model):
+    """A DirectMessageLog without details, as GetMessageStatusReportResponse has it."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
+
+    from_: Annotated[str | None, Wire("from")] = None
+    to: str | None = None
+    message_id: str | None = None
+    message_size: int | None = None
+    status: MessageStatus | None = None
+    ts: datetime | None = None
+    xdr_id: str | None = None
+    unique_id: str | None = None
+    source_id: str | None = None
+    patient_id: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetMessageStatusReportResponse(APIResponse):
+    """Delivery status without details. Not used by any operation of version 3.0."""
+
+    has_cv_data: bool | None = None
+    csv_data: bytes | None = None
+    message_logs: list[MessageStatusLog] = attrs.field(factory=list[MessageStatusLog])

@@ -1,0 +1,105 @@
+"""The facade of the messaging service: one Direct mailbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import attrs
+
+from directsuite.core.body import RequestBody
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging import arguments, operations
+from directsuite.messaging.account import checked_uids
+from directsuite.messaging.changing import Changing
+from directsuite.messaging.listings import Listings
+from directsuite.messaging.models import (
+    DirectMessageStatusReportResponse,
+    Message,
+    MessageWithHeader,
+    Recipient,
+    SendMessageResponse,
+    SendRequest,
+    SendRequestWithHeader,
+    SmtpIdsRequest,
+)
+from directsuite.messaging.sending import send_body
+from directsuite.wire import codec
+
+M = TypeVar("M", bound=Message)
+
+
+class Mailbox(Listings, Changing):
+    """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
+
+    Cheap: it holds no connection. Every method raises TransportError where no usable answer came, ServiceError where
+    the service said no. A message is never sent a second time: OutcomeUnknownError where it may or may not have gone.
+    """
+
+    async def send(self, message: Message, *, timeout: float | None = None) -> SendMessageResponse:
+        """Send a message; it is stored unread in INBOX.Sent.
+
+        Operation Send (specification 4.C).
+        """
+        if isinstance(message, MessageWithHeader):
+            raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
+        message = self._checked(message)
+        body = send_body(SendRequest(authentication=self._authentication, message=message))
+        return await self._call(operations.SEND, body=body, timeout=timeout)
+
+    async def send_with_header(
+        self, message: MessageWithHeader, *, timeout: float | None = None
+    ) -> SendMessageResponse:
+        """Send a message with header lines of one's own; it is stored unread in INBOX.Sent.
+
+        Operation SendWithHeader (specification 4.C).
+        """
+        message = self._checked(message)
+        body = send_body(SendRequestWithHeader(authentication=self._authentication, message=message))
+        return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)
+
+    async def forward(
+        self,
+        folder: str,
+        uids: Iterable[int],
+        recipients: Iterable[Recipient | str] = (),
+        *,
+        timeout: float | None = None,
+    ) -> SendMessageResponse:
+        """Forward messages of a folder; several go as attachments of one message, which is stored in INBOX.Sent.
+
+        Operation Forward (specification 4.C). Raises InvalidArgumentError where `uids` is empty.
+        """
+        listed = checked_uids(uids)
+        if not listed:
+            raise InvalidArgumentError("name at least one message to forward", parameter="uids")
+        body = self._uids_body(listed, arguments.recipients(recipients))
+        return await self._call(operations.FORWARD, folder, body=body, timeout=timeout)
+
+    async def get_message_status(
+        self, smtp_id: str, *, timeout: float | None = None
+    ) -> DirectMessageStatusReportResponse:
+        """How far a message has come, for each of its recipients. smtp_id: what `send` returned.
+
+        Operation GetMessageStatus (specification 4.C).
+        """
+        return await self._call(operations.GET_MESSAGE_STATUS, smtp_id, body=self._credentials, timeout=timeout)
+
+    async def get_message_statuses(
+        self, smtp_ids: Iterable[str], *, timeout: float | None = None
+    ) -> DirectMessageStatusReportResponse:
+        """As `get_message_status`, for several messages in one request. With none, nothing is sent.
+
+        Operation GetMessageStatus for many (specification 4.C).
+        """
+        listed = list(smtp_ids)
+        if not all(listed):
+            raise InvalidArgumentError("give Message-IDs as send returned them", parameter="smtp_ids")
+        if not listed:
+            return DirectMessageStatusReportResponse(success=True)
+        body = RequestBody.of(codec.encode(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed)))
+        return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
+
+    def _checked(self, message: M) -> M:
+        arguments.check_message(message, self._username)
+        return attrs.evolve(message, sender=message.sender or self._username)

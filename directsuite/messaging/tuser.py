@@ -1,0 +1,68 @@
+"""The facade of a T-User who acts for one Direct address."""
+
+from __future__ import annotations
+
+import attrs
+
+from directsuite.core.body import RequestBody
+from directsuite.core.facade import Facade
+from directsuite.core.transport import Transport
+from directsuite.messaging import arguments, operations
+from directsuite.messaging.models import (
+    AuthenticationWithTuser,
+    DirectMessageStatusReportResponse,
+    Message,
+    MessageWithHeader,
+    SendMessageResponse,
+    SendWithHeaderWithTuserRequest,
+    SendWithTuserRequest,
+)
+from directsuite.messaging.sending import send_body
+from directsuite.secret import Secret, as_secret
+from directsuite.wire import codec
+
+
+class TUser(Facade):
+    """Sends, and asks for delivery status, for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
+
+    Every method raises TransportError where no usable answer came, ServiceError where the service said no. A message is
+    never sent a second time: OutcomeUnknownError where it may or may not have gone.
+    """
+
+    def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:
+        super().__init__(transport)
+        password = as_secret(password)
+        self._address = arguments.address(direct_addr, "direct_addr")
+        self._authentication = AuthenticationWithTuser(username=username, password=password, direct_addr=direct_addr)
+
+    async def send(self, message: Message, *, timeout: float | None = None) -> SendMessageResponse:
+        """Send a message; it is stored unread in the user's INBOX.Sent.
+
+        Operation SendWithTuser (specification 4.C).
+        """
+        arguments.check_message(message, self._address)
+        message = attrs.evolve(message, sender=self._address)
+        body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message))
+        return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
+
+    async def send_with_header(
+        self, message: MessageWithHeader, *, timeout: float | None = None
+    ) -> SendMessageResponse:
+        """Send a message with header lines of one's own.
+
+        Operation SendWithHeaderWithTuser (specification 4.C).
+        """
+        arguments.check_message(message, self._address)
+        message = attrs.evolve(message, sender=self._address)
+        body = send_body(SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message))
+        return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
+
+    async def get_message_status(
+        self, smtp_id: str, *, timeout: float | None = None
+    ) -> DirectMessageStatusReportResponse:
+        """How far a message has come, for each of its recipients.
+
+        Operation GetMessageStatusWithTuser (specification 4.C).
+        """
+        body = RequestBody.of(codec.encode(self._authentication))
+        return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)

@@ -1,0 +1,237 @@
+"""Types of the registration service, in the order of the specification (section 2.D)."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, ClassVar
+
+import attrs
+
+from directsuite.secret import Secret, as_optional_secret, as_secret
+from directsuite.wire.models import Model, OpenEnum, Wire
+
+SUCCESS = "000"
+
+
+class DirectUserType(OpenEnum):
+    """How a Direct user's mail is reached."""
+
+    XD = "XD"
+    """XDR endpoint user."""
+    SMTP = "SMTP"
+    """Hosted SMTP user."""
+    FTP = "FTP"
+    """FTP endpoint user."""
+    FTPS = "FTPS"
+    """FTP endpoint user over FTPS."""
+    SFTP = "SFTP"
+    """FTP endpoint user over SFTP."""
+
+
+class UserStateType(OpenEnum):
+    """How far a Direct user's address has come (specification section 3)."""
+
+    INIT = "init"
+    """Record created, address not provisioned."""
+    PROVISIONED = "provisioned"
+    """Address created."""
+    PROVISIONED_CERT_PENDING = "provisioned_cert_pending"
+    """Certificate requested, not issued."""
+    ACTIVATED = "activated"
+    """Active and ready for delivery to the customer."""
+    DISABLED = "disabled"
+    """Inbound messages still reach the mailbox; the user cannot connect."""
+    PROVISIONED_CERT_EXPIRED = "provisioned_cert_expired"
+    """The user can connect; inbound and outbound messages are rejected."""
+    PROVISIONED_CERT_REVOKED = "provisioned_cert_revoked"
+    """As expired."""
+    UNKNOWN = "Unknown"
+    """The service failed to check the state."""
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ResellerAPIResponse(Model):
+    """The base of the service's answers. code: `000`, or one of the specification's section 7."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("code", "success")
+
+    code: str | None = None
+    success: bool | None = None
+    error_message: Annotated[str | None, Wire(also=("message",))] = None
+
+
+@attrs.frozen(repr=False)
+class Login(Model):
+    """Reseller or T-User credentials (LoginRequest)."""
+
+    username: str
+    password: Secret = attrs.field(converter=as_secret)
+
+
+LoginRequest = Login
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class LoginResponse(ResellerAPIResponse):
+    """A new session: its id expires 10 minutes after the login."""
+
+    session_id: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class BaseUser(Model):
+    """A person who uses a Direct address. state: full name; country: two letters."""
+
+    first_name: str | None = None
+    last_name: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    dea: str | None = None
+    npi: str | None = None
+    same_as_organization_address: bool | None = None
+    address: str | None = None
+    city: str | None = None
+    state: str | None = None
+    country: str | None = None
+    zipcode: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class AdminUser(BaseUser):
+    """A person who administers an organization."""
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DirectUser(BaseUser):
+    """A person with a Direct address. username: its local part. endpoint*: for XD and FTP* users."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("user_type",)
+
+    username: str | None = None
+    user_type: DirectUserType | None = None
+    endpoint: str | None = None
+    endpoint_directory: str | None = None
+    endpoint_username: str | None = None
+    endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DirectUserDetail(DirectUser):
+    """A Direct user and the state of the address."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
+
+    user_state: Annotated[UserStateType | None, Wire("UserStateType", also=("userState",))] = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class AddUsersResponse(ResellerAPIResponse):
+    """The newly added users."""
+
+    users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Product(Model):
+    """One line of an order. sale_price is offer_price for the part of a year until the certificate expires."""
+
+    name: str | None = None
+    description: str | None = None
+    quantity: int | None = None
+    offer_price: float | None = None
+    sale_price: float | None = None
+    amount: float | None = None
+    start_date: date | str | None = None
+    expire_date: date | str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class PaymentConfirmation(Model):
+    """What was ordered and debited. amount: the order's total."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
+
+    order_id: int | None = None
+    amount: float | None = None
+    order_time: datetime | None = None
+    products: list[Product] = attrs.field(factory=list[Product])
+    detail: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class AddUsersResponseV2(AddUsersResponse):
+    """The newly added users and the payment for them (AddUsersResponseV2Type)."""
+
+    payment_confirmation: PaymentConfirmation | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetPatientAddressesResponse(ResellerAPIResponse):
+    """Patients' Direct addresses that match."""
+
+    patient: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
+
+
+@attrs.frozen(repr=False)
+class UserPassword(Model):
+    """A patient's Direct username and the password to set."""
+
+    username: str
+    password: Secret = attrs.field(converter=as_secret)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class IDProofedIndividual(Model):
+    """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
+
+    id: int | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    ssn4: str | None = None
+    dob: date | str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class IDProofedIndividualRESTful(IDProofedIndividual):
+    """An identity-proofed person, and the Direct username and password wanted."""
+
+    direct_username: str | None = None
+    direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ArchivedAuditFile(Model):
+    """An archived audit log: gzip where is_compressed, else plain text. Not used by any operation of version 3.0."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("size", "is_compressed")
+
+    content: bytes | None = None
+    name: str | None = None
+    size: int | None = None
+    is_compressed: bool | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class GetAuditFileResponse(ResellerAPIResponse):
+    """An archived audit log (GetAuditFileResponseType). Not used by any operation of version 3.0."""
+
+    archived_audited_messages: ArchivedAuditFile | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ResellerDomainsResponse(ResellerAPIResponse):
+    """A reseller's domains. Not used by any operation of version 3.0."""
+
+    domains: list[str] = attrs.field(factory=list[str])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class CreditCard(Model):
+    """A credit card; the specification doesn't show its fields, so all of them are in `extra`."""
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ResellerCreditCardsResponse(ResellerAPIResponse):
+    """A reseller's credit cards. Not used by any operation of version 3.0."""
+
+    cards: list[CreditCard] = attrs.field(factory=list[CreditCard])

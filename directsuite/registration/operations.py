@@ -1,0 +1,113 @@
+"""The operations of the registration service, in the order of the specification (4.D), and its codes (7)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from directsuite.core.operation import Auth, Operation, Semantics, Service
+from directsuite.core.refusals import Code, Refusals
+from directsuite.errors import (
+    AddressError,
+    AuthenticationError,
+    BadRequestError,
+    ConflictError,
+    NotFoundError,
+    PaymentError,
+    PermissionDeniedError,
+    ServerError,
+    ServiceError,
+)
+from directsuite.registration.models import (
+    SUCCESS,
+    AddUsersResponseV2,
+    GetPatientAddressesResponse,
+    LoginResponse,
+    ResellerAPIResponse,
+)
+
+R = TypeVar("R")
+
+CODES: dict[Code, tuple[type[ServiceError], str]] = {
+    "002": (BadRequestError, "invalid user when provisioning a new Direct mailbox account"),
+    "003": (PaymentError, "registrar offer error"),
+    "010": (BadRequestError, "invalid API argument or argument missing"),
+    "011": (AuthenticationError, "authentication failed"),
+    "012": (BadRequestError, "organization missing"),
+    "013": (PermissionDeniedError, "organization permission denied"),
+    "014": (BadRequestError, "Direct user account error"),
+    "021": (PaymentError, "debit account authorize failed"),
+    "022": (PaymentError, "debit account capture failed"),
+    "099": (ServerError, "other error"),
+    "201": (ConflictError, "Direct domain has been used"),
+    "202": (BadRequestError, "no verified organization record found"),
+    "203": (BadRequestError, "organization not verified as healthcare provider"),
+    "204": (BadRequestError, "invalid state name"),
+    "205": (BadRequestError, "failed to validate ID-proofed individuals"),
+    "206": (BadRequestError, "invalid organization type"),
+    "207": (AddressError, "unsupported address type"),
+    "208": (NotFoundError, "no organization found for the domain"),
+    "209": (BadRequestError, "Direct Organization object is empty"),
+    "210": (NotFoundError, "Direct address not found"),
+    "999": (ServerError, "other error"),
+}
+
+REFUSALS = Refusals(flag="success", texts=("errorMessage", "message"), codes=CODES, success_code=SUCCESS, renewal="011")
+
+
+def _operation(
+    name: str,
+    method: str,
+    path: str,
+    semantics: Semantics,
+    response: type[R],
+    *,
+    auth: Auth = Auth.SESSION,
+    essential: tuple[str, ...] = (),
+    how_to_find_out: str = "",
+) -> Operation[R]:
+    return Operation(
+        name=name,
+        service=Service.REGISTRATION,
+        method=method,
+        path=path,
+        semantics=semantics,
+        auth=auth,
+        response=response,
+        refusals=REFUSALS,
+        essential=essential,
+        how_to_find_out=how_to_find_out,
+    )
+
+
+LOGIN = _operation(
+    "login", "POST", "login", Semantics.REPEATABLE, LoginResponse, auth=Auth.NONE, essential=("session_id",)
+)
+PROVISION_ID_PROOFED_PATIENT = _operation(
+    "ProvisionIDProofedPatient",
+    "POST",
+    "ProvisionIDProofedPatient/{session_id}/{direct_domain}",
+    Semantics.NON_IDEMPOTENT,  # it debits an account
+    AddUsersResponseV2,
+    how_to_find_out="get_patient_address_by_username(direct_domain, direct_username) finds the patient if it happened.",
+)
+GET_PATIENT_ADDRESS_BY_META = _operation(
+    "GetPatientAddressByMeta",
+    "POST",
+    "GetPatientAddressByMeta/{session_id}/{direct_domain}",
+    Semantics.SAFE,
+    GetPatientAddressesResponse,
+)
+GET_PATIENT_ADDRESS_BY_USERNAME = _operation(
+    "GetPatientAddressByUsername",
+    "GET",
+    "GetPatientAddressByUsername/{session_id}/{direct_domain}/{direct_username}",
+    Semantics.SAFE,
+    GetPatientAddressesResponse,
+)
+SET_PATIENTS_PASSWORDS = _operation(
+    "SetPatientsPasswords",
+    "POST",
+    "SetPatientsPasswords/{session_id}/{direct_domain}",
+    Semantics.IDEMPOTENT,
+    ResellerAPIResponse,
+)

@@ -1,0 +1,151 @@
+"""Mailbox accounts and T-Users: who may open which mailbox.
+
+All functions take the connection of a read or write that is going on. Addresses are compared case-blind. scrypt is
+slow on purpose, so a password that was once found right is remembered, as a digest keyed anew in each process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from directsuite.sandbox.messaging import folders
+from directsuite.sandbox.passwords import hash_password, password_matches
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+SCHEMA = (
+    """
+CREATE TABLE IF NOT EXISTS mailbox_account(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, address TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, domain TEXT NOT NULL,
+  password BLOB NOT NULL, at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS mailbox_account_domain ON mailbox_account(domain);
+CREATE TABLE IF NOT EXISTS tuser(username TEXT PRIMARY KEY, password BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS tuser_address(
+  username TEXT NOT NULL REFERENCES tuser(username) ON DELETE CASCADE, folded TEXT NOT NULL,
+  PRIMARY KEY(username, folded)) WITHOUT ROWID;
+"""
+    + folders.SCHEMA
+)
+
+_REMEMBERED = 4096  # passwords; beyond it all are forgotten and checked anew
+
+
+class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
+    """The address has a mailbox already."""
+
+
+class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a fault
+    """The address has no mailbox here."""
+
+
+def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
+    """Open a mailbox with its initial folders and return its id. Raises AccountExists, or ValueError for no address."""
+    local_part, _, domain = address.partition("@")
+    if not local_part or not domain or "@" in domain:
+        raise ValueError("a mailbox needs an address of the form local-part@domain")
+    row = connection.execute(
+        "INSERT INTO mailbox_account(address, folded, domain, password, at) VALUES(?, ?, ?, ?, ?)"
+        " ON CONFLICT(folded) DO NOTHING RETURNING id",
+        (address, address.casefold(), domain.casefold(), hash_password(password), at_ms),
+    ).fetchone()
+    if row is None:
+        raise AccountExists(f"{address} has a mailbox already")
+    account: int = row["id"]
+    folders.create_initial(connection, account)
+    return account
+
+
+def set_password(connection: sqlite3.Connection, address: str, password: str) -> bool:
+    """Change the password of a mailbox; False if the address has none."""
+    changed = connection.execute(
+        "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), address.casefold())
+    )
+    return changed.rowcount > 0
+
+
+def delete_account(connection: sqlite3.Connection, address: str) -> bool:
+    """Remove a mailbox with everything in it; False if the address has none."""
+    return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (address.casefold(),)).rowcount > 0
+
+
+def account_id(connection: sqlite3.Connection, address: str) -> int | None:
+    """The id of the mailbox at this address, if there is one."""
+    row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (address.casefold(),)).fetchone()
+    return None if row is None else row["id"]
+
+
+def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
+    """The id of the mailbox that these credentials open, if they do."""
+    row = connection.execute(
+        "SELECT id, password FROM mailbox_account WHERE folded = ?", (address.casefold(),)
+    ).fetchone()
+    return row["id"] if row is not None and _verified.matches(password, row["password"]) else None
+
+
+def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
+    """Register a T-User who may act for these Direct addresses. Raises AccountExists."""
+    row = connection.execute(
+        "INSERT INTO tuser(username, password) VALUES(?, ?) ON CONFLICT DO NOTHING RETURNING username",
+        (username, hash_password(password)),
+    ).fetchone()
+    if row is None:
+        raise AccountExists(f"there is a T-User {username} already")
+    connection.executemany(
+        "INSERT OR IGNORE INTO tuser_address(username, folded) VALUES(?, ?)",
+        [(username, address.casefold()) for address in direct_addresses],
+    )
+
+
+def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
+    """Whether these are the credentials of a T-User."""
+    row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
+    return row is not None and _verified.matches(password, row["password"])
+
+
+def authenticate_tuser_for(
+    connection: sqlite3.Connection, username: str, password: str, direct_address: str
+) -> int | None:
+    """The id of the mailbox at this Direct address, if these are the credentials of a T-User who may act for it."""
+    allowed = connection.execute(
+        "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, direct_address.casefold())
+    ).fetchone()
+    if allowed is None or not authenticate_tuser(connection, username, password):
+        return None
+    return account_id(connection, direct_address)
+
+
+def domains(connection: sqlite3.Connection) -> set[str]:
+    """The domains that have a mailbox here, in lower case."""
+    return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
+
+
+class _VerifiedPasswords:
+    """Passwords found right in this process. The stored hash is part of the key: a changed password is forgotten."""
+
+    def __init__(self) -> None:
+        self._key = os.urandom(32)
+        self._seen: set[bytes] = set()
+        self._lock = threading.Lock()
+
+    def matches(self, password: str, stored: bytes) -> bool:
+        """Whether `stored` was made from this password."""
+        digest = hmac.digest(self._key, stored + password.encode("utf-8"), hashlib.sha256)
+        with self._lock:
+            if digest in self._seen:
+                return True
+        if not password_matches(password, stored):
+            return False
+        with self._lock:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            self._seen.add(digest)
+        return True
+
+
+_verified = _VerifiedPasswords()

@@ -1,0 +1,95 @@
+"""The mailbox operations that change something at once: folders, and copying, moving, deleting, marking messages.
+
+Each records its effect in the ledger in the same transaction; where it changed nothing there is no effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from directsuite.sandbox.messaging import folders, store
+from directsuite.sandbox.messaging.reading import boolean_segment
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from directsuite.sandbox.messaging.call import Answer, Call
+    from directsuite.sandbox.messaging.requests import MailboxRequest, SetFoldersSubscribedRequest, UidsRequest
+
+
+def set_folders_subscribed(connection: sqlite3.Connection, call: Call[SetFoldersSubscribedRequest]) -> Answer:
+    """Subscribe to folders or unsubscribe from them: all or none."""
+    request = call.request
+    names = folders.subscribe(connection, call.account, request.folders, subscribed=request.subscribed)
+    call.record(connection, ",".join(names), folders=names, subscribed=request.subscribed)
+    return {"folders": names}
+
+
+def create_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    """Make a folder."""
+    call.record(connection, folders.create(connection, call.account, call.path["folderName"]))
+    return {}
+
+
+def move_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    """Rename a folder."""
+    old, new = folders.rename(connection, call.account, call.path["folderName"], call.path["newFolderName"])
+    call.record(connection, old, new_name=new)
+    return {}
+
+
+def delete_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    """Delete a folder with everything in it."""
+    call.record(connection, folders.delete(connection, call.account, call.path["folderName"]))
+    return {}
+
+
+def copy_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Copy messages to another folder, or within one."""
+    return _transfer(connection, call, store.copy)
+
+
+def move_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Move messages to another folder."""
+    return _transfer(connection, call, store.move)
+
+
+def delete_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Move messages to INBOX.Trash, or remove them for good."""
+    forever = boolean_segment(call.path["deleteForever"])
+    folder = call.folder(connection)
+    if forever:
+        removed = store.remove(connection, folder, call.request.uids)
+    else:
+        removed = list(store.move(connection, folder, folders.trash_id(connection, call.account), call.request.uids))
+    if removed:
+        call.record(connection, call.folder_name, uids=removed, forever=forever)
+    return {}
+
+
+def mark_read(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Mark messages as read."""
+    return _mark(connection, call, seen=True)
+
+
+def mark_unread(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Mark messages as unread."""
+    return _mark(connection, call, seen=False)
+
+
+def _transfer(connection: sqlite3.Connection, call: Call[UidsRequest], transfer: store.Transfer) -> Answer:
+    source = call.folder(connection)
+    destination = folders.canonical(call.path["destFolderName"])
+    destination_id = folders.folder_id(connection, call.account, destination)
+    transferred = transfer(connection, source, destination_id, call.request.uids)
+    if transferred:
+        new_uids = list(transferred.values())
+        call.record(connection, call.folder_name, uids=list(transferred), destination=destination, new_uids=new_uids)
+    return {}
+
+
+def _mark(connection: sqlite3.Connection, call: Call[UidsRequest], *, seen: bool) -> Answer:
+    marked = store.mark(connection, call.folder(connection), call.request.uids, store.Flag.SEEN, value=seen)
+    if marked:
+        call.record(connection, call.folder_name, uids=marked)
+    return {}

@@ -1,0 +1,184 @@
+"""From a send request to the RFC 5322 bytes that are stored and delivered.
+
+The message is put together from bytes, part by part, so that a large attachment is encoded once and copied once.
+What cannot stand in a message without changing its structure (line breaks in a header, say) is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+import pybase64
+
+from directsuite.sandbox.messaging.refusals import Code, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from directsuite.sandbox.messaging.parsing import Attachment
+
+_ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
+_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
+_LONGEST_ADDRESS = 254
+_HEADER_NAME = re.compile(r"[!-9;-~]{1,76}")
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;[\t -~]*)?", re.ASCII)
+_PLAIN_FILENAME = re.compile(r"[\w(),+.=@-]+(?: +[\w(),+.=@-]+)*", re.ASCII)
+_FILENAME_SEGMENTS = re.compile(r"(?:%[0-9A-F]{2}|[^%]){1,20}")
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_BREAKS_A_HEADER = re.compile(r"[\r\n\0]")
+
+_OWN_HEADERS = frozenset(
+    ("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path")
+)
+_LONGEST_PLAIN_HEADER = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
+_ENCODED_WORD = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
+_LONGEST_TEXT_LINE = 998
+_LONGEST_FILENAME = 255
+_LONGEST_PLAIN_FILENAME = 60
+
+
+class Addressee(NamedTuple):
+    """A recipient; kind is TO, CC or BCC."""
+
+    email: str
+    kind: str
+
+
+class Draft(NamedTuple):
+    """A message to compose."""
+
+    sender: str
+    recipients: Sequence[Addressee]
+    subject: str | None
+    body: str
+    html_body: bool = False
+    attachments: Sequence[Attachment] = ()
+    headers: Sequence[tuple[str, str]] = ()
+
+
+class Composed(NamedTuple):
+    """A message in its two forms: the sender's copy, which names the BCC recipients, and everyone else's."""
+
+    own_copy: bytes
+    delivered: bytes
+
+
+def require_address(address: str) -> None:
+    """Refuse, with code 2, what is not a bare `local-part@domain`."""
+    if len(address) > _LONGEST_ADDRESS or _ADDRESS.fullmatch(address) is None:
+        raise Refusal(Code.ADDRESS, "An address is not of the form local-part@domain")
+
+
+def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
+    """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
+    if not draft.recipients:
+        raise Refusal(Code.ADDRESS, "The message has no recipients")
+    for address in (draft.sender, *(recipient.email for recipient in draft.recipients)):
+        require_address(address)
+    named = {kind: [r.email for r in draft.recipients if r.kind == kind] for kind in ("TO", "CC", "BCC")}
+    lines = [_header("From", draft.sender)]
+    lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
+    if draft.subject is not None:
+        lines.append(_header("Subject", draft.subject))
+    lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
+    lines += [_custom_header(name, value) for name, value in draft.headers]
+    lines.append("MIME-Version: 1.0")
+    head = "\r\n".join(lines).encode("ascii") + b"\r\n"
+    entity = _entity(draft)
+    blind = f"{_address_header('Bcc', named['BCC'])}\r\n".encode("ascii") if named["BCC"] else b""
+    return Composed(own_copy=b"".join((head, blind, entity)), delivered=b"".join((head, entity)))
+
+
+def _entity(draft: Draft) -> bytes:
+    """The content headers, an empty line and the content, as one part or as multipart/mixed."""
+    text = _text_part(draft.body, "html" if draft.html_body else "plain")
+    if not draft.attachments:
+        return text
+    boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
+    delimiter = f"--{boundary}\r\n".encode("ascii")
+    pieces = [f'Content-Type: multipart/mixed; boundary="{boundary}"\r\n\r\n'.encode("ascii"), delimiter, text]
+    for attachment in draft.attachments:
+        pieces += [b"\r\n", delimiter, *_attachment_part(attachment)]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
+    return b"".join(pieces)
+
+
+def _text_part(body: str, subtype: str) -> bytes:
+    canonical = _LINE_BREAK.sub("\r\n", body)
+    plain = canonical.isascii() and all(len(line) <= _LONGEST_TEXT_LINE for line in canonical.split("\r\n"))
+    if plain and "\0" not in canonical:
+        encoding, content = "7bit", canonical.encode("ascii")
+    else:
+        encoding, content = "base64", _base64_lines(canonical.encode("utf-8"))
+    head = f"Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+    return head.encode("ascii") + content
+
+
+def _attachment_part(attachment: Attachment) -> Iterable[bytes]:
+    content_type, content = attachment.content_type, attachment.content
+    media_type = content_type.partition(";")[0].strip().lower()
+    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > _LONGEST_PLAIN_HEADER:
+        raise Refusal(Code.OTHER, "The contentType of an attachment is not a media type")
+    if media_type.startswith("multipart/"):
+        raise Refusal(Code.OTHER, "An attachment cannot be of a multipart type")
+    # RFC 2046 section 5.2.1: a message inside a message is not encoded.
+    verbatim = media_type == "message/rfc822"
+    yield (
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Disposition: attachment{_filename_parameter(attachment.filename)}\r\n"
+        f"Content-Transfer-Encoding: {'8bit' if verbatim else 'base64'}\r\n\r\n"
+    ).encode("ascii")
+    yield content if verbatim else _base64_lines(content)
+
+
+def _base64_lines(octets: bytes) -> bytes:
+    # encodebytes ends its lines as Unix does; mail has CRLF, and none after the last line of a part.
+    return pybase64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
+
+
+def _filename_parameter(filename: str) -> str:
+    if len(filename) > _LONGEST_FILENAME or _BREAKS_A_HEADER.search(filename):
+        raise Refusal(Code.OTHER, f"A filename has at most {_LONGEST_FILENAME} characters and no line breaks")
+    if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _LONGEST_PLAIN_FILENAME:
+        return f'; filename="{filename}"'
+    segments = _FILENAME_SEGMENTS.findall(f"utf-8''{quote(filename, safe='')}")
+    return "".join(f";\r\n filename*{i}*={segment}" for i, segment in enumerate(segments))  # RFC 2231 section 3
+
+
+def _custom_header(name: str, value: str) -> str:
+    lowered = name.lower()
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise Refusal(Code.OTHER, "The name of a header has printable ASCII characters only, and no colon")
+    if lowered in _OWN_HEADERS or lowered.startswith("content-"):
+        raise Refusal(Code.OTHER, f"The header {name} is set by the service")
+    return _header(name, value)
+
+
+def _header(name: str, value: str) -> str:
+    if _BREAKS_A_HEADER.search(value):
+        raise Refusal(Code.OTHER, f"The header {name} has a line break in its value")
+    plain = value.isascii() and value.isprintable() and value == value.strip() and "=?" not in value
+    if plain and len(value) <= _LONGEST_PLAIN_HEADER:
+        return f"{name}: {value}"
+    return f"{name}: " + "\r\n ".join(_encoded_words(value))
+
+
+def _encoded_words(value: str) -> Iterable[str]:
+    """RFC 2047 words that decode to exactly this text; none ends within a character."""
+    word = b""
+    for character in value:
+        octets = character.encode("utf-8")
+        if len(word) + len(octets) > _ENCODED_WORD:
+            yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
+            word = b""
+        word += octets
+    yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
+
+
+def _address_header(name: str, addresses: Sequence[str]) -> str:
+    return f"{name}: " + ",\r\n ".join(addresses)

@@ -1,0 +1,179 @@
+"""What becomes of a sent message, recipient by recipient (specification section 3, message status values).
+
+    Waiting ──► Delivered | Remotely Failed         when the receiver's confirmation is due
+       └──────► NO MDN Received                     after an hour without one;  a later one still moves it on ("late")
+    Locally Failed                                  from the start
+
+Nothing is delivered beyond this process. What is due when is written down at sending; the status is derived from
+the clock when it is asked for. Who gets which fate:
+
+| recipient | fate |
+|---|---|
+| has a mailbox here | in its INBOX before the send is answered; Delivered at once |
+| `deliver@`, `slow+30m@` of a test domain | Delivered at once, after the time given (s, m, h) |
+| `nomdn@` of a test domain | never confirmed |
+| `bounce@` of a test domain | Remotely Failed, at once or after a time: `bounce+10s@` |
+| `nocert@`, `untrusted@` of a test domain | Locally Failed |
+| anyone else at a domain that has mailboxes here | Remotely Failed: no such mailbox |
+| anyone else of a test domain | Delivered at once |
+| any other domain | Locally Failed: no certificate found |
+
+Test domains are those that RFC 2606 sets aside: below `.test`, `.example`, `.invalid`, and example.com, .net, .org.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS sent_message(
+  id INTEGER PRIMARY KEY, smtp_id TEXT NOT NULL UNIQUE,
+  account INTEGER NOT NULL REFERENCES mailbox_account(id) ON DELETE CASCADE,
+  sender TEXT NOT NULL, size INTEGER NOT NULL, at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS sent_message_account ON sent_message(account);
+CREATE TABLE IF NOT EXISTS delivery(
+  message INTEGER NOT NULL REFERENCES sent_message(id) ON DELETE CASCADE, position INTEGER NOT NULL,
+  recipient TEXT NOT NULL, outcome TEXT, due INTEGER, details TEXT NOT NULL, forced TEXT,
+  PRIMARY KEY(message, position)) WITHOUT ROWID;
+"""
+
+CONFIRMATION_MS = 3_600_000  # specification section 8: delivery confirmation timeout
+
+_TEST_DOMAIN = re.compile(r"(?:.*\.)?(?:test|example|invalid|example\.(?:com|net|org))", re.DOTALL)
+_DELAY = re.compile(r"(\d{1,6})([smh])")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+class Status(StrEnum):
+    """Message status values, as the specification spells them."""
+
+    DELIVERED = "Delivered"
+    WAITING = "Waiting"
+    LOCALLY_FAILED = "Locally Failed"
+    REMOTELY_FAILED = "Remotely Failed"
+    NO_MDN_RECEIVED = "NO MDN Received"
+
+
+class Fate(NamedTuple):
+    """What will have become of a recipient: the outcome, None for never, and after how long it is known."""
+
+    outcome: Status | None
+    details: str
+    after_ms: int = 0
+
+
+class Sent(NamedTuple):
+    """A message that was sent."""
+
+    smtp_id: str
+    account: int
+    sender: str
+    size: int
+    at_ms: int
+
+
+class DeliveryRecord(NamedTuple):
+    """A message and one of its recipients, with the status at the time of asking."""
+
+    sender: str
+    recipient: str
+    smtp_id: str
+    size: int
+    status: Status
+    details: str
+    at_ms: int
+
+
+MAILBOX_HERE = Fate(Status.DELIVERED, "Dispatched to the mailbox")
+_NO_MAILBOX = Fate(Status.REMOTELY_FAILED, "The recipient's domain has no such mailbox")
+_NO_CERTIFICATE = Fate(Status.LOCALLY_FAILED, "No certificate was found for the recipient")
+_FATES = {
+    "deliver": Fate(Status.DELIVERED, "Dispatched by the receiver's HISP"),
+    "slow": Fate(Status.DELIVERED, "Dispatched by the receiver's HISP", 60_000),
+    "nomdn": Fate(None, ""),
+    "bounce": Fate(Status.REMOTELY_FAILED, "Rejected by the receiver's HISP"),
+    "nocert": _NO_CERTIFICATE,
+    "untrusted": Fate(Status.LOCALLY_FAILED, "The recipient's certificate is not trusted"),
+}
+
+
+def fate_of(address: str, served_domains: set[str]) -> Fate:
+    """The fate of a recipient who has no mailbox here."""
+    local_part, _, domain = address.lower().rpartition("@")
+    name, _, suffix = local_part.partition("+")
+    if _TEST_DOMAIN.fullmatch(domain) is None:
+        return _NO_MAILBOX if domain in served_domains else _NO_CERTIFICATE
+    fate = _FATES.get(name)
+    if fate is None:
+        return _NO_MAILBOX if domain in served_domains else _FATES["deliver"]
+    delay = _DELAY.fullmatch(suffix)
+    return fate if delay is None else fate._replace(after_ms=int(delay[1]) * _UNIT_MS[delay[2]])
+
+
+def record_sent(connection: sqlite3.Connection, sent: Sent, fates: Iterable[tuple[str, Fate]]) -> None:
+    """Write down a message with its recipients and their fates."""
+    row = connection.execute(
+        "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id", sent
+    ).fetchone()
+    connection.executemany(
+        "INSERT INTO delivery(message, position, recipient, outcome, due, details) VALUES(?, ?, ?, ?, ?, ?)",
+        [
+            (row["id"], position, recipient, fate.outcome, sent.at_ms + fate.after_ms, fate.details)
+            for position, (recipient, fate) in enumerate(fates)
+        ],
+    )
+
+
+def report(
+    connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
+) -> list[DeliveryRecord]:
+    """A record for each recipient of these messages, as far as this account sent them, in the order of sending."""
+    rows = connection.execute(
+        "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
+        " FROM sent_message JOIN delivery ON message = id"
+        " WHERE account = ? AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
+        (account, json.dumps([bracketed(smtp_id) for smtp_id in smtp_ids])),
+    )
+    records: list[DeliveryRecord] = []
+    for row in rows:
+        status, details = _status(row, now_ms)
+        records.append(
+            DeliveryRecord(
+                row["sender"], row["recipient"], row["smtp_id"], row["size"], status, details, at_ms=row["at"]
+            )
+        )
+    return records
+
+
+def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
+    """Give a recipient this status, whatever the clock says. Raises LookupError or ValueError for what is unknown."""
+    changed = connection.execute(
+        "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"
+        " AND message = (SELECT id FROM sent_message WHERE smtp_id = ?)",
+        (Status(status), recipient, bracketed(smtp_id)),
+    )
+    if changed.rowcount == 0:
+        raise LookupError(f"no message {bracketed(smtp_id)} was sent to {recipient}")
+
+
+def bracketed(smtp_id: str) -> str:
+    """An smtpId with its angle brackets, which callers may leave out."""
+    return f"<{smtp_id.strip().removeprefix('<').removesuffix('>')}>"
+
+
+def _status(row: sqlite3.Row, now_ms: int) -> tuple[Status, str]:
+    if row["forced"] is not None:
+        return Status(row["forced"]), "Set by the control API"
+    timeout = row["at"] + CONFIRMATION_MS
+    if row["outcome"] is not None and now_ms >= row["due"]:
+        return Status(row["outcome"]), row["details"] + (" (late)" if row["due"] > timeout else "")
+    if now_ms >= timeout:
+        return Status.NO_MDN_RECEIVED, "No confirmation from the receiver's HISP within one hour"
+    return Status.WAITING, "Awaiting confirmation from the receiver's HISP"

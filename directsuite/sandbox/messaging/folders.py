@@ -1,0 +1,164 @@
+"""Folders of a mailbox, named in the manner of IMAP with `.` between the levels.
+
+A folder keeps the uid that its next message gets and never takes it back, so that a uid is not used twice in its
+life. Its own id is never used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that
+was deleted and made anew starts at uid 1 under another id.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from directsuite.sandbox.messaging.refusals import Code, Refusal
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+INBOX = "INBOX"
+SENT = "INBOX.Sent"
+TRASH = "INBOX.Trash"
+RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS folder(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES mailbox_account(id) ON DELETE CASCADE,
+  name TEXT NOT NULL, next_uid INTEGER NOT NULL DEFAULT 1, subscribed INTEGER NOT NULL DEFAULT 1,
+  UNIQUE(account, name));
+"""
+
+_LONGEST_NAME = 255
+
+
+def canonical(name: str) -> str:
+    """The name as it is kept: `INBOX` is the same in any case (RFC 3501 section 5.1), the rest is exact."""
+    head = name[: len(INBOX)]
+    return INBOX + name[len(INBOX) :] if head.upper() == INBOX and name[len(INBOX) :][:1] in ("", ".") else name
+
+
+def create_initial(connection: sqlite3.Connection, account: int) -> None:
+    """The folders that a mailbox is born with."""
+    for name in (*RESERVED, TRASH):
+        _insert(connection, account, name)
+
+
+def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
+    """The id of a folder, which is its UIDVALIDITY. Refuses with code 3 if the mailbox has no such folder."""
+    found = _find(connection, account, canonical(name))
+    if found is None:
+        raise Refusal(Code.FOLDER, f"There is no folder {canonical(name)!r}")
+    return found
+
+
+def trash_id(connection: sqlite3.Connection, account: int) -> int:
+    """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
+    found = _find(connection, account, TRASH)
+    return _insert(connection, account, TRASH) if found is None else found
+
+
+def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
+    """The next `count` uids of a folder, which are never given out again."""
+    row = connection.execute(
+        "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
+    ).fetchone()
+    following: int = row["next_uid"]
+    return range(following - count, following)
+
+
+def create(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """Make a folder, and its parents if they are missing; the name as it is kept."""
+    kept = _name_for_new(name)
+    if _find(connection, account, kept) is not None:
+        raise Refusal(Code.OTHER, f"The folder {kept!r} exists already")
+    _create_parents(connection, account, kept)
+    _insert(connection, account, kept)
+    return kept
+
+
+def rename(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
+    """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
+    old, new = canonical(name), _name_for_new(new_name)
+    folder_id(connection, account, old)
+    _require_not_reserved(old)
+    if f"{new}.".startswith(f"{old}."):
+        raise Refusal(Code.OTHER, "A folder cannot be moved into itself")
+    if _find(connection, account, new) is not None:
+        raise Refusal(Code.OTHER, f"The folder {new!r} exists already")
+    _create_parents(connection, account, new)
+    connection.execute(
+        "UPDATE folder SET name = :new || substr(name, length(:old) + 1)"
+        " WHERE account = :account AND (name = :old OR substr(name, 1, length(:old) + 1) = :old || '.')",
+        {"account": account, "old": old, "new": new},
+    )
+    return old, new
+
+
+def delete(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """Delete a folder with its messages and sub-folders; the name as it was kept."""
+    kept = canonical(name)
+    folder_id(connection, account, kept)
+    _require_not_reserved(kept)
+    connection.execute(
+        "DELETE FROM folder"
+        " WHERE account = :account AND (name = :name OR substr(name, 1, length(:name) + 1) = :name || '.')",
+        {"account": account, "name": kept},
+    )
+    return kept
+
+
+def names_below(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
+    """All sub-folders of `root` at any depth, by full name, in order."""
+    kept = canonical(root)
+    folder_id(connection, account, kept)
+    rows = connection.execute(
+        "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
+        " AND subscribed >= :subscribed ORDER BY name",
+        {"account": account, "root": kept, "subscribed": subscribed_only},
+    )
+    return [row["name"] for row in rows]
+
+
+def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> list[str]:
+    """Subscribe to folders or unsubscribe from them; their names as they are kept, each once."""
+    kept = list(dict.fromkeys(canonical(name) for name in names))
+    for name in kept:
+        folder = folder_id(connection, account, name)
+        connection.execute("UPDATE folder SET subscribed = ? WHERE id = ?", (subscribed, folder))
+    return kept
+
+
+def _find(connection: sqlite3.Connection, account: int, name: str) -> int | None:
+    row = connection.execute("SELECT id FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
+    return None if row is None else row["id"]
+
+
+def _insert(connection: sqlite3.Connection, account: int, name: str) -> int:
+    row = connection.execute("INSERT INTO folder(account, name) VALUES(?, ?) RETURNING id", (account, name)).fetchone()
+    inserted: int = row["id"]
+    return inserted
+
+
+def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> None:
+    levels = name.split(".")
+    for depth in range(2, len(levels)):
+        parent = ".".join(levels[:depth])
+        if _find(connection, account, parent) is None:
+            _insert(connection, account, parent)
+
+
+def _name_for_new(name: str) -> str:
+    kept = canonical(name)
+    _require_not_reserved(kept)
+    if not kept.startswith(f"{INBOX}."):
+        raise Refusal(Code.OTHER, "The name of a folder starts with INBOX.")
+    if len(kept) > _LONGEST_NAME or not all(kept.split(".")):
+        raise Refusal(Code.OTHER, f"The name of a folder has at most {_LONGEST_NAME} characters and no empty level")
+    if any(unicodedata.category(character) == "Cc" for character in kept):
+        raise Refusal(Code.OTHER, "The name of a folder has no control characters")
+    return kept
+
+
+def _require_not_reserved(name: str) -> None:
+    if name in RESERVED:
+        raise Refusal(Code.OTHER, f"The folder {name!r} is reserved")

@@ -1,0 +1,157 @@
+"""Request bodies (specification section 2.C), checked while they are read: what does not fit is refused with code 4.
+
+Where credentials are looked for is wider than section 4 says, since sections 4 and 5 differ: beside the place that
+section 4 names, `auth` and `authentication` are taken everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+
+from directsuite.sandbox.messaging.refusals import Code, Refusal
+
+Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
+    """Authentication and AuthenticationWithTuser: what is missing cannot be right, and is refused with code 1."""
+
+    username: str = ""
+    password: str = ""
+    direct_addr: str = ""
+
+
+class Request(msgspec.Struct, kw_only=True, rename="camel"):
+    """A body that carries credentials in a member of its own."""
+
+    auth: Authentication | None = None
+    authentication: Authentication | None = None
+
+    def credentials(self) -> Authentication:
+        """The credentials, empty if there are none."""
+        return self.auth or self.authentication or Authentication()
+
+
+class MailboxRequest(Request):
+    """A body that is a bare Authentication, or carries one."""
+
+    username: str = ""
+    password: str = ""
+    direct_addr: str = ""
+
+    def credentials(self) -> Authentication:
+        """The credentials, wherever they stand."""
+        bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
+        return self.auth or self.authentication or bare
+
+
+class Recipient(msgspec.Struct, kw_only=True):
+    """An address and how it is addressed."""
+
+    email: str
+    type: Literal["TO", "CC", "BCC"]
+
+
+class RecipientCollection(msgspec.Struct, kw_only=True):
+    """The form of a list of recipients that some clients send."""
+
+    recipients: list[Recipient]
+
+
+class AttachmentContent(msgspec.Struct, kw_only=True, rename="camel"):
+    """Attachment: content is base64, with or without line breaks."""
+
+    content: str
+    content_type: str
+    filename: str
+
+
+class MessageHeader(msgspec.Struct, kw_only=True):
+    """A header line."""
+
+    name: str
+    value: str
+
+
+class Message(msgspec.Struct, kw_only=True, rename="camel"):
+    """Message; `attachments` is taken for `attachmentList` too."""
+
+    sender: str
+    html_body: bool
+    recipients: list[Recipient]
+    subject: str | None = None
+    body: str | None = None
+    attachment_list: list[AttachmentContent] | None = None
+    attachments: list[AttachmentContent] | None = None
+
+
+class MessageWithHeader(Message):
+    """MessageWithHeader."""
+
+    headers: list[MessageHeader] | None = None
+
+
+class SendRequest(Request):
+    """SendRequest and SendWithTuserRequest."""
+
+    message: Message
+
+
+class SendRequestWithHeader(Request):
+    """SendRequestWithHeader and SendWithHeaderWithTuserRequest."""
+
+    message: MessageWithHeader
+
+
+class UidsRequest(Request):
+    """UidsRequestType."""
+
+    uids: Annotated[list[Uid], msgspec.Meta(min_length=1)]
+    recipients: list[Recipient] | RecipientCollection | None = None
+
+    def addressees(self) -> list[Recipient]:
+        """The recipients, in whichever form they came."""
+        given = self.recipients or []
+        return given.recipients if isinstance(given, RecipientCollection) else given
+
+
+class SmtpIdsRequest(Request):
+    """SmtpIdsRequestType."""
+
+    smtp_ids: list[str]
+
+
+class SetFoldersSubscribedRequest(Request):
+    """SetFoldersSubscribedRequestType."""
+
+    folders: Annotated[list[str], msgspec.Meta(min_length=1)]
+    subscribed: bool
+
+
+class RawMessageData(msgspec.Struct, kw_only=True):
+    """RawMessage, of which only the data counts."""
+
+    data: str
+
+
+class RawMessagesRequest(Request):
+    """RawMessagesRequestType."""
+
+    messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1)]
+
+
+R = TypeVar("R", bound=Request)
+
+
+def read_body(body: bytes, expected: type[R]) -> R:
+    """A request body as the type that the operation takes. What is not JSON at all is refused with HTTP 400."""
+    try:
+        try:
+            return msgspec.json.decode(body, type=expected)
+        except msgspec.ValidationError as mismatch:
+            msgspec.json.decode(body)  # raises if the text goes wrong only after what does not fit
+            raise Refusal(Code.OTHER, f"The request body does not fit: {mismatch}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refusal(Code.OTHER, "The request body is not JSON", http_status=400) from None

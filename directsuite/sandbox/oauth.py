@@ -1,0 +1,270 @@
+"""The OAuth 2.0 endpoints (RFC 6749) that give the access tokens of the signing and fax services.
+
+    GET  /oauth/authorize    consents at once and redirects with code and state
+    POST /oauth/token        authorization_code, refresh_token (rotating), client_credentials, password
+
+The specification does not show how a token is obtained; this is how such services do it. A client acts for the one
+account that it was registered for; the password grant takes the logins of the registration service.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sqlite3
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
+
+import attrs
+from aiohttp import web
+from yarl import URL
+
+from directsuite.sandbox import tokens
+from directsuite.sandbox.passwords import hash_password, password_matches
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.database import Database
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS oauth_client(
+  client_id TEXT PRIMARY KEY, secret BLOB NOT NULL, account TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS oauth_grant(
+  digest BLOB PRIMARY KEY, kind TEXT NOT NULL, client_id TEXT NOT NULL, account TEXT NOT NULL, scope TEXT NOT NULL,
+  redirect_uri TEXT, expires_at INTEGER) WITHOUT ROWID;
+"""
+
+LIFETIME = timedelta(hours=1)
+_CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends ten minutes at the most
+_FORM = "application/x-www-form-urlencoded"
+
+Authenticate = Callable[[sqlite3.Connection, str, str], bool]
+"""Whether a user name and password belong to somebody who may use the password grant."""
+
+
+class OAuthError(Exception):
+    """A refusal of RFC 6749 section 5.2: the error code, what is wrong, and the HTTP status."""
+
+    def __init__(self, error: str, description: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(description)
+        self.error = error
+        self.status = status
+
+
+@attrs.frozen
+class _Client:
+    client_id: str
+    account: str
+
+
+@attrs.frozen
+class _Grant:
+    account: str
+    scope: str
+    refreshable: bool
+
+
+def add_client(connection: sqlite3.Connection, client_id: str, client_secret: str, account: str) -> None:
+    """Register a client that acts for `account`, or change its secret and account."""
+    connection.execute(
+        "INSERT OR REPLACE INTO oauth_client(client_id, secret, account) VALUES(?, ?, ?)",
+        (client_id, hash_password(client_secret), account),
+    )
+
+
+class OAuth:
+    """The authorize and token endpoints."""
+
+    def __init__(self, database: Database, clock: Clock, authenticate: Authenticate) -> None:
+        self._database = database
+        self._clock = clock
+        self._authenticate = authenticate
+        self._grants: Mapping[str, Callable[[sqlite3.Connection, _Client, Mapping[str, str]], _Grant]] = {
+            "authorization_code": self._redeem_code,
+            "refresh_token": self._redeem_refresh_token,
+            "client_credentials": _client_credentials,
+            "password": self._password,
+        }
+
+    def routes(self) -> list[web.RouteDef]:
+        """The two endpoints, under /oauth."""
+        return [
+            web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
+            web.post("/oauth/token", self.token, name="token"),
+        ]
+
+    async def authorize(self, request: web.Request) -> web.Response:
+        """Redirect with a code, good for ten minutes and one use; refuse without a redirect who cannot be trusted."""
+        query = request.query
+        redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
+        account = await self._database.read(lambda connection: _account_of_client(connection, client_id))
+        if account is None or not usable_redirect(redirect_uri):
+            # RFC 6749 section 4.1.2.1: an unknown client or redirect URI must not be redirected to.
+            return _answer(
+                {"error": "invalid_request", "error_description": "unknown client_id or unusable redirect_uri"},
+                HTTPStatus.BAD_REQUEST,
+            )
+        outcome = {"state": query["state"]} if "state" in query else {}
+        if query.get("response_type") == "code":
+            code, scope = tokens.new_secret(), query.get("scope") or tokens.DEFAULT_SCOPE
+            expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
+            row = (tokens.digest(code), "code", client_id, account, scope, redirect_uri, expires_at)
+            await self._database.write(lambda connection: _store_grant(connection, row))
+            outcome["code"] = code
+        else:
+            outcome["error"] = "unsupported_response_type"
+        location = URL(redirect_uri).extend_query(outcome)
+        return web.Response(status=HTTPStatus.FOUND, headers={"Location": str(location), "Cache-Control": "no-store"})
+
+    async def token(self, request: web.Request) -> web.Response:
+        """Exchange a grant for an access token (RFC 6749 sections 4 to 6)."""
+        try:
+            form = await _form(request)
+            client_id, client_secret = _client_credentials_of(request, form)
+            answer = await self._database.write(
+                lambda connection: self._issue(connection, client_id, client_secret, form)
+            )
+        except OAuthError as error:
+            refused = _answer({"error": error.error, "error_description": str(error)}, error.status)
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                refused.headers["WWW-Authenticate"] = 'Basic realm="directsuite-sandbox"'
+            return refused
+        return _answer(answer)
+
+    def _issue(
+        self, connection: sqlite3.Connection, client_id: str, client_secret: str, form: Mapping[str, str]
+    ) -> dict[str, Any]:
+        client = _authenticated_client(connection, client_id, client_secret)
+        redeem = self._grants.get(form["grant_type"])
+        if redeem is None:
+            raise OAuthError("unsupported_grant_type", "the grant type is not one of " + ", ".join(self._grants))
+        grant = redeem(connection, client, form)
+        access_token = tokens.new_secret()
+        now = self._clock.milliseconds()
+        tokens.store(connection, access_token, account=grant.account, now=now, lifetime=LIFETIME, scope=grant.scope)
+        answer = {
+            "access_token": access_token,
+            "token_type": "Bearer",
+            "expires_in": int(LIFETIME.total_seconds()),
+            "scope": grant.scope,
+        }
+        if grant.refreshable:
+            answer["refresh_token"] = refresh_token = tokens.new_secret()
+            row = (tokens.digest(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
+            _store_grant(connection, row)
+        return answer
+
+    def _redeem_code(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
+        row = _take_grant(connection, "code", _required(form, "code"), client)
+        if row["redirect_uri"] != _required(form, "redirect_uri"):
+            raise OAuthError("invalid_grant", "redirect_uri is not the one of the authorization request")
+        if row["expires_at"] <= self._clock.milliseconds():
+            raise OAuthError("invalid_grant", "the code has expired")
+        return _Grant(row["account"], row["scope"], refreshable=True)
+
+    def _redeem_refresh_token(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
+        row = _take_grant(connection, "refresh", _required(form, "refresh_token"), client)
+        scope = form.get("scope") or row["scope"]
+        if not set(scope.split()) <= set(row["scope"].split()):
+            raise OAuthError("invalid_scope", "a refresh cannot widen the scope")
+        return _Grant(row["account"], scope, refreshable=True)
+
+    def _password(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
+        username = _required(form, "username")
+        if not self._authenticate(connection, username, _required(form, "password")):
+            raise OAuthError("invalid_grant", "the user name or password is wrong")
+        return _Grant(username, form.get("scope") or tokens.DEFAULT_SCOPE, refreshable=True)
+
+
+def _client_credentials(connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
+    # RFC 6749 section 4.4.3: this grant gives no refresh token.
+    return _Grant(client.account, form.get("scope") or tokens.DEFAULT_SCOPE, refreshable=False)
+
+
+def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+    connection.execute(
+        "INSERT INTO oauth_grant(digest, kind, client_id, account, scope, redirect_uri, expires_at) "
+        "VALUES(?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+
+
+def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _Client) -> sqlite3.Row:
+    """Each code and refresh token works once and for its own client; a refused exchange uses up nothing."""
+    row: sqlite3.Row | None = connection.execute(
+        "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
+        (tokens.digest(secret), kind, client.client_id),
+    ).fetchone()
+    if row is None:
+        raise OAuthError("invalid_grant", "the grant is unknown, used already, or of another client")
+    return row
+
+
+def _account_of_client(connection: sqlite3.Connection, client_id: str) -> str | None:
+    row = connection.execute("SELECT account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
+    return None if row is None else str(row["account"])
+
+
+def _authenticated_client(connection: sqlite3.Connection, client_id: str, client_secret: str) -> _Client:
+    row = connection.execute("SELECT secret, account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
+    if row is None or not password_matches(client_secret, row["secret"]):
+        raise OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
+    return _Client(client_id, row["account"])
+
+
+def _client_credentials_of(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
+    """Client id and secret from HTTP Basic, each form-encoded, or from the form (RFC 6749 section 2.3.1)."""
+    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return form.get("client_id", ""), form.get("client_secret", "")
+    try:
+        text = base64.b64decode(encoded, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
+    client_id, _, client_secret = text.partition(":")
+    return unquote_plus(client_id), unquote_plus(client_secret)
+
+
+async def _form(request: web.Request) -> dict[str, str]:
+    if request.content_type != _FORM:
+        raise OAuthError("invalid_request", f"the request must be {_FORM}")
+    try:
+        text = (await request.read()).decode("utf-8")
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
+    except ValueError:
+        raise OAuthError("invalid_request", "the form cannot be read") from None
+    form = dict(pairs)
+    if len(form) != len(pairs):
+        raise OAuthError("invalid_request", "a parameter stands in the form twice")
+    _required(form, "grant_type")
+    return form
+
+
+def _required(form: Mapping[str, str], name: str) -> str:
+    if not form.get(name):
+        raise OAuthError("invalid_request", f"{name} is missing")
+    return form[name]
+
+
+def usable_redirect(redirect_uri: str) -> bool:
+    """Whether an answer can be sent there: an absolute URI of http or https without a fragment."""
+    if not (redirect_uri.isascii() and redirect_uri.isprintable()):
+        return False
+    try:
+        parts = urlsplit(redirect_uri)
+        return (
+            parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and not parts.fragment
+            and bool(URL(redirect_uri))
+        )
+    except ValueError:
+        return False
+
+
+def _answer(body: Mapping[str, Any], status: int = HTTPStatus.OK) -> web.Response:
+    # RFC 6749 section 5.1: an answer that holds a token is never cached.
+    return web.json_response(body, status=status, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})

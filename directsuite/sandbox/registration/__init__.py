@@ -1,0 +1,1 @@
+"""The registration service of the sandbox (specification 4.D)."""

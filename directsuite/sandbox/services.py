@@ -1,0 +1,85 @@
+"""The four services side by side: their tables, and what each needs to run.
+
+The PDF libraries come with the extra `directsuite[sandbox]`. Without it the other three services run, and the signing
+service says what to install.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import attrs
+from aiohttp import web
+
+from directsuite.sandbox import fax, ledger, oauth, openapi, tokens
+from directsuite.sandbox.answers import refusal
+from directsuite.sandbox.fax import FaxService
+from directsuite.sandbox.messaging import service as messaging
+from directsuite.sandbox.messaging.service import MessagingService
+from directsuite.sandbox.registration import service as registration
+from directsuite.sandbox.registration.service import RegistrationService
+from directsuite.sandbox.signing import service as signing
+from directsuite.sandbox.signing.keys import FileKeyStore
+from directsuite.sandbox.signing.service import SigningService
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.database import Database
+
+SCHEMAS = (
+    ledger.SCHEMA,
+    tokens.SCHEMA,
+    oauth.SCHEMA,
+    fax.SCHEMA,
+    messaging.SCHEMA,
+    registration.SCHEMA,
+    signing.SCHEMA,
+)
+
+_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography")
+
+
+@attrs.frozen
+class Services:
+    """The services of one sandbox."""
+
+    fax: FaxService
+    messaging: MessagingService
+    registration: RegistrationService
+    signing: SigningService
+
+    @classmethod
+    def open(cls, folder: Path | None, database: Database, clock: Clock) -> Services:
+        """All services on one database and clock; the signing keys are kept in `folder`, or in memory."""
+        return cls(
+            fax=FaxService(database),
+            messaging=MessagingService(database, clock),
+            registration=RegistrationService(database, clock),
+            signing=SigningService(database, clock, FileKeyStore.open(folder)),
+        )
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of the four services."""
+        signing_routes = self.signing.routes()
+        if any(find_spec(library) is None for library in _PDF_LIBRARIES):
+            signing_routes = [
+                web.RouteDef(route.method, route.path, _without_pdf_libraries, route.kwargs) for route in signing_routes
+            ]
+        return [*signing_routes, *self.fax.routes(), *self.messaging.routes(), *self.registration.routes()]
+
+
+async def openapi_document(request: web.Request) -> web.Response:
+    """The OpenAPI document of the four services."""
+    return web.json_response(openapi.document())
+
+
+async def _without_pdf_libraries(request: web.Request) -> web.Response:
+    return refusal(
+        HTTPStatus.NOT_IMPLEMENTED,
+        "signing_unavailable",
+        "the signing service needs PDF libraries: pip install 'directsuite[sandbox]'",
+    )

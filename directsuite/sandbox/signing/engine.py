@@ -1,0 +1,104 @@
+"""The work on PDFs that the service asks for, one function for all changes; runs in a worker thread.
+
+Importing this module imports pyHanko and pikepdf, which takes the better part of a second and the `sandbox` extra:
+the service does so when the first document arrives.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pikepdf
+from pyhanko.pdf_utils.misc import PdfError
+
+from directsuite.sandbox.signing import document
+from directsuite.sandbox.signing.base64_text import decoded
+from directsuite.sandbox.signing.clear import clear_unsigned_fields
+from directsuite.sandbox.signing.flatten import flatten
+from directsuite.sandbox.signing.inspect import inspect
+from directsuite.sandbox.signing.refusals import InvalidActionError
+from directsuite.sandbox.signing.sign import sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from datetime import datetime
+
+    from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing.signature_request import SignatureRequest
+
+# what pikepdf and pyHanko raise where an object of the document is not of the type that PDF has for its place
+_MALFORMED = (
+    *(pikepdf.PdfError, PdfError, ValueError, TypeError, AttributeError),
+    *(LookupError, AssertionError, RuntimeError),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change makes of a document: its new bytes, the fields or signatures concerned, and a sentence on it."""
+
+    content: bytes
+    names: list[str]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a change is made with: the signatures asked for, the keys, and the time."""
+
+    signatures: Sequence[SignatureRequest]
+    keys: KeySource
+    at: datetime
+
+
+def _flatten(content: bytes, _: Circumstances) -> Change:
+    flattened, names = flatten(content)
+    return Change(flattened, names, f"{len(names)} form field(s) flattened")
+
+
+def _clear(content: bytes, _: Circumstances) -> Change:
+    cleared, names = clear_unsigned_fields(content)
+    return Change(cleared, names, f"{len(names)} unsigned signature field(s) removed")
+
+
+def _sign(content: bytes, circumstances: Circumstances) -> Change:
+    signed, names = sign(content, circumstances.signatures, circumstances.keys.signer(), circumstances.at)
+    return Change(signed, names, f"signed: {', '.join(names)}")
+
+
+CHANGES: dict[str, Callable[[bytes, Circumstances], Change]] = {
+    "Flatten": _flatten,
+    "ClearUnsignedFields": _clear,
+    "Sign": _sign,
+    "MultiSign": _sign,
+}
+
+
+def receive(body: bytes) -> tuple[bytes, bool]:
+    """The document in the base64 body of Save, and whether it had to be repaired. Raises InvalidParameterError."""
+    content = decoded(body, "the body")
+    with _malformed_is_refused():
+        return document.accepted(content)
+
+
+def change(operation: str, content: bytes, circumstances: Circumstances) -> Change:
+    """What one of `CHANGES` makes of a document. Raises RefusedError."""
+    with _malformed_is_refused():
+        return CHANGES[operation](content, circumstances)
+
+
+def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any]:
+    """The members of GetDocInfo that come from the document. Raises RefusedError."""
+    with _malformed_is_refused():
+        return inspect(content, keys.trust_roots(), moment)
+
+
+@contextmanager
+def _malformed_is_refused() -> Generator[None]:
+    """Turn what the libraries say of a document that breaks PDF's rules into a refusal."""
+    try:
+        yield
+    except _MALFORMED as error:
+        raise InvalidActionError(f"the document is malformed: {error}") from error

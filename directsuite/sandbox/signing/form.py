@@ -1,0 +1,149 @@
+"""The interactive form of a PDF as a flat list of its terminal fields.
+
+A form is a tree: names are joined with dots on the way down, and type, flags and value may be inherited from
+above. A terminal field has one or more widgets (its appearances on pages), often merged into the field itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import TYPE_CHECKING
+
+import pikepdf
+
+from directsuite.sandbox.signing.geometry import inherited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class FieldFlag(IntFlag):
+    """The field flags (/Ff) that change how a field looks or what it is (ISO 32000-1, 12.7.4)."""
+
+    READ_ONLY = 1 << 0
+    REQUIRED = 1 << 1
+    MULTILINE = 1 << 12
+    PASSWORD = 1 << 13
+    RADIO = 1 << 15
+    PUSH_BUTTON = 1 << 16
+    COMBO = 1 << 17
+    COMB = 1 << 24
+
+
+_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A terminal form field; its pikepdf objects live as long as the document they come from."""
+
+    name: str
+    dictionary: pikepdf.Object
+    widgets: list[pikepdf.Object]
+
+    def get(self, key: str) -> pikepdf.Object | None:
+        """The field's own or inherited value of `key`."""
+        return inherited(self.dictionary, key)
+
+    @property
+    def flags(self) -> FieldFlag:
+        """The field flags."""
+        flags = self.get("/Ff")
+        try:
+            return FieldFlag(int(str(flags)) & 0x7FFFFFFF) if flags is not None else FieldFlag(0)
+        except ValueError:
+            return FieldFlag(0)
+
+    @property
+    def kind(self) -> str:
+        """text, choice, signature, checkbox, radio or pushbutton; unknown for a field without a type."""
+        field_type = str(self.get("/FT"))
+        if field_type == "/Btn":
+            if FieldFlag.PUSH_BUTTON in self.flags:
+                return "pushbutton"
+            return "radio" if FieldFlag.RADIO in self.flags else "checkbox"
+        return _KINDS.get(field_type, "unknown")
+
+    @property
+    def value(self) -> str:
+        """The field's value as text; empty if it has none. Several chosen items are joined with commas."""
+        value = self.get("/V")
+        if isinstance(value, pikepdf.Array):
+            return ",".join(text_of(item) for item in value)
+        return text_of(value)
+
+    @property
+    def signed(self) -> bool:
+        """Whether it is a signature field that holds a signature."""
+        return self.kind == "signature" and isinstance(self.get("/V"), pikepdf.Dictionary)
+
+
+def acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
+    """The document's form dictionary; None if it has no form."""
+    form = pdf.Root.get("/AcroForm")
+    return form if isinstance(form, pikepdf.Dictionary) else None
+
+
+def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
+    """All terminal fields in the order of the form."""
+    form = acro_form(pdf)
+    roots = form.get("/Fields") if form is not None else None
+    seen: set[tuple[int, int]] = set()
+    for root in _dictionaries(roots):
+        yield from _terminal(root, "", seen)
+
+
+def signature_count(pdf: pikepdf.Pdf) -> int:
+    """How many signatures the document carries."""
+    return sum(field.signed for field in fields(pdf))
+
+
+def subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
+    """The fields right below `node`: those of its kids that have a name of their own."""
+    return [kid for kid in _dictionaries(node.get("/Kids")) if kid.get("/T") is not None]
+
+
+def page_numbers(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
+    """Where each widget is: its object number to its page and its place among the page's widgets, both from 1.
+
+    Looked up through the pages' annotations, since a widget's own /P is optional and often wrong.
+    """
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    for page_number, page in enumerate(pdf.pages, 1):
+        widgets = [note for note in _dictionaries(page.obj.get("/Annots")) if str(note.get("/Subtype")) == "/Widget"]
+        for tab, widget in enumerate(widgets, 1):
+            places.setdefault(widget.objgen, (page_number, tab))
+    return places
+
+
+def text_of(value: pikepdf.Object | None) -> str:
+    """A PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
+    if value is None:
+        return ""
+    if isinstance(value, pikepdf.Name):
+        return str(value)[1:]
+    if isinstance(value, pikepdf.Stream):
+        return value.read_bytes().decode("utf-8", "replace")
+    return str(value)
+
+
+def _terminal(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> Iterator[Field]:
+    if node.is_indirect:
+        if node.objgen in seen:
+            return
+        seen.add(node.objgen)
+    own = node.get("/T")
+    name = ".".join(part for part in (prefix, text_of(own)) if part)
+    below = subfields(node)
+    if below:
+        for kid in below:
+            yield from _terminal(kid, name, seen)
+        return
+    kids = list(_dictionaries(node.get("/Kids")))
+    yield Field(name, node, kids or [node])
+
+
+def _dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]:
+    if isinstance(array, pikepdf.Array):
+        yield from (item for item in array if isinstance(item, pikepdf.Dictionary))

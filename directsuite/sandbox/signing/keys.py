@@ -1,0 +1,153 @@
+"""The seam to the signing key: where signers and the trust in them come from.
+
+`FileKeyStore` keeps a key and a certificate authority of the sandbox's own, in files or in memory. A hardware
+security module comes behind the same protocol: its signer asks the module for each signature.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyhanko.sign.signers import Signer
+
+Certificate: TypeAlias = Any  # asn1crypto's, which has no types
+
+_FILES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
+
+
+class KeySource(Protocol):
+    """Gives pyHanko's Signer and the roots that its signatures are trusted by. Called in worker threads."""
+
+    def signer(self) -> Signer:
+        """The signer for one or more signatures."""
+        ...
+
+    def trust_roots(self) -> Sequence[Certificate]:
+        """The certificates that a signature must lead to in order to be valid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Pem:
+    """A signer's private key, its certificate and its authority's, as PEM text."""
+
+    key: bytes
+    certificate: bytes
+    authority: bytes
+
+
+class FileKeyStore:
+    """A signer's key and certificates, made on first use and kept in a folder, or in memory without one.
+
+    The authority's own private key is thrown away once it has signed the one certificate. Both certificates hold
+    from 1970 to 9999: the sandbox's clock may be set to any time.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._loaded: tuple[Signer, Certificate, bytes] | None = None
+
+    @classmethod
+    def open(cls, folder: Path | None) -> FileKeyStore:
+        """The key store in `folder`, or one in memory for None; nothing is made before the first use."""
+        return cls(folder)
+
+    def signer(self) -> Signer:
+        """The signer; its private key is parsed once."""
+        return self._load()[0]
+
+    def trust_roots(self) -> Sequence[Certificate]:
+        """The sandbox's own certificate authority."""
+        return [self._load()[1]]
+
+    def authority_pem(self) -> bytes:
+        """The certificate of the sandbox's authority as PEM text, for those who check signatures with other tools."""
+        return self._load()[2]
+
+    def _load(self) -> tuple[Signer, Certificate, bytes]:
+        with self._lock:
+            if self._loaded is None:
+                from directsuite.sandbox.signing.file_signer import load_certificate, load_signer
+
+                pem = self._read() or self._write(_generate())
+                signer = load_signer(pem.key, pem.certificate, pem.authority)
+                self._loaded = signer, load_certificate(pem.authority), pem.authority
+            return self._loaded
+
+    def _read(self) -> _Pem | None:
+        if self._folder is None or not all((self._folder / name).exists() for name in _FILES.values()):
+            return None
+        return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILES.items()})
+
+    def _write(self, pem: _Pem) -> _Pem:
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for part, name in _FILES.items():
+                unfinished = self._folder / (name + ".new")
+                unfinished.unlink(missing_ok=True)
+                descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(getattr(pem, part))
+                unfinished.replace(self._folder / name)
+        return pem
+
+
+def _generate() -> _Pem:
+    """A new authority, and a signer's key and certificate from it."""
+    from datetime import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509.oid import NameOID
+
+    def name(common: str) -> x509.Name:
+        organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "directsuite sandbox, for tests only")
+        return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+    def builder(subject: str, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name(subject))
+            .issuer_name(name("Sandbox signing CA"))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(datetime(1970, 1, 1))  # noqa: DTZ001  X.509 takes naive UTC times
+            .not_valid_after(datetime(9999, 12, 31, 23, 59, 59))  # noqa: DTZ001
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+            )
+        )
+
+    def usage(*, signs_documents: bool) -> x509.KeyUsage:
+        return x509.KeyUsage(
+            digital_signature=signs_documents, content_commitment=signs_documents, key_encipherment=False,
+            data_encipherment=False, key_agreement=False, key_cert_sign=not signs_documents,
+            crl_sign=not signs_documents, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+
+    authority_key, signer_key = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+    authority = (
+        builder("Sandbox signing CA", authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage(signs_documents=False), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        builder("Sandbox signer", signer_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage(signs_documents=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    key = signer_key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))

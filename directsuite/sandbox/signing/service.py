@@ -1,0 +1,219 @@
+"""The signing service: its routes, and the shapes of its answers (specification section 4.A).
+
+Every change holds the document's lock from reading it to storing the result, so that two changes of one document
+follow one another; the result and its entry in the ledger are one transaction. Work on PDFs runs in worker threads,
+two at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+
+from directsuite.sandbox import ledger
+from directsuite.sandbox.answers import refusal
+from directsuite.sandbox.signing import store
+from directsuite.sandbox.signing.base64_text import encoded
+from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError
+from directsuite.sandbox.signing.signature_request import SignatureRequest, read_multi_sign, read_sign
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.signing.engine import Change
+    from directsuite.sandbox.signing.keys import KeySource
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+SCHEMA = store.SCHEMA
+
+_BASE = "/signing/pdf"
+_DOCUMENT_TYPE = "PDF"
+_PARALLEL = 2  # documents worked on at once
+
+_CHANGES: tuple[tuple[str, str, Callable[[object], list[SignatureRequest]] | None], ...] = (
+    # operation, last part of the path, what reads its body
+    ("Flatten", "flatten", None),
+    ("ClearUnsignedFields", "clearUnsignedFields", None),
+    ("Sign", "sign", lambda body: [read_sign(body)]),
+    ("MultiSign", "multiSign", read_multi_sign),
+)
+
+
+class SigningService:
+    """The twelve operations on stored PDF documents.
+
+    missing_status: the HTTP status for an unknown, deleted or expired identifier. The specification keeps 404 for
+    endpoints and has 400 for invalid parameters; some servers answer 404.
+    """
+
+    def __init__(self, database: Database, clock: Clock, keys: KeySource, *, missing_status: int = 400) -> None:
+        self.missing_status = missing_status
+        self._database = database
+        self._clock = clock
+        self._keys = keys
+        self._workers = asyncio.Semaphore(_PARALLEL)
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def routes(self) -> list[web.RouteDef]:
+        """The service's routes, named as the specification names its operations."""
+        one = f"{_BASE}/{{identifier}}"
+        routes = [
+            web.post(_BASE, self._refusing(self._save), name="Save"),
+            web.get(one, self._refusing(self._get_document), name="GetDoc"),
+            web.get(f"{one}/info", self._refusing(self._get_info), name="GetDocInfo"),
+            web.delete(one, self._refusing(self._delete), name="Delete"),
+        ]
+        for operation, path, read_body in _CHANGES:
+            for suffix, pulled in (("", False), ("/pull", True)):
+                name = f"{operation}AndPull" if pulled else operation
+                handler = partial(self._change, operation=operation, name=name, read_body=read_body, pulled=pulled)
+                routes.append(web.patch(f"{one}/{path}{suffix}", self._refusing(handler), name=name))
+        return routes
+
+    async def _save(self, request: web.Request) -> web.Response:
+        from_body = await request.read()
+        content, repaired = await self._work(lambda: _engine().receive(from_body))
+        document = store.StoredDocument(
+            str(uuid.uuid4()), self._clock.milliseconds(), store.digest_of(content), content
+        )
+
+        def insert(connection: sqlite3.Connection) -> None:
+            store.insert(connection, document, request["account"])
+            self._record(connection, "Save", document.identifier, document.created, digest=document.digest)
+
+        await self._database.write(insert)
+        description = (
+            "the document is stored; its damaged structure was repaired" if repaired else "the document is stored"
+        )
+        return web.json_response(_summary(document, description))
+
+    async def _get_document(self, request: web.Request) -> web.Response:
+        return await _base64_answer((await self._use(request)).content)
+
+    async def _get_info(self, request: web.Request) -> web.Response:
+        document = await self._use(request)
+        moment = self._clock.now()
+        described = await self._work(lambda: _engine().describe(document.content, self._keys, moment))
+        return web.json_response({**described, **_summary(document, "the document is stored")})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        identifier = request.match_info["identifier"]
+        at = self._clock.milliseconds()
+
+        def delete(connection: sqlite3.Connection) -> None:
+            store.delete(connection, identifier, request["account"], at)
+            self._record(connection, "Delete", identifier, at, digest="")
+
+        async with self._lock(identifier):
+            await self._database.write(delete)
+        return web.json_response({"documentDigest": "", "description": "the document is deleted"})
+
+    async def _change(
+        self,
+        request: web.Request,
+        *,
+        operation: str,
+        name: str,
+        read_body: Callable[[object], list[SignatureRequest]] | None,
+        pulled: bool,
+    ) -> web.Response:
+        signatures = read_body(await _json(request)) if read_body is not None else []
+        async with self._lock(request.match_info["identifier"]):
+            before = await self._use(request)
+            moment = self._clock.now()
+
+            def change() -> Change:
+                engine = _engine()
+                circumstances = engine.Circumstances(signatures, self._keys, moment)
+                changed: Change = engine.change(operation, before.content, circumstances)
+                return changed
+
+            changed = await self._work(change)
+            digest = await self._replace(name, before, changed)
+        if pulled:
+            return await _base64_answer(changed.content)
+        return web.json_response({"documentDigest": digest, "description": changed.description})
+
+    async def _replace(self, name: str, before: store.StoredDocument, changed: Change) -> str:
+        at = self._clock.milliseconds()
+
+        def replace(connection: sqlite3.Connection) -> str:
+            digest = store.replace(connection, before, changed.content)
+            self._record(
+                connection, name, before.identifier, at, digest=digest, before=before.digest, names=changed.names
+            )
+            return digest
+
+        return await self._database.write(replace)
+
+    async def _use(self, request: web.Request) -> store.StoredDocument:
+        identifier, account, at = request.match_info["identifier"], request["account"], self._clock.milliseconds()
+        return await self._database.write(lambda connection: store.use(connection, identifier, account, at))
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        async with self._workers:
+            return await asyncio.to_thread(work)
+
+    def _lock(self, identifier: str) -> asyncio.Lock:
+        return self._locks.setdefault(identifier, asyncio.Lock())
+
+    def _refusing(self, handler: Handler) -> Handler:
+        """The handler, with what it refuses turned into the service's error body."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except RefusedError as error:
+                status = self.missing_status if isinstance(error, NoSuchDocumentError) else error.status
+                return refusal(status, error.error, error.description)
+            except ImportError as error:
+                return refusal(
+                    500, "server_error", f"PDFs need the extra 'sandbox' (pip install directsuite[sandbox]): {error}"
+                )
+
+        return answer
+
+    @staticmethod
+    def _record(connection: sqlite3.Connection, name: str, identifier: str, at: int, **detail: Any) -> None:
+        ledger.record(connection, operation=name, subject=identifier, at=at, **detail)
+
+
+def _engine() -> Any:
+    """The PDF engine, imported with its libraries when it is first needed, in a worker thread."""
+    from directsuite.sandbox.signing import engine
+
+    return engine
+
+
+def _summary(document: store.StoredDocument, description: str) -> dict[str, str]:
+    created = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=document.created)
+    return {
+        "documentType": _DOCUMENT_TYPE,
+        "createdTime": created.isoformat(timespec="milliseconds"),
+        "identifier": document.identifier,
+        "documentDigest": document.digest,
+        "description": description,
+    }
+
+
+async def _base64_answer(content: bytes) -> web.Response:
+    return web.Response(body=await asyncio.to_thread(encoded, content), content_type="text/plain", charset="us-ascii")
+
+
+async def _json(request: web.Request) -> object:
+    try:
+        return json.loads(await request.read())
+    except (ValueError, RecursionError):
+        raise InvalidParameterError("the body is not JSON") from None

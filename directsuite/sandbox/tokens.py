@@ -1,0 +1,111 @@
+"""Access tokens: issuing, checking and expiring them, and the check in front of the signing and fax services.
+
+Tokens are opaque random text; the database keeps their digests, the account that they speak for and when they end
+on the sandbox's clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import warnings
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from directsuite.sandbox.answers import refusal
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from aiohttp.typedefs import Handler, Middleware
+
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.database import Database
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS access_token(
+  digest BLOB PRIMARY KEY, account TEXT NOT NULL, scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+PROTECTED = ("/signing/", "/fax/")
+DEFAULT_SCOPE = "pdf fax"
+
+
+def new_secret() -> str:
+    """Fresh random text for tokens, codes and sessions; it needs no quoting in a URL."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(secret: str) -> bytes:
+    """What the database keeps of a token or code."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def store(
+    connection: sqlite3.Connection,
+    token: str,
+    *,
+    account: str,
+    now: int,
+    lifetime: timedelta,
+    scope: str = DEFAULT_SCOPE,
+) -> None:
+    """Make `token` valid for `account` from `now` (milliseconds since 1970) for `lifetime`."""
+    connection.execute(
+        "INSERT OR REPLACE INTO access_token(digest, account, scope, expires_at) VALUES(?, ?, ?, ?)",
+        (digest(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
+    )
+
+
+def account_of(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
+    """The account that a valid token speaks for; None for an unknown or expired one."""
+    row = connection.execute(
+        "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (digest(token), now)
+    ).fetchone()
+    return None if row is None else str(row["account"])
+
+
+def expire(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
+    """End one token, those of one account, or all; returns how many there were."""
+    return connection.execute(
+        "UPDATE access_token SET expires_at = 0 WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR digest = ?2)",
+        (account, None if token is None else digest(token)),
+    ).rowcount
+
+
+def bearer_token(request: web.Request) -> str | None:
+    """The token of the request's Authorization header, or None where there is none (RFC 6750 section 2.1)."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def bearer_check(database: Database, clock: Clock) -> Middleware:
+    """A middleware that lets signing and fax requests in with a valid token only, as `request["account"]`."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # An unknown path or method has no route name: it is 404 or 405, whoever asks.
+        if request.match_info.route.name is None or not request.path.startswith(PROTECTED):
+            return await handler(request)
+        token = bearer_token(request)
+        if token is None:
+            return _unauthorized("the request carries no access token", 'Bearer realm="directsuite-sandbox"')
+        now = clock.milliseconds()
+        account = await database.read(lambda connection: account_of(connection, token, now=now))
+        if account is None:
+            challenge = 'Bearer realm="directsuite-sandbox", error="invalid_token"'
+            return _unauthorized("the access token is unknown or has expired", challenge)
+        with warnings.catch_warnings():  # aiohttp recommends RequestKey; a text key keeps the services independent
+            warnings.simplefilter("ignore", web.NotAppKeyWarning)
+            request["account"] = account
+        return await handler(request)
+
+    return check
+
+
+def _unauthorized(description: str, challenge: str) -> web.Response:
+    answer = refusal(401, "invalid_token", description)
+    answer.headers["WWW-Authenticate"] = challenge
+    return answer

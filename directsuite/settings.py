@@ -1,0 +1,144 @@
+"""Where the services are and how they are called: from arguments, the environment, or a TOML file."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tomllib
+from collections.abc import Mapping
+from ipaddress import ip_address
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+from yarl import URL
+
+from directsuite.core.lifecycle import SessionFactory
+from directsuite.core.retry import RetryPolicy
+from directsuite.errors import ConfigurationError
+
+SERVICES = ("signing", "fax", "message", "registration")
+_PREFIX = "DIRECTSUITE_"
+
+
+def _positive(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
+    if not value > 0:
+        raise ConfigurationError(f"{attribute.name} has to be more than 0")
+
+
+def _base_url(url: str | None) -> str | None:
+    return None if url is None else url.rstrip("/")
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
+
+    signing_url, fax_url: base URLs of these services. message_url: up to and including `/message-rest/api/message`.
+    registration_url: up to and including `/DirectRegistrationRESTful/rest/Patient`. timeout: seconds for a whole call;
+    attempt_timeout: for one attempt of an operation that may be repeated, and for a pause in a stream.
+    requests_per_second, burst: the rate that such providers ask for. max_response_bytes: of an answer read whole.
+    session_margin: seconds before its expiry at which a token or session is renewed. tls: the machine's trust store and
+    TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session.
+    allow_insecure_http: permit http:// to other machines.
+
+    Raises ConfigurationError for a URL or a number that can't be right.
+    """
+
+    signing_url: str | None = attrs.field(default=None, converter=_base_url)
+    fax_url: str | None = attrs.field(default=None, converter=_base_url)
+    message_url: str | None = attrs.field(default=None, converter=_base_url)
+    registration_url: str | None = attrs.field(default=None, converter=_base_url)
+    timeout: float = attrs.field(default=60.0, validator=_positive)
+    attempt_timeout: float = attrs.field(default=20.0, validator=_positive)
+    max_connections: int = attrs.field(default=10, validator=_positive)
+    requests_per_second: float = attrs.field(default=100.0, validator=_positive)
+    burst: int = attrs.field(default=150, validator=_positive)
+    max_response_bytes: int = attrs.field(default=134_217_728, validator=_positive)
+    session_margin: float = attrs.field(default=60.0, validator=_positive)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
+    tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
+    proxy: str | None = attrs.field(default=None, repr=False)
+    session_factory: SessionFactory | None = attrs.field(default=None, repr=False)
+    allow_insecure_http: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for service in SERVICES:
+            url = getattr(self, f"{service}_url")
+            if url is not None:
+                _check_url(f"{service}_url", url, allow_insecure_http=self.allow_insecure_http)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Settings from DIRECTSUITE_SIGNING_URL, _FAX_URL, _MESSAGE_URL and _REGISTRATION_URL.
+
+        DIRECTSUITE_CONFIG names a TOML file for the rest; a variable goes before the file's value.
+        """
+        environ = os.environ if environ is None else environ
+        config = environ.get(f"{_PREFIX}CONFIG")
+        values = _read_toml(config) if config else {}
+        for service in SERVICES:
+            if url := environ.get(f"{_PREFIX}{service.upper()}_URL"):
+                values[f"{service}_url"] = url
+        return cls._from_values(values, config or "the environment")
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str]) -> Self:
+        """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
+        return cls._from_values(_read_toml(path), str(path))
+
+    @classmethod
+    def _from_values(cls, values: dict[str, Any], origin: str) -> Self:
+        attempts = values.pop("retry_attempts", None)
+        known = {field.name for field in attrs.fields(cls)} - {"retry", "tls", "session_factory"}
+        unknown = sorted(values.keys() - known)
+        if unknown:
+            raise ConfigurationError(
+                f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+            )
+        if attempts is not None:
+            values["retry"] = RetryPolicy(attempts=attempts)
+        try:
+            return cls(**values)
+        except TypeError:
+            pass
+        raise ConfigurationError(f"{origin}: a setting has the wrong type: URLs are texts, limits are numbers")
+
+
+def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        reason = "no such file"
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        reason = "not TOML"
+    except OSError as error:
+        reason = f"it can't be read ({type(error).__name__})"
+    raise ConfigurationError(f"settings file {path}: {reason}")
+
+
+def _check_url(name: str, text: str, *, allow_insecure_http: bool) -> None:
+    try:
+        url = URL(text)
+        host = url.host
+    except ValueError:
+        host = None
+        url = URL()
+    if url.scheme not in ("http", "https") or not host:
+        raise ConfigurationError(f"{name} has to be a URL that starts with https://")
+    if url.user or url.password:
+        raise ConfigurationError(f"{name} must not hold credentials: give them as token, login or mailbox password")
+    if url.raw_query_string or url.raw_fragment:
+        raise ConfigurationError(f"{name} must not have a query or a fragment")
+    if url.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
+        raise ConfigurationError(f"{name} would send secrets in clear: use https://, or set allow_insecure_http=True")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

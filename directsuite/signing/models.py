@@ -1,0 +1,139 @@
+"""Types of the signing service, in the order of the specification (section 2.A).
+
+Shapes that the specification leaves open are what such services document in public; whatever else an answer holds
+stays in `extra`. Lengths are in points (1/72 inch), pages count from 1.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+import attrs
+
+from directsuite.wire.models import Model, Wire
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class StoredDocument(Model):
+    """A PDF that the service keeps until it is deleted, or for 4 hours without activity."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("identifier", "document_type", "created_time")
+
+    document_type: str | None = None
+    created_time: datetime | None = None
+    identifier: str | None = None
+    """Names the document in every later call."""
+    document_digest: str | None = None
+    """Changes with every update of the document; empty after deletion."""
+    description: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DocumentSignature(Model):
+    """A signature field found in a document, signed or not (SignatureObject of GetDocInfo)."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("is_signed", "is_valid", "page_index")
+
+    name: str | None = None
+    width: float | None = None
+    height: float | None = None
+    left: float | None = None
+    top: float | None = None
+    page_index: int | None = None
+    is_signed: bool | None = None
+    signer_name: str | None = None
+    signature_time: Annotated[str | None, Wire(also=("SignatureTime",))] = None
+    reason: Annotated[str | None, Wire(also=("Reason",))] = None
+    is_valid: bool | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FormField(Model):
+    """A form field of a document and its value (FormFieldObject)."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("page_index", "tab_index")
+
+    name: str | None = None
+    value: str | None = None
+    left: float | None = None
+    top: float | None = None
+    width: float | None = None
+    height: float | None = None
+    page_index: int | None = None
+    tab_index: int | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Page(Model):
+    """A page of a document (PageObject). rotate: 0, 90, 180 or 270 degrees clockwise."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
+
+    index: int | None = None
+    width: float | None = None
+    height: float | None = None
+    rotate: int | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DocumentInfo(StoredDocument):
+    """What GetDocInfo tells of a stored document. meta_data: the PDF's own properties, such as Title or Author."""
+
+    signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
+    form_fields: list[FormField] = attrs.field(factory=list[FormField])
+    pages: list[Page] = attrs.field(factory=list[Page])
+    meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DocumentUpdate(Model):
+    """What a changing operation answers: the digest after it, empty after Delete.
+
+    identifier: the document's, filled in from the call, so that an update can stand for its document in the next one.
+    """
+
+    _shown: ClassVar[tuple[str, ...]] = ("identifier",)
+
+    identifier: str | None = None
+    document_digest: str | None = None
+    description: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Widget(Model):
+    """Where a signature stands: points from the top left corner of the unrotated page; `page` counts from 1."""
+
+    _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
+
+    x: float | None = None
+    y: float | None = None
+    width: float | None = None
+    height: float | None = None
+    page: int | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Signature(Model):
+    """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A).
+
+    name: the signature's, and its field's. gs_name: the signer's name. timezone: IANA name, such as
+    `America/New_York`. gmt_offset: hours. graphical_signature: an image, PNG or JPEG.
+    """
+
+    _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
+
+    name: str | None = None
+    widget: Widget | None = None
+    reason: str | None = None
+    gs_name: str | None = None
+    timezone: str | None = None
+    gmt_offset: Annotated[int | None, Wire("GMTOffset")] = None
+    graphical_signature: bytes | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MultiSignRequest(Model):
+    """The body of MultiSign."""
+
+    signatures: Annotated[list[Signature], Wire("Signatures")]

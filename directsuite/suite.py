@@ -1,0 +1,136 @@
+"""DirectSuite: opens and closes everything, and hands it to each service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.credentials import AccessToken, TokenCache, TokenSource, token_source
+from directsuite.core.lifecycle import Lifecycle
+from directsuite.core.limits import Limits
+from directsuite.core.operation import Service
+from directsuite.core.transport import Endpoint, Transport
+from directsuite.errors import ConfigurationError
+from directsuite.fax.service import Fax
+from directsuite.messaging.service import Mailbox
+from directsuite.messaging.tuser import TUser
+from directsuite.registration.models import Login
+from directsuite.registration.service import Registration, SessionSource
+from directsuite.secret import Secret
+from directsuite.settings import Settings
+from directsuite.signing.service import Signing
+
+Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource
+
+
+class DirectSuite:
+    """The four services, over one pool of connections.
+
+        async with DirectSuite(settings, token="...", login=Login("reseller", "...")) as suite:
+            box = suite.mailbox("alice@direct.example.org", "...")
+            print(await box.get_message_count())
+
+    token: for signing and fax; a text, an async callable that gives one, or a TokenSource. login: for registration.
+    May be built without a running event loop; belongs to the loop and process that open it, and is shared there by any
+    number of tasks. clock: for tests.
+    """
+
+    signing: Signing
+    fax: Fax
+    registration: Registration
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        token: Token | None = None,
+        login: Login | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = settings or Settings()
+        clock = clock or SystemClock()
+        urls = {
+            Service.SIGNING: settings.signing_url,
+            Service.FAX: settings.fax_url,
+            Service.MESSAGING: settings.message_url,
+            Service.REGISTRATION: settings.registration_url,
+        }
+        endpoints = {
+            service: Endpoint(service=service, base_url=url, limits=_limits(settings, clock))
+            for service, url in urls.items()
+        }
+        self._lifecycle = Lifecycle(
+            secure=any(url is not None and url.startswith("https://") for url in urls.values()),
+            tls=settings.tls,
+            proxy=settings.proxy,
+            factory=settings.session_factory,
+        )
+        self._transport = Transport(
+            endpoints,
+            self._lifecycle,
+            clock=clock,
+            timeout=settings.timeout,
+            attempt_timeout=settings.attempt_timeout,
+            max_response_bytes=settings.max_response_bytes,
+            retry=settings.retry,
+        )
+        self._caches: list[TokenCache] = []
+        if token is not None:
+            tokens = TokenCache(token_source(token), clock, margin=settings.session_margin)
+            endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
+            self._caches.append(tokens)
+        sessions: TokenCache | None = None
+        if login is not None:
+            sessions = TokenCache(SessionSource(self._transport, login), clock, margin=settings.session_margin)
+            endpoints[Service.REGISTRATION].credentials = sessions
+            self._caches.append(sessions)
+        self.signing = Signing(self._transport)
+        self.fax = Fax(self._transport)
+        self.registration = Registration(self._transport, sessions, login)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """A suite from the environment: Settings.from_env(), DIRECTSUITE_TOKEN, and DIRECTSUITE_LOGIN_USERNAME with
+        DIRECTSUITE_LOGIN_PASSWORD.
+        """
+        environ = os.environ if environ is None else environ
+        username, password = (environ.get(f"DIRECTSUITE_LOGIN_{name}") for name in ("USERNAME", "PASSWORD"))
+        if bool(username) != bool(password):
+            raise ConfigurationError("set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither")
+        login = Login(username, password) if username and password else None
+        return cls(Settings.from_env(environ), token=environ.get("DIRECTSUITE_TOKEN") or None, login=login)
+
+    def mailbox(self, username: str, password: str | Secret) -> Mailbox:
+        """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
+        return Mailbox(self._transport, username, password)
+
+    def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
+        """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
+        return TUser(self._transport, username, password, direct_addr)
+
+    async def __aenter__(self) -> Self:
+        await self._lifecycle.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose(grace=0.0 if kind is not None else 5.0)
+
+    async def aclose(self, grace: float = 5.0) -> None:
+        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections."""
+        await self._lifecycle.close(grace)
+        for cache in self._caches:
+            await cache.aclose()
+
+
+def _limits(settings: Settings, clock: Clock) -> Limits:
+    return Limits(
+        connections=settings.max_connections,
+        requests_per_second=settings.requests_per_second,
+        burst=settings.burst,
+        clock=clock,
+    )

@@ -1,0 +1,81 @@
+"""Base64 text, whole and in pieces: strict about the alphabet, indifferent to line breaks."""
+
+from __future__ import annotations
+
+import binascii
+
+import pybase64
+
+from directsuite.wire.mismatch import MismatchError
+
+_WHITE = b" \t\r\n"
+_EXPECTED = "base64 text"
+
+
+def encode(content: bytes | memoryview) -> bytes:
+    """Base64 on one line."""
+    return pybase64.b64encode(content)
+
+
+def decode(text: bytes | str) -> bytes:
+    """The bytes behind base64 text, with or without line breaks; MismatchError where it is anything else."""
+    try:
+        return pybase64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    try:
+        plain = text.encode("ascii") if isinstance(text, str) else bytes(text)
+        return pybase64.b64decode(plain.translate(None, _WHITE), validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    raise MismatchError(_EXPECTED)
+
+
+class Encoder:
+    """Base64 of a stream, piece by piece. The pieces joined are the encoding of the whole."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """The text that is settled by now; up to two bytes are kept back for the next piece."""
+        content = self._rest + piece if self._rest else piece
+        whole = len(content) - len(content) % 3
+        self._rest = content[whole:]
+        return pybase64.b64encode(memoryview(content)[:whole])
+
+    def finish(self) -> bytes:
+        """The end of the text, with its padding."""
+        rest, self._rest = self._rest, b""
+        return pybase64.b64encode(rest)
+
+
+class Decoder:
+    """The bytes behind base64 text that comes in pieces, cut anywhere; MismatchError where it is not base64."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._ended = False
+
+    def feed(self, piece: bytes) -> bytes:
+        """The bytes that are settled by now; up to three characters are kept back for the next piece."""
+        text = self._rest + piece.translate(None, _WHITE)
+        whole = len(text) - len(text) % 4
+        self._rest = text[whole:]
+        if not whole:
+            return b""
+        if self._ended:
+            raise MismatchError(_EXPECTED)
+        settled = text[:whole]
+        self._ended = settled.endswith(b"=")
+        return decode(settled)
+
+    def finish(self) -> None:
+        """Raise MismatchError where the text ended in the middle of a group."""
+        if self._rest:
+            raise MismatchError(_EXPECTED)
+
+
+def encoded_size(size: int) -> int:
+    """How long the base64 text of so many bytes is."""
+    return (size + 2) // 3 * 4

@@ -1,0 +1,251 @@
+"""Models to JSON and back: a cattrs converter with one generated function per class and direction.
+
+    decode(GetCountResponse, b'{"success":true,"count":3}')  ->  a model, or MismatchError with the JSON path
+    encode(model)                                           ->  bytes
+
+The functions are made from the attrs metadata on first use. Reading fills the slots through their descriptors, which
+frozen classes allow, at half the price of `__init__`; a value of the expected type is passed through without a call.
+A failure is found again by a second, slower walk (`Reader.find`), so that the first one pays nothing for paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import attrs
+import cattrs
+import msgspec
+
+from directsuite.secret import Secret
+from directsuite.wire.dates import write_datetime
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.models import Model, Wire
+from directsuite.wire.values import Read, Reader, reader_for
+
+M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+
+converter = cattrs.Converter()
+"""Structures and unstructures every model; other programs may register models of their own with it."""
+
+
+def decode(cls: type[M], document: bytes) -> M:
+    """A model from a JSON document. Raises MismatchError, which names the place and what was wanted there."""
+    try:
+        return structure(cls, parse(document))
+    except MismatchError as mismatch:
+        found = mismatch
+    raise found.with_traceback(None)  # without the frames that hold the document
+
+
+def parse(document: bytes) -> Any:
+    """Plain Python values from a JSON document; MismatchError where it is not JSON."""
+    try:
+        return msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    raise MismatchError("JSON")
+
+
+def structure(cls: type[M], value: Any) -> M:
+    """A model from plain values, as `parse` gives them."""
+    try:
+        return cast("M", _structurer(cls)(value, cls))
+    except MismatchError:
+        pass
+    raise _ModelReader(cls).find(value, "$") or MismatchError("readable")
+
+
+def wire_name(cls: type[Model], name: str) -> str:
+    """How a model's field is spelled on the wire."""
+    return next(field.key for field in _fields(cls) if field.name == name)
+
+
+def unstructure(model: Model) -> dict[str, Any]:
+    """Plain values from a model; bytes and secrets are left to `encode`."""
+    document: dict[str, Any] = _unstructurer(type(model))(model)
+    return document
+
+
+def encode(document: Any) -> bytes:
+    """JSON from a model or from plain values: bytes become base64 text, secrets their text."""
+    return msgspec.json.encode(unstructure(document) if isinstance(document, Model) else document, enc_hook=_reveal)
+
+
+def _reveal(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, Model):
+        return unstructure(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
+    made: dict[Any, T] = {}
+
+    def get(cls: Any) -> T:
+        if cls not in made:
+            made[cls] = make(cls)
+        return made[cls]
+
+    return get
+
+
+@attrs.frozen
+class _Field:
+    """A model's field: its name here, its names on the wire, and how it is read."""
+
+    name: str
+    wire: Wire
+    annotation: Any
+    reader: Reader
+    default: Any
+
+    @property
+    def key(self) -> str:
+        if self.wire.name is not None:
+            return self.wire.name
+        head, *tail = self.name.split("_")
+        return head + "".join(part.capitalize() for part in tail)
+
+    @property
+    def required(self) -> bool:
+        return self.default is attrs.NOTHING
+
+    def read(self, value: Any) -> Any:
+        """The field's value; nothing gives the default."""
+        return self.fallback() if value is None and not self.required else self.reader.read(value)
+
+    def fallback(self) -> Any:
+        return self.default.factory() if isinstance(self.default, attrs.Factory) else self.default  # type: ignore[arg-type]
+
+
+@_once_per_class
+def _fields(cls: type[Any]) -> tuple[_Field, ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    found = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
+    return tuple(field for field in found if not field.wire.local)
+
+
+def _field(attribute: attrs.Attribute[Any], annotation: Any) -> _Field:
+    marks = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
+    plain = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    wire = marks[0] if marks else Wire()
+    reader: Reader = _LOCAL if wire.local else reader_for(plain, _ModelReader)
+    return _Field(name=attribute.name, wire=wire, annotation=plain, reader=reader, default=attribute.default)
+
+
+class _ModelReader:
+    """A nested object, or the whole document; its function is generated when it first reads one."""
+
+    def __init__(self, cls: type[Model]) -> None:
+        self.cls = cls
+        self.read: Read = lambda value: _structurer(cls)(value, cls)
+
+    def find(self, value: Any, path: str) -> MismatchError | None:
+        if not isinstance(value, dict):
+            return MismatchError("an object", path)
+        members = cast("dict[str, Any]", value)
+        for field in _fields(self.cls):
+            key = next((key for key in (field.key, *field.wire.also) if members.get(key) is not None), field.key)
+            member = members.get(key)
+            if member is None and not field.required:
+                continue
+            mismatch = field.reader.find(member, f"{path}.{key}")
+            if mismatch is not None:
+                return MismatchError("present", mismatch.path) if key not in members else mismatch
+        return None
+
+
+_LOCAL = _ModelReader(Model)
+
+# A value of exactly this type needs no reader: the test is written into the generated function.
+_AS_IT_IS = {str: "type(v) is str", int: "type(v) is int", bool: "(v is True or v is False)", float: "type(v) is float"}
+
+
+@_once_per_class
+def _structurer(cls: type[Any]) -> Callable[[Any, Any], Any]:
+    """The generated function that reads a model from a dict."""
+    fields = _fields(cls)
+    scope: dict[str, Any] = {
+        "cls": cls,
+        "new": object.__new__,
+        "MismatchError": MismatchError,
+        "known": frozenset(field.key for field in fields),
+        "set_extra": cls.__dict__["extra"].__set__ if "extra" in cls.__dict__ else Model.extra.__set__,  # type: ignore[attr-defined]
+    }
+    lines = [
+        "def structure(value, _cls=None):",
+        "    if type(value) is not dict: raise MismatchError('an object')",
+        "    model = new(cls); get = value.get",
+        "    extra = {} if value.keys() <= known else {key: value[key] for key in value if key not in known}",
+    ]
+    for number, field in enumerate(fields):
+        scope[f"set{number}"] = getattr(cls, field.name).__set__
+        scope[f"read{number}"] = field.read
+        lines.append(f"    v = get({field.key!r})")
+        lines += [f"    if v is None and extra: v = extra.pop({other!r}, None)" for other in field.wire.also]
+        lines.append(f"    set{number}(model, {_expression(field, number)})")
+    for name in _local_fields(cls):
+        scope[f"set_{name}"] = getattr(cls, name).__set__
+        lines.append(f"    set_{name}(model, None)")
+    lines += ["    set_extra(model, extra)", "    return model"]
+    exec("\n".join(lines), scope)  # noqa: S102  source made of this package's own field names
+    return cast("Callable[[Any, Any], Any]", scope["structure"])
+
+
+def _expression(field: _Field, number: int) -> str:
+    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
+    tests = ["v is None"] if field.default is None else []
+    if len(kinds) == 1 and kinds[0] in _AS_IT_IS and get_origin(field.annotation) is not list:
+        tests.append(_AS_IT_IS[kinds[0]])
+    return f"v if {' or '.join(tests)} else read{number}(v)" if tests else f"read{number}(v)"
+
+
+def _local_fields(cls: type[Model]) -> list[str]:
+    on_wire = {field.name for field in _fields(cls)}
+    return [attribute.name for attribute in attrs.fields(cls) if attribute.name not in on_wire | {"extra"}]
+
+
+@_once_per_class
+def _unstructurer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    """The function that writes a model to a dict: what has its default is left out, unless it is required."""
+    plan = [(field, _writer(field.annotation), field.required or field.wire.always) for field in _fields(cls)]
+
+    def write(model: Any) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        for field, writer, always in plan:
+            value = getattr(model, field.name)
+            if always or (value is not None and value != field.fallback()):
+                document[field.key] = value if writer is None else writer(value)
+        for key, value in model.extra.items():
+            document.setdefault(key, value)
+        return document
+
+    return write
+
+
+def _writer(annotation: Any) -> Callable[[Any], Any] | None:
+    """How values of this type are written; None where JSON takes them as they are."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is list:
+        item = _writer(arguments[0])
+        return None if item is None else lambda values: [item(value) for value in values]
+    kinds = {kind for kind in arguments or (annotation,) if kind is not type(None)}
+    if any(isinstance(kind, type) and issubclass(kind, Model) for kind in kinds):
+        return unstructure
+    if datetime in kinds:
+        return write_datetime
+    if date in kinds:
+        return lambda day: day.isoformat() if isinstance(day, date) else day
+    return None
+
+
+def _is_model(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Model)
+
+
+converter.register_structure_hook_factory(_is_model, _structurer)
+converter.register_unstructure_hook_factory(_is_model, _unstructurer)

@@ -1,0 +1,63 @@
+"""Dates on the wire: the specification leaves their format open, real servers use several.
+
+Read: integer milliseconds since 1970 (also as text), ISO 8601 with or without fraction and offset, with `T` or a
+blank, RFC 5322. Always given as aware UTC datetimes; a text without an offset is UTC. Written: ISO 8601 with `Z`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from directsuite.wire.mismatch import MismatchError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = re.compile(r"-?\d+\Z")
+_BASIC_OFFSET = re.compile(r"([+-]\d\d)(\d\d)\Z")  # Java's +0000, which fromisoformat takes only in basic format
+_EXPECTED = "a date: milliseconds since 1970, or ISO 8601"
+
+
+def read_datetime(value: object) -> datetime:
+    """An aware UTC datetime from any of the forms above; MismatchError where it is none of them."""
+    try:
+        if isinstance(value, str):
+            return _from_text(value.strip())
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _EPOCH + timedelta(milliseconds=value)
+    except (ValueError, OverflowError, TypeError):
+        pass
+    raise MismatchError(_EXPECTED)
+
+
+def _from_text(text: str) -> datetime:
+    if _DIGITS.match(text):
+        return _EPOCH + timedelta(milliseconds=int(text))
+    try:
+        moment = datetime.fromisoformat(_BASIC_OFFSET.sub(r"\1:\2", text))
+    except ValueError:
+        moment = parsedate_to_datetime(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def write_datetime(moment: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds, or microseconds where there are any."""
+    precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def read_day(value: object) -> date | str:
+    """A day as `yyyy-MM-dd`; any other text stays as it came."""
+    if not isinstance(value, str):
+        raise MismatchError("a day as yyyy-MM-dd, or text")
+    if len(value) == len("yyyy-MM-dd") and value[4] == "-":
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            return value
+    return value
+
+
+def milliseconds(moment: datetime) -> int:
+    """Whole milliseconds since 1970-01-01T00:00:00Z."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,217 @@
+"""How one JSON value becomes one Python value: a reader for each type that a model's field may have.
+
+Tolerant where real servers are: digits as text for a number, a bare object for a list of one, null or the text
+"null" for nothing. Strict otherwise, with a MismatchError that says what was wanted and where, never what was there.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Annotated, Any, Protocol, TypeGuard, Union, cast, get_args, get_origin
+
+from directsuite.secret import Secret
+from directsuite.wire import base64
+from directsuite.wire.dates import read_datetime, read_day
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.models import Model, OpenEnum
+
+Read = Callable[[Any], Any]
+
+_DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
+_NOTHING = (None, "null")
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return type(value) is list
+
+
+class Reader(Protocol):
+    """Reads a value of one type, and finds the first wrong place in one that it can't read."""
+
+    read: Read
+
+    def find(self, value: Any, path: str) -> MismatchError | None:
+        """The mismatch in `value` with its JSON path, or None where it reads well."""
+        ...
+
+
+class Leaf:
+    """A value without parts."""
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+    def find(self, value: Any, path: str) -> MismatchError | None:
+        """The mismatch in `value` with its JSON path, or None where it reads well."""
+        try:
+            self.read(value)
+        except MismatchError as mismatch:
+            return MismatchError(mismatch.expected, path)
+        return None
+
+
+class Maybe:
+    """A value that may be null, absent, or the text "null"."""
+
+    def __init__(self, inner: Reader) -> None:
+        self.inner = inner
+        read = inner.read
+        self.read: Read = lambda value: None if value in _NOTHING else read(value)
+
+    def find(self, value: Any, path: str) -> MismatchError | None:
+        """The mismatch in `value` with its JSON path, or None where it reads well."""
+        return None if value in _NOTHING else self.inner.find(value, path)
+
+
+class Sequence:
+    """A list; nothing reads as an empty one, a bare element as a list of one."""
+
+    def __init__(self, item: Reader) -> None:
+        self.item = item
+        read = item.read
+
+        def read_list(value: Any) -> list[Any]:
+            if _is_list(value):
+                return [read(element) for element in value]
+            return [] if value in _NOTHING else [read(value)]
+
+        self.read: Read = read_list
+
+    def find(self, value: Any, path: str) -> MismatchError | None:
+        """The mismatch in `value` with its JSON path, or None where it reads well."""
+        if value in _NOTHING:
+            return None
+        if not _is_list(value):
+            return self.item.find(value, path)
+        found = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value))
+        return next((mismatch for mismatch in found if mismatch is not None), None)
+
+
+def reader_for(annotation: Any, model_reader: Callable[[type[Model]], Reader]) -> Reader:
+    """The reader of a field annotated so; `model_reader` gives those of nested models."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return reader_for(arguments[0], model_reader)
+    if origin in (types.UnionType, Union):
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        if set(kinds) == {date, str}:
+            inner: Reader = Leaf(read_day)
+        elif len(kinds) == 1:
+            inner = reader_for(kinds[0], model_reader)
+        else:
+            raise TypeError(f"no reader for {annotation}")
+        if len(kinds) == len(arguments):
+            return inner
+        # The text "null" stays as it is in texts (known from a sample answer); elsewhere it is nothing.
+        return Leaf(_text_or_none) if kinds == [str] else Maybe(inner)
+    if origin is list:
+        return Sequence(reader_for(arguments[0], model_reader))
+    if origin is dict:
+        return Leaf(read_pairs)
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return model_reader(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
+        return Leaf(_enum_reader(annotation))
+    return _LEAVES[annotation]
+
+
+def read_text(value: Any) -> str:
+    """Text, as it is."""
+    if type(value) is str:
+        return value
+    raise MismatchError("text")
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else read_text(value)
+
+
+def read_int(value: Any) -> int:
+    """A whole number, or its digits as text."""
+    if type(value) is int:
+        return value
+    if type(value) is str and _DIGITS.match(value):
+        return int(value)
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise MismatchError("a whole number")
+
+
+def read_float(value: Any) -> float:
+    """A number, or its digits as text."""
+    if type(value) in (int, float) or type(value) is str:
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    raise MismatchError("a number")
+
+
+def read_bool(value: Any) -> bool:
+    """true or false, also as text."""
+    if value is True or value is False:
+        return bool(value)
+    if type(value) is str and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise MismatchError("true or false")
+
+
+def read_bytes(value: Any) -> bytes:
+    """The bytes behind base64 text."""
+    if type(value) is str:
+        return base64.decode(value)
+    raise MismatchError("base64 text")
+
+
+def read_secret(value: Any) -> Secret:
+    """Text that no repr shows from here on."""
+    return Secret(read_text(value))
+
+
+def read_pairs(value: Any) -> dict[str, str]:
+    """A mapping of texts: an object, or a list of objects with `key` and `value`."""
+    if value in _NOTHING:
+        return {}
+    if isinstance(value, dict) and not {"key", "value"} >= cast("dict[str, Any]", value).keys() > set():
+        return {key: _as_text(member) for key, member in cast("dict[str, Any]", value).items()}
+    pairs = value if _is_list(value) else [value]
+    if all(isinstance(pair, Mapping) and "key" in pair for pair in pairs):
+        return {_as_text(pair["key"]): _as_text(pair.get("value")) for pair in pairs}
+    raise MismatchError("an object, or a list of key and value")
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise MismatchError("text")
+
+
+def _enum_reader(cls: type[OpenEnum]) -> Read:
+    known: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # its members are cls's
+
+    def read_member(value: Any) -> OpenEnum:
+        try:
+            return known[value]
+        except (KeyError, TypeError):
+            return cls(read_text(value))
+
+    return read_member
+
+
+_LEAVES: dict[Any, Reader] = {
+    str: Leaf(read_text),
+    int: Leaf(read_int),
+    float: Leaf(read_float),
+    bool: Leaf(read_bool),
+    bytes: Leaf(read_bytes),
+    datetime: Leaf(read_datetime),
+    Secret: Leaf(read_secret),
+    Any: Leaf(lambda value: value),
+}
