@@ -89,7 +89,7 @@ class DirectSuiteError(Exception):
 def _rebuild(cls: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     error: Any = cls.__new__(cls, *args)
     error.args = args
-    vars(error).update(state)
+    error.__setstate__(state)
     return error
 
 

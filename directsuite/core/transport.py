@@ -224,15 +224,14 @@ class Transport:
 
     async def _again(self, call: Call[R], failure: DirectSuiteError) -> R:
         """More attempts after a first failure, which tenacity is told of as its attempt 1."""
-        pending: DirectSuiteError | None = failure
+        known = [failure]
         retrying = call.policy.retrying(
             may_repeat=call.may_repeat, time_left=lambda: self._time_left(call), sleep=self._clock.sleep
         )
         async for attempt in retrying:
             with attempt:
-                if pending is not None:
-                    known, pending = pending, None
-                    raise known
+                if known:
+                    raise known.pop()
                 return await self._attempt(call)
         raise AssertionError("tenacity's loop ends by return or raise")
 

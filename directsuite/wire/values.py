@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, datetime
-from typing import Annotated, Any, Protocol, TypeGuard, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Protocol, TypeGuard, Union, get_args, get_origin
 
 from directsuite.secret import Secret
 from directsuite.wire import base64
@@ -26,6 +26,10 @@ _NOTHING = (None, "null")
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:
     return type(value) is list
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return type(value) is dict
 
 
 class Reader(Protocol):
@@ -175,10 +179,10 @@ def read_pairs(value: Any) -> dict[str, str]:
     """A mapping of texts: an object, or a list of objects with `key` and `value`."""
     if value in _NOTHING:
         return {}
-    if isinstance(value, dict) and not {"key", "value"} >= cast("dict[str, Any]", value).keys() > set():
-        return {key: _as_text(member) for key, member in cast("dict[str, Any]", value).items()}
-    pairs = value if _is_list(value) else [value]
-    if all(isinstance(pair, Mapping) and "key" in pair for pair in pairs):
+    if _is_object(value) and not {"key", "value"} >= value.keys() > set():
+        return {key: _as_text(member) for key, member in value.items()}
+    pairs: list[Any] = value if _is_list(value) else [value]
+    if all(_is_object(pair) and "key" in pair for pair in pairs):
         return {_as_text(pair["key"]): _as_text(pair.get("value")) for pair in pairs}
     raise MismatchError("an object, or a list of key and value")
 

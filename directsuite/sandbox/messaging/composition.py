@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 import pybase64
 
+from directsuite.sandbox.messaging.parsing import Reading, content_of, read_headers
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from directsuite.sandbox.messaging.parsing import Attachment
+    from directsuite.sandbox.messaging.parsing import Attachment, Content
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
@@ -64,8 +65,8 @@ class Draft(NamedTuple):
 class Composed(NamedTuple):
     """A message in its two forms: the sender's copy, which names the BCC recipients, and everyone else's."""
 
-    own_copy: bytes
-    delivered: bytes
+    own_copy: Content
+    delivered: Content
 
 
 def require_address(address: str) -> None:
@@ -88,35 +89,38 @@ def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
     lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
     lines += [_custom_header(name, value) for name, value in draft.headers]
     lines.append("MIME-Version: 1.0")
-    head = "\r\n".join(lines).encode("ascii") + b"\r\n"
-    entity = _entity(draft)
-    blind = f"{_address_header('Bcc', named['BCC'])}\r\n".encode("ascii") if named["BCC"] else b""
-    return Composed(own_copy=b"".join((head, blind, entity)), delivered=b"".join((head, entity)))
+    body = _LINE_BREAK.sub("\r\n", draft.body)
+    entity_lines, pieces = _entity(draft, body)
+
+    def finished(head_lines: Sequence[str]) -> Content:
+        head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
+        # The text and the attachments are known: only the headers are read back, as everyone else reads them.
+        reading = Reading(read_headers(head), body, draft.html_body, list(draft.attachments))
+        return content_of(b"".join((head, *pieces)), reading)
+
+    delivered = finished(lines)
+    blind = named["BCC"]
+    return Composed(finished([*lines, _address_header("Bcc", blind)]) if blind else delivered, delivered)
 
 
-def _entity(draft: Draft) -> bytes:
-    """The content headers, an empty line and the content, as one part or as multipart/mixed."""
-    text = _text_part(draft.body, "html" if draft.html_body else "plain")
+def _entity(draft: Draft, body: str) -> tuple[list[str], list[bytes]]:
+    """The content headers and the content, as one part or as multipart/mixed."""
+    text_lines, text = _text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
-        return text
+        return text_lines, [text]
     boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
     delimiter = f"--{boundary}\r\n".encode("ascii")
-    pieces = [f'Content-Type: multipart/mixed; boundary="{boundary}"\r\n\r\n'.encode("ascii"), delimiter, text]
+    pieces = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
     for attachment in draft.attachments:
         pieces += [b"\r\n", delimiter, *_attachment_part(attachment)]
     pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
-    return b"".join(pieces)
+    return [f'Content-Type: multipart/mixed; boundary="{boundary}"'], pieces
 
 
-def _text_part(body: str, subtype: str) -> bytes:
-    canonical = _LINE_BREAK.sub("\r\n", body)
-    plain = canonical.isascii() and all(len(line) <= _LONGEST_TEXT_LINE for line in canonical.split("\r\n"))
-    if plain and "\0" not in canonical:
-        encoding, content = "7bit", canonical.encode("ascii")
-    else:
-        encoding, content = "base64", _base64_lines(canonical.encode("utf-8"))
-    head = f"Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
-    return head.encode("ascii") + content
+def _text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
+    plain = body.isascii() and "\0" not in body and all(len(line) <= _LONGEST_TEXT_LINE for line in body.split("\r\n"))
+    encoding, content = ("7bit", body.encode("ascii")) if plain else ("base64", _base64_lines(body.encode("utf-8")))
+    return [f"Content-Type: text/{subtype}; charset=utf-8", f"Content-Transfer-Encoding: {encoding}"], content
 
 
 def _attachment_part(attachment: Attachment) -> Iterable[bytes]:

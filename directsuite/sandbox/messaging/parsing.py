@@ -65,9 +65,9 @@ class Reading(NamedTuple):
         return next((value for key, value in self.headers if key.lower() == name), None)
 
 
-def content_of(raw: bytes) -> Content:
-    """Read a message for the store."""
-    reading = read_message(raw)
+def content_of(raw: bytes, known: Reading | None = None) -> Content:
+    """Read a message for the store; whoever composed it knows what it says, and spares the reading."""
+    reading = read_message(raw) if known is None else known
     message_id, sender, subject = (reading.header(name) for name in ("message-id", "from", "subject"))
     members: dict[str, Any] = {
         "sender": _first_address(sender),
@@ -107,6 +107,11 @@ def read_message(raw: bytes) -> Reading:
         return Reading([], _text(raw, "utf-8"), html_body=False, attachments=[])
 
 
+def read_headers(head: bytes) -> list[tuple[str, str]]:
+    """The headers of a message, decoded and unfolded, from the bytes before its content."""
+    return _headers(BytesParser(_class=_Part).parsebytes(head, headersonly=True))
+
+
 class _Part(Message):
     """A message of which only multipart ones are taken apart."""
 
@@ -134,11 +139,15 @@ def _read(message: _Part) -> Reading:
         elif not (is_text and rival):
             attachments.append(_attachment(part, len(attachments) + 1))
     return Reading(
-        headers=[(name, header_text(str(value))) for name, value in message.raw_items()],
+        headers=_headers(message),
         body="" if body is None else _text(_payload(body), body.get_content_charset("utf-8")),
         html_body=body is not None and body.get_content_type() == "text/html",
         attachments=attachments,
     )
+
+
+def _headers(message: _Part) -> list[tuple[str, str]]:
+    return [(name, header_text(str(value))) for name, value in message.raw_items()]
 
 
 def _leaves(part: _Part, rival: bool = False) -> Iterator[tuple[_Part, bool]]:

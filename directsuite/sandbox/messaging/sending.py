@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pybase64
 
 from directsuite.sandbox.messaging import accounts, delivery, folders, store
-from directsuite.sandbox.messaging.composition import Addressee, Draft, compose
+from directsuite.sandbox.messaging.composition import Addressee, Composed, Draft, compose
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_message
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import (
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 class _Outgoing(NamedTuple):
     smtp_id: str
     recipients: Sequence[Addressee]
-    own_copy: Content
-    delivered: Content
+    message: Composed
 
 
 async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: Database) -> Answer:
@@ -136,17 +135,14 @@ def _subject(original: Reading) -> str:
 def _outgoing(call: Call[Any], draft: Draft) -> _Outgoing:
     smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
     at = datetime.fromtimestamp(call.at_ms / 1000, UTC)
-    composed = compose(draft, message_id=smtp_id, at=at)
-    own_copy = content_of(composed.own_copy)
-    blind = composed.delivered != composed.own_copy
-    return _Outgoing(smtp_id, draft.recipients, own_copy, content_of(composed.delivered) if blind else own_copy)
+    return _Outgoing(smtp_id, draft.recipients, compose(draft, message_id=smtp_id, at=at))
 
 
 def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing) -> Answer:
     sent_folder = folders.folder_id(connection, call.account, folders.SENT)
-    store.append(connection, sent_folder, outgoing.own_copy, received_ms=call.at_ms)
+    store.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
     fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
-    size = len(outgoing.delivered.raw)
+    size = len(outgoing.message.delivered.raw)
     sent = delivery.Sent(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
     delivery.record_sent(connection, sent, fates)
     call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(fates))
@@ -160,7 +156,7 @@ def _deliver(
     if account is None:
         return delivery.fate_of(recipient.email, accounts.domains(connection))
     inbox = folders.folder_id(connection, account, folders.INBOX)
-    store.append(connection, inbox, outgoing.delivered, received_ms=call.at_ms)
+    store.append(connection, inbox, outgoing.message.delivered, received_ms=call.at_ms)
     return delivery.MAILBOX_HERE
 
 

@@ -6,6 +6,9 @@ pikepdf reads, repairs and rewrites; pyHanko appends, so that signatures already
 from __future__ import annotations
 
 import io
+import threading
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pikepdf
@@ -13,12 +16,14 @@ from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.pdf_utils.reader import PdfFileReader
 
-from directsuite.sandbox.signing.form import fields, signature_count
+from directsuite.sandbox.signing.form import fields, page_numbers, signature_count
 from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from contextlib import AbstractContextManager
 
+_WARNINGS = threading.Lock()  # the filters of warnings belong to all threads
 _HEADER_WITHIN = 1024  # bytes; readers accept this much rubbish before the header
 
 
@@ -32,7 +37,8 @@ def rewritten(pdf: pikepdf.Pdf) -> bytes:
     output = io.BytesIO()
     if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
         pdf.trailer["/Size"] = 0
-    pdf.save(output, encryption=True if pdf.is_encrypted else None)
+    with _stray_widgets_allowed(pdf):
+        pdf.save(output, encryption=True if pdf.is_encrypted else None)
     return output.getvalue()
 
 
@@ -108,6 +114,17 @@ def new_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Obje
     """A stream with this content and these dictionary entries, made in `pdf`."""
     stream: pikepdf.Object = _untyped(pdf).make_stream(content, **entries)
     return stream
+
+
+@contextmanager
+def _stray_widgets_allowed(pdf: pikepdf.Pdf) -> Generator[None]:
+    """Keep pikepdf from warning of widgets that belong to no field: they came with the document."""
+    if not page_numbers(pdf).keys() - {widget.objgen for field in fields(pdf) for widget in field.widgets}:
+        yield
+        return
+    with _WARNINGS, warnings.catch_warnings():
+        warnings.simplefilter("ignore", pikepdf.PageCopyWarning)
+        yield
 
 
 def _untyped(pdf: pikepdf.Pdf) -> Any:

@@ -22,12 +22,7 @@ class TrueType:
     """A TrueType font file. Raises ValueError, struct.error or KeyError for a file that is none."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.read_bytes()
-        count = struct.unpack_from(">H", self._file, 4)[0]
-        self._tables: dict[str, bytes] = {}
-        for position in range(count):
-            tag, _, offset, length = struct.unpack_from(">4sIII", self._file, 12 + 16 * position)
-            self._tables[tag.decode("latin-1")] = self._file[offset : offset + length]
+        self._tables = read_tables(path.read_bytes())
         self.name = "".join(character for character in path.stem if character.isalnum()) or "Font"
         head = self._tables["head"]
         self.units_per_em: int = struct.unpack_from(">H", head, 18)[0]
@@ -67,7 +62,7 @@ class TrueType:
         struct.pack_into(">h", head, 50, 1)
         tables = {tag: self._tables[tag] for tag in _EMBEDDED_TABLES if tag in self._tables}
         tables |= {"head": bytes(head), "glyf": bytes(outlines), "loca": struct.pack(f">{len(offsets)}I", *offsets)}
-        return _font_file(tables)
+        return font_file(tables)
 
     def _outline(self, glyph: int) -> bytes:
         table = self._tables["loca"]
@@ -86,6 +81,15 @@ class TrueType:
                 needed.add(glyph)
                 waiting += _components(self._outline(glyph))
         return needed
+
+
+def read_tables(file: bytes) -> dict[str, bytes]:
+    """The tables of a font file by their tags."""
+    tables: dict[str, bytes] = {}
+    for position in range(struct.unpack_from(">H", file, 4)[0]):
+        tag, _, offset, length = struct.unpack_from(">4sIII", file, 12 + 16 * position)
+        tables[tag.decode("latin-1")] = file[offset : offset + length]
+    return tables
 
 
 def _components(outline: bytes) -> list[int]:
@@ -142,7 +146,8 @@ def _segments_of_16_bits(table: bytes, offset: int) -> dict[int, int]:
     return glyphs
 
 
-def _font_file(tables: dict[str, bytes]) -> bytes:
+def font_file(tables: dict[str, bytes]) -> bytes:
+    """A font file of these tables."""
     power = 1 << (len(tables).bit_length() - 1)
     header = struct.pack(
         ">IHHHH", 0x00010000, len(tables), 16 * power, power.bit_length() - 1, 16 * (len(tables) - power)
