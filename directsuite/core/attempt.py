@@ -103,7 +103,7 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
         text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
         return ResponseDecodeError(text, body=answer.body[:_KEPT], too_large=True, **about)
-    if operation.response is not bytes or answer.status != 200:
+    if operation.response is not bytes or answer.status >= 300:
         document = _parsed(answer.body)
         refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
         if refusal is not None:

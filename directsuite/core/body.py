@@ -51,6 +51,7 @@ class RequestBody:
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncIterator[bytes]:
+            """The chunks of each part in turn."""
             for part in parts:
                 async for chunk in part.stream():
                     yield chunk

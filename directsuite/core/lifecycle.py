@@ -100,7 +100,8 @@ class Lifecycle:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self._idle.wait()
-        await self._http.close()
+        http, self._http = self._http, None
+        await http.close()
 
 
 def _session() -> aiohttp.ClientSession:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ class Listing(AsyncGenerator[T, None]):
 
 
 async def fetched_ahead(
-    keys: Iterable[K], fetch: Callable[[K], Awaitable[T]], *, window: int
+    keys: Iterable[K], fetch: Callable[[K], Coroutine[Any, Any, T]], *, window: int
 ) -> AsyncGenerator[T, None]:
     """The answers for `keys`, in their order, with up to `window` requests ahead of the reader.
 
@@ -56,16 +56,14 @@ async def fetched_ahead(
     waiting: deque[asyncio.Task[T]] = deque()
     remaining = iter(keys)
 
-    async def one(key: K) -> T:
-        return await fetch(key)
-
     def top_up() -> None:
+        """Start requests until the window is full."""
         while len(waiting) < window:
             try:
                 key = next(remaining)
             except StopIteration:
                 return
-            waiting.append(asyncio.create_task(one(key)))
+            waiting.append(asyncio.create_task(fetch(key)))
 
     try:
         top_up()

@@ -8,7 +8,7 @@
     answer broken off, malformed, too large, not HTTP    UNKNOWN     ResponseDecodeError
     the service's own refusal (messaging, registration)  FAILED      by its code, whatever the status
       … with the code that asks for a new session        REJECTED    AuthenticationError
-    401 to a bearer token                                REJECTED    AuthenticationError
+    401 to a bearer token or a session                   REJECTED    AuthenticationError
     408, 429                                             REJECTED    by status; RateLimitedError
     503 with Retry-After                                 REJECTED    ServerError
     other 5xx                                            UNKNOWN     ServerError
@@ -110,7 +110,7 @@ def judge(
 
 
 def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
-    if status in (408, 429) or (status == 401 and operation.auth is Auth.BEARER):
+    if status in (408, 429) or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
         return Outcome.REJECTED
     if status >= 500:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN

@@ -172,6 +172,7 @@ class Transport:
         opened: list[Incoming] = []
 
         async def keep(incoming: Incoming, _alive: Callable[[], None]) -> bytes:
+            """Leave the answer to the reader of the stream."""
             opened.append(incoming)
             return b""
 
@@ -267,7 +268,7 @@ class Transport:
         self, call: Call[R], outgoing: Outgoing | None, bound: asyncio.Timeout
     ) -> R | DirectSuiteError:
         incoming = await self._send(call, outgoing, bound)
-        received = call.receive is not None and incoming.status == 200
+        received = call.receive is not None and 200 <= incoming.status < 300
         try:
             if call.receive is not None and received:
                 return await call.receive(incoming, lambda: self._bound_attempt(call, bound))
@@ -390,6 +391,8 @@ class Transport:
         about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
         outcome = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if call.deadline is None or loop.time() < call.deadline:
+            if not sent:
+                return ConnectFailedError("no connection within attempt_timeout", outcome=outcome, **about)
             return ConnectionLostError("no answer within attempt_timeout", outcome=outcome, **about)
         what = "no answer came" if sent else "nothing was sent"
         return DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
@@ -402,7 +405,10 @@ class Transport:
         return True
 
     def _time_left(self, call: Call[Any]) -> float:
-        return float("inf") if call.deadline is None else call.deadline - asyncio.get_running_loop().time()
+        """Seconds in which another attempt has to begin; for a stream without a deadline, the usual ones."""
+        if call.deadline is not None:
+            return call.deadline - asyncio.get_running_loop().time()
+        return call.started_at + self._timeout - self._clock.monotonic()
 
     def _report(self, call: Call[Any], answer: Answer) -> None:
         if call.options.observe is not None:

@@ -44,6 +44,8 @@ def check_message(message: Message, sender: str) -> None:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
     for entry in message.recipients:
         address(entry.email, "recipients")
+    if not all(attachment.content_type and attachment.filename for attachment in message.attachment_list):
+        raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
     for header in getattr(message, "headers", ()):
         if _BREAKS.search(f"{header.name}{header.value}") or not header.name:
             raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")

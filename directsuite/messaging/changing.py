@@ -51,6 +51,7 @@ class Changing(Account):
         arguments.new_folder(folder, "folder")
 
         async def created() -> APIResponse | None:
+            """Proof that the folder is there."""
             return APIResponse(success=True) if await self._has(folder) else None
 
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=created)
@@ -64,6 +65,7 @@ class Changing(Account):
         arguments.new_folder(new_folder, "new_folder")
 
         async def moved() -> APIResponse | None:
+            """Proof that the folder stands under its new name only."""
             happened = await self._has(new_folder) and not await self._has(folder)
             return APIResponse(success=True) if happened else None
 

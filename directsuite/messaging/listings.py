@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from directsuite.core import outcome
@@ -41,6 +41,7 @@ class Listings(Reading):
         _refuse(folder, batch_size)
 
         async def fetch(uids: list[int]) -> list[MessageDetail]:
+            """One batch of messages."""
             return await self.get_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._in_batches(folder, batch_size, timeout, fetch))
@@ -55,6 +56,7 @@ class Listings(Reading):
         _refuse(folder, batch_size)
 
         async def fetch(uids: list[int]) -> list[RawMessage]:
+            """One batch of raw messages."""
             return await self.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._in_batches(folder, batch_size, timeout, fetch))
@@ -81,8 +83,8 @@ class Listings(Reading):
         folder: str,
         batch_size: int,
         timeout: float | None,
-        fetch: Callable[[list[int]], Any],
-    ) -> AsyncGenerator[Any]:
+        fetch: Callable[[list[int]], Coroutine[Any, Any, list[M]]],
+    ) -> AsyncGenerator[M]:
         uids = await self.get_uids(folder, timeout=timeout)
         batches = [uids[start : start + batch_size] for start in range(0, len(uids), batch_size)]
         answers = fetched_ahead(batches, fetch, window=_WINDOW)
