@@ -39,6 +39,7 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let the first rule that applies act; a healthy request passes."""
         fault = faults.take(request.match_info.route.name)
         if fault is None:
             return await handler(request)
@@ -68,7 +69,7 @@ def _hanging(faults: Faults) -> Behaviour:
     async def hang(fault: Fault, request: web.Request, handler: Handler) -> web.StreamResponse:
         if fault.processed:
             await handler(request)
-        while not faults.stopped and request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110  nothing to wait for
+        while not (faults.stopped or _has_left(request)):  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(_LOOK_AGAIN)
         return _reset(request)
 
@@ -111,6 +112,10 @@ def _expiring(expire: Expire) -> Behaviour:
         return await handler(request)
 
     return expire_first
+
+
+def _has_left(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 def _reset(request: web.Request) -> web.Response:

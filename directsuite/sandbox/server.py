@@ -90,6 +90,7 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         """Open the state, listen, and seed the demo account."""
+        self._faults.stopped = False
         async with AsyncExitStack() as opening:
             self._database = Database(self._folder, SCHEMAS)
             opening.callback(self._database.close)

@@ -86,6 +86,7 @@ def bearer_check(database: Database, clock: Clock) -> Middleware:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Name the account, or answer 401; paths outside the two services pass."""
         # An unknown path or method has no route name: it is 404 or 405, whoever asks.
         if request.match_info.route.name is None or not request.path.startswith(PROTECTED):
             return await handler(request)

@@ -103,7 +103,7 @@ def read_message(raw: bytes) -> Reading:
         message = BytesParser(_class=_Part).parsebytes(raw)
         return _read(message)
     except (MessageError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        # All were seen from the standard library's parser on malformed or deeply nested input.
+        # RecursionError: parts nested too deeply. The others guard against the parser's trouble with malformed input.
         return Reading([], _text(raw, "utf-8"), html_body=False, attachments=[])
 
 

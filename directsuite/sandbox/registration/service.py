@@ -84,6 +84,7 @@ class RegistrationService:
         body, now = await read_json(request), self._clock.milliseconds()
 
         def provision(connection: sqlite3.Connection) -> dict[str, Any]:
+            """The answer's members."""
             domain = _admitted(connection, request, now)
             members = as_object(body)
             wanted = patients.Provisioning(
@@ -102,6 +103,7 @@ class RegistrationService:
         body, now = await read_json(request), self._clock.milliseconds()
 
         def find(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+            """All addresses of the people whom the body fits."""
             domain = _admitted(connection, request, now)
             people = individuals.matching(connection, individuals.Description.of(as_object(body)))
             return patients.of_individuals(connection, domain, people, now=now)
@@ -113,6 +115,7 @@ class RegistrationService:
         now, username = self._clock.milliseconds(), request.match_info["direct_username"]
 
         def find(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+            """The one address, or none."""
             domain = _admitted(connection, request, now)
             patient = patients.find(connection, domain, username, now=now)
             return [] if patient is None else [patient]
@@ -124,6 +127,7 @@ class RegistrationService:
         body, now = await read_json(request), self._clock.milliseconds()
 
         def set_passwords(connection: sqlite3.Connection) -> None:
+            """All in one transaction."""
             domain = _admitted(connection, request, now)
             patients.set_passwords(connection, domain, _user_passwords(body), now=now)
 

@@ -8,7 +8,6 @@ two at a time.
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from aiohttp import web
 
 from directsuite.sandbox import ledger
 from directsuite.sandbox.answers import refusal
+from directsuite.sandbox.json_body import MalformedBodyError, parse_json
 from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.base64_text import encoded
 from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError
@@ -214,6 +214,6 @@ async def _base64_answer(content: bytes) -> web.Response:
 
 async def _json(request: web.Request) -> object:
     try:
-        return json.loads(await request.read())
-    except (ValueError, RecursionError):
-        raise InvalidParameterError("the body is not JSON") from None
+        return parse_json(await request.read())
+    except MalformedBodyError as error:
+        raise InvalidParameterError(str(error)) from None

@@ -7,6 +7,7 @@ last one is there.
 from __future__ import annotations
 
 import asyncio
+import io
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -87,24 +88,29 @@ def _sign_once(
         new_field_spec=new_field,
     )
     try:
-        return asyncio.run(_embed(content, pdf_signer, at.astimezone(request.zone))), name
+        output = asyncio.run(_embed(content, pdf_signer, at.astimezone(request.zone)))
+        return bytes(output.getbuffer()), name
     except (SigningError, PdfError) as error:
         raise InvalidActionError(f"the signature {name!r} cannot be made: {error}") from error
 
 
-async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> bytes:
-    """pyHanko's async_sign_pdf, step by step, since only so the time of signing can be set."""
+async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> io.BytesIO:
+    """pyHanko's async_sign_pdf, step by step, since only so the time of signing can be set.
+
+    Gives a buffer and no bytes, since asyncio.run prints a result of its main task, which takes long for megabytes.
+    """
     session: Any = pdf_signer.init_signing_session(incremental_writer(content))
     session.system_time = at
     validation = await session.perform_presign_validation(session.pdf_out)
     reserved = await session.estimate_signature_container_size(validation, tight=False)
     prepared = session.prepare_tbs_document(validation_info=validation, bytes_reserved=reserved)
-    digest, output = prepared.digest_tbs_document()
+    output = io.BytesIO()
+    digest, _ = prepared.digest_tbs_document(output=output)
     signed = await prepared.perform_signature(
         document_digest=digest.document_digest, pdf_cms_signed_attrs=PdfCMSSignedAttributes(signing_time=at)
     )
     await signed.post_signature_processing(output)
-    return bytes(output.getbuffer())
+    return output
 
 
 def _free_name(existing: dict[str, tuple[str, bool]]) -> str:

@@ -22,6 +22,7 @@ from directsuite.sandbox.signing.refusals import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_MEMBERS = ("name", "widget", "reason", "gsName", "timezone", "GMTOffset", "graphicalSignature")
 _LONGEST = 1000  # characters of a name or reason
 _HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
@@ -78,6 +79,12 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
 
 
 def _read(body: Mapping[str, Any], path: str) -> SignatureRequest:
+    if body and not body.keys() & set(
+        _MEMBERS
+    ):  # members that are not known are ignored, but not a body meant for another
+        raise InvalidParameterError(
+            f"{path.rstrip('.') or 'the body'} has none of a signature's members: {', '.join(_MEMBERS)}"
+        )
     picture = _text(body, "graphicalSignature", path, longest=None)
     return SignatureRequest(
         name=_text(body, "name", path) or None,
@@ -157,6 +164,8 @@ def _text(body: Mapping[str, Any], name: str, path: str, *, longest: int | None 
         return None
     if not isinstance(value, str):
         raise InvalidParameterError(f"{path}{name} must be a string")
+    if "\0" in value:
+        raise InvalidParameterError(f"{path}{name} must not contain the character NUL")
     if longest is not None and len(value) > longest:
         raise InvalidParameterError(f"{path}{name} must have at most {longest} characters")
     return value

@@ -1,0 +1,151 @@
+"""The messaging service on a real socket, with mailboxes and a frozen clock, for the tests of this folder."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from directsuite.sandbox import ledger
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.database import Database
+from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from directsuite.sandbox.messaging.profile import Profile
+
+ALICE = "alice@direct.clinic.test"
+BOB = "bob@direct.clinic.test"
+PASSWORD = "correct horse"
+TUSER = "front-desk"
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+RAW = (
+    b"From: carol@elsewhere.test\r\nTo: alice@direct.clinic.test\r\nSubject: Results\r\nMessage-ID: <r@x>\r\n"
+    b"\r\nFine.\r\n"
+)
+
+
+def credentials(username: str = ALICE, password: str = PASSWORD) -> dict[str, str]:
+    """An Authentication object."""
+    return {"username": username, "password": password}
+
+
+def message(*recipients: str, **members: Any) -> dict[str, Any]:
+    """A Message from alice, to bob unless recipients are given."""
+    return {
+        "sender": ALICE,
+        "subject": "Referral",
+        "body": "Please see her.",
+        "htmlBody": False,
+        "recipients": [{"email": address, "type": "TO"} for address in recipients or (BOB,)],
+    } | members
+
+
+def encoded(content: bytes) -> str:
+    """Base64 text."""
+    return base64.b64encode(content).decode("ascii")
+
+
+class MessagingServer:
+    """A running messaging service and a client of it."""
+
+    def __init__(
+        self, service: MessagingService, database: Database, clock: Clock, http: aiohttp.ClientSession
+    ) -> None:
+        self.service = service
+        self.database = database
+        self.clock = clock
+        self.http = http
+        self.port = 0
+
+    async def request(self, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        """A request with the path as it stands; the status and the JSON answer."""
+        url = URL(f"http://127.0.0.1:{self.port}{BASE}/{path}", encoded=True)
+        async with self.http.request(method, url, **options) as response:
+            assert response.content_type == "application/json"
+            return response.status, await response.json()
+
+    async def call(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
+        """An operation with its path segments, as alice unless a body is given; the answer, whatever its code."""
+        path = "/".join((operation, *(quote(segment, safe="") for segment in segments)))
+        status, answer = await self.request(method, path, json=credentials() if body is None else body)
+        assert status == 200
+        return answer
+
+    async def done(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
+        """An operation that must succeed."""
+        answer = await self.call(operation, *segments, method=method, body=body)
+        assert (answer["success"], answer["code"]) == (True, 0), answer
+        return answer
+
+    async def refused(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
+        """An operation that must be refused; its code."""
+        answer = await self.call(operation, *segments, method=method, body=body)
+        assert answer["success"] is False
+        assert answer["message"]
+        code: int = answer["code"]
+        return code
+
+    async def with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
+        """An operation on uids that must succeed."""
+        return await self.done(operation, *segments, body={"auth": credentials(), "uids": uids})
+
+    async def send(self, *recipients: str, **members: Any) -> str:
+        """Send a message from alice; its smtpId."""
+        body = {"authentication": credentials(), "message": message(*recipients, **members)}
+        smtp_id: str = (await self.done("Send", method="PUT", body=body))["smtpId"]
+        return smtp_id
+
+    async def uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:
+        """The uids of a folder."""
+        uids: list[int] = (await self.done("GetUIDs", folder, body=credentials(username)))["uids"]
+        return uids
+
+    async def messages(self, folder: str = "INBOX", username: str = ALICE) -> list[dict[str, Any]]:
+        """The messages of a folder."""
+        found: list[dict[str, Any]] = (await self.done("GetMessages", folder, body=credentials(username)))["messages"]
+        return found
+
+    async def effects(self, operation: str) -> list[Any]:
+        """What the ledger says about an operation."""
+        return await self.database.read(lambda connection: ledger.effects(connection, operation))
+
+
+@asynccontextmanager
+async def messaging_server(
+    *, folder: Path | None = None, profile: Profile = "strict"
+) -> AsyncGenerator[MessagingServer]:
+    """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
+    database = Database(folder, [ledger.SCHEMA, SCHEMA])
+    clock = Clock()
+    clock.freeze(NOON)
+
+    def open_mailboxes(connection: sqlite3.Connection) -> None:
+        for address in (ALICE, BOB):
+            accounts.create_account(connection, address, PASSWORD, at_ms=clock.milliseconds())
+        accounts.create_tuser(connection, TUSER, PASSWORD, [ALICE, "nobody@direct.clinic.test"])
+
+    await database.write(open_mailboxes)
+    service = MessagingService(database, clock, profile=profile)
+    application = web.Application(client_max_size=64 * 2**20)
+    application.add_routes(service.routes())
+    async with TestServer(application) as server, aiohttp.ClientSession() as http:
+        running = MessagingServer(service, database, clock, http)
+        port = server.make_url("/").port
+        assert port is not None
+        running.port = port
+        yield running
+    database.close()

@@ -1,0 +1,154 @@
+"""The folder operations over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directsuite.sandbox.messaging import folders
+from directsuite.sandbox.messaging.accounts import account_id
+from tests.sandbox.messaging.mailbox_server import ALICE, RAW, MessagingServer, credentials, messaging_server
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator
+
+INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX.Trash"]
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MessagingServer]:
+    async with messaging_server() as server:
+        yield server
+
+
+async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
+    return [
+        await mail.service.deliver_inbound(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder)
+        for n in range(1, count + 1)
+    ]
+
+
+async def test_a_mailbox_is_born_with_its_folders(mail: MessagingServer) -> None:
+    assert (await mail.done("GetFolders", "INBOX", "false"))["folders"] == INITIAL
+
+
+async def test_created_folders_bring_their_parents(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "inbox.A.B.C")
+    assert (await mail.done("GetFolders", "INBOX.A", "false"))["folders"] == ["INBOX.A.B", "INBOX.A.B.C"]
+    assert (await mail.effects("CreateFolder"))[0]["subject"] == "INBOX.A.B.C"
+
+
+@pytest.mark.parametrize(
+    "name", ["INBOX", "inbox.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam", "INBOX.Trash"]
+)
+async def test_folders_that_exist_cannot_be_created(mail: MessagingServer, name: str) -> None:
+    assert await mail.refused("CreateFolder", name) == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["Outside", "INBOXES", "INBOX.", "INBOX..A", "INBOX.A.", "", "INBOX.a\nb", "INBOX." + "x" * 300]
+)
+async def test_impossible_folder_names_are_refused(mail: MessagingServer, name: str) -> None:
+    assert await mail.refused("CreateFolder", name) == 4
+    assert (await mail.done("GetFolders", "INBOX", "0"))["folders"] == INITIAL
+
+
+@pytest.mark.parametrize(
+    "name", ["INBOX.a/b", "INBOX.100%", "INBOX.a%2Fb", "INBOX.ü 東", "INBOX.{x}?y#z;k=v+1", "INBOX.\\"]
+)
+async def test_folder_names_survive_the_path(mail: MessagingServer, name: str) -> None:
+    await mail.done("CreateFolder", name)
+    assert name in (await mail.done("GetFolders", "INBOX", "1"))["folders"]
+    assert await mail.uids(name) == []
+
+
+async def test_renaming_takes_children_and_messages_along(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "INBOX.Old.Child")
+    assert await deliver(mail, 2, "INBOX.Old.Child") == [1, 2]
+    await mail.done("MoveFolder", "INBOX.Old", "INBOX.New.Place")
+    assert (await mail.done("GetFolders", "INBOX.New", "false"))["folders"] == [
+        "INBOX.New.Place",
+        "INBOX.New.Place.Child",
+    ]
+    assert await mail.uids("INBOX.New.Place.Child") == [1, 2]
+    assert await mail.refused("GetUIDs", "INBOX.Old") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "new_name", "code"),
+    [
+        ("INBOX.Sent", "INBOX.B", 4),
+        ("INBOX.A", "INBOX.Spam", 4),
+        ("INBOX.A", "INBOX.A.B", 4),
+        ("INBOX.A", "INBOX.A", 4),
+        ("INBOX.A", "INBOX.Trash", 4),
+        ("INBOX.A", "B", 4),
+        ("INBOX.Missing", "INBOX.B", 3),
+    ],
+)
+async def test_refused_renames(mail: MessagingServer, name: str, new_name: str, code: int) -> None:
+    await mail.done("CreateFolder", "INBOX.A")
+    assert await mail.refused("MoveFolder", name, new_name) == code
+    assert await mail.effects("MoveFolder") == []
+
+
+async def test_deleting_a_folder_deletes_what_is_in_it(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "INBOX.A.B")
+    await mail.done("CreateFolder", "INBOX.AA")
+    await deliver(mail, 2, "INBOX.A.B")
+    await mail.done("DeleteFolder", "INBOX.A")
+    assert (await mail.done("GetFolders", "INBOX", "false"))["folders"] == ["INBOX.AA", *INITIAL]
+    left = await mail.database.read(lambda c: c.execute("SELECT count(*) FROM content").fetchone()[0])
+    assert left == 0
+
+
+async def test_a_folder_made_anew_starts_at_uid_1_with_another_uidvalidity(mail: MessagingServer) -> None:
+    def uidvalidity(connection: sqlite3.Connection) -> int:
+        account = account_id(connection, ALICE)
+        assert account is not None
+        return folders.folder_id(connection, account, "INBOX.A")
+
+    await mail.done("CreateFolder", "INBOX.A")
+    before = await mail.database.read(uidvalidity)
+    await deliver(mail, 3, "INBOX.A")
+    await mail.done("DeleteFolder", "INBOX.A")
+    await mail.done("CreateFolder", "INBOX.A")
+    assert await deliver(mail, 1, "INBOX.A") == [1]
+    assert await mail.database.read(uidvalidity) > before
+
+
+async def test_reserved_and_missing_folders_cannot_be_deleted(mail: MessagingServer) -> None:
+    assert await mail.refused("DeleteFolder", "INBOX") == 4
+    assert await mail.refused("DeleteFolder", "INBOX.Drafts") == 4
+    assert await mail.refused("DeleteFolder", "INBOX.Missing") == 3
+
+
+async def test_the_trash_may_be_deleted_and_comes_back(mail: MessagingServer) -> None:
+    await mail.done("DeleteFolder", "INBOX.Trash")
+    assert await mail.refused("GetUIDs", "INBOX.Trash") == 3
+    await deliver(mail, 1)
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    assert await mail.uids("INBOX.Trash") == [1]
+
+
+async def test_subscriptions(mail: MessagingServer) -> None:
+    body = {"auth": credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
+    answer = await mail.done("SetFoldersSubscribed", "", body=body)
+    assert answer["folders"] == ["INBOX.Sent", "INBOX.Spam"]
+    assert (await mail.done("GetFolders", "INBOX", "TRUE"))["folders"] == [
+        "INBOX.Drafts",
+        "INBOX.Templates",
+        "INBOX.Trash",
+    ]
+    body = {"auth": credentials(), "folders": ["INBOX.Sent", "INBOX.Missing"], "subscribed": True}
+    assert await mail.refused("SetFoldersSubscribed", "", body=body) == 3
+    assert "INBOX.Sent" not in (await mail.done("GetFolders", "INBOX", "True"))["folders"]
+
+
+@pytest.mark.parametrize("literal", ["yes", "", "2", "null"])
+async def test_other_booleans_in_the_path_are_refused(mail: MessagingServer, literal: str) -> None:
+    assert await mail.refused("GetFolders", "INBOX", literal) == 4
+    body = {"auth": credentials(), "uids": [1]}
+    assert await mail.refused("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4

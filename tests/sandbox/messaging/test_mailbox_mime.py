@@ -1,0 +1,161 @@
+"""From a draft to bytes and back; and bytes that nobody composed."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from directsuite.sandbox.messaging.composition import Addressee, Draft, compose
+from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
+from tests.sandbox.messaging.mailbox_server import ALICE, NOON
+
+MESSAGE_ID = "<1@direct.clinic.test>"
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"))
+addresses = st.builds(
+    "{}@{}.test".format,
+    st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?", fullmatch=True),
+    st.from_regex(r"[a-z0-9-]{1,12}", fullmatch=True),
+)
+addressees = st.builds(Addressee, addresses, st.sampled_from(["TO", "CC", "BCC"]))
+content_types = st.sampled_from(
+    ["application/pdf", "text/xml; name=ccd.xml", 'text/xml; name="a b.xml"', "text/plain", "message/rfc822"]
+)
+attachments = st.builds(
+    Attachment, filename=line.filter(lambda name: len(name) <= 200), content_type=content_types, content=st.binary()
+)
+headers = st.tuples(st.from_regex(r"X-[!-9;-~]{0,20}", fullmatch=True), line)
+
+
+def detail_of(content: Content) -> dict[str, Any]:
+    detail: dict[str, Any] = msgspec.json.decode(content.detail)
+    return detail
+
+
+def canonical(body: str) -> str:
+    return re.sub(r"\r\n|\r|\n", "\r\n", body)
+
+
+@settings(deadline=None)
+@given(
+    recipients=st.lists(addressees, min_size=1, max_size=5),
+    subject=st.none() | line,
+    body=text,
+    html=st.booleans(),
+    attached=st.lists(attachments, max_size=3),
+    custom=st.lists(headers, max_size=3),
+)
+@example([Addressee("a@b.test", "TO")], " =?utf-8?q?not?= encoded \t", "From \n.\n\n", False, [], [("X-A", " ")])
+@example([Addressee("a@b.test", "TO")], "x" * 2000, "y" * 2000, True, [Attachment("é" * 200, "text/plain", b"")], [])
+@example([Addressee("a@b.test", "BCC")], "", "--=_\r", False, [Attachment("", "message/rfc822", b"\r\n--\r\n")], [])
+def test_a_composed_message_reads_back_as_it_was_drafted(
+    recipients: list[Addressee],
+    subject: str | None,
+    body: str,
+    html: bool,
+    attached: list[Attachment],
+    custom: list[tuple[str, str]],
+) -> None:
+    draft = Draft(ALICE, recipients, subject, body, html, attached, custom)
+    composed = compose(draft, message_id=MESSAGE_ID, at=NOON)
+    for content in composed:  # what the composer knew is what a reader finds in the bytes
+        assert content == content_of(content.raw)
+    own, delivered = detail_of(composed.own_copy), detail_of(composed.delivered)
+    for detail in (own, delivered):
+        assert detail["sender"] == ALICE
+        assert detail["msgID"] == MESSAGE_ID
+        assert detail["subject"] == (None if subject is None else subject)
+        assert (detail["body"], detail["htmlBody"]) == (canonical(body), html)
+        parts = [(p["filename"], p["contentType"], base64.b64decode(p["content"])) for p in detail["attachments"]]
+        assert parts == [tuple(attachment) for attachment in attached]
+        names = {name for name, _ in custom}
+        assert [(h["name"], h["value"]) for h in detail["headers"] if h["name"] in names] == custom
+    by_kind = [{"email": r.email, "type": r.kind} for kind in ("TO", "CC", "BCC") for r in recipients if r.kind == kind]
+    assert own["recipients"] == by_kind
+    assert delivered["recipients"] == [recipient for recipient in by_kind if recipient["type"] != "BCC"]
+    assert all(len(row) <= 998 for row in composed.own_copy.raw.split(b"\r\n\r\n")[0].split(b"\r\n"))
+
+
+HOSTILE = st.lists(
+    st.sampled_from(
+        [
+            b"Content-Type: multipart/mixed; boundary=b\r\n",
+            b"Content-Type: multipart/mixed\r\n",
+            b"Content-Type: message/rfc822\r\n",
+            b"Content-Type: message/delivery-status\r\n",
+            b"Content-Type: text/plain; charset=utf-7\r\n",
+            b"Content-Type: text/plain; charset*=x'y'%ff\r\n",
+            b"Content-Type: text/html; charset=zip; name*0*=utf-9''%ff; name*1=x\r\n",
+            b"Content-Type: ;;=\r\n",
+            b"Content-Transfer-Encoding: base64\r\n",
+            b"Content-Transfer-Encoding: x-uuencode\r\n",
+            b'Content-Disposition: attachment; filename="\\\r\n',
+            b"Subject: =?utf-8?b?!!!?= =?x?q?=ff?= \xff\r\n",
+            b'From: <<a@\r\nTo: ,;:"(\r\nDate: Mon, 99 Foo 99999\r\nReply-To: \r\n',
+            b"Date: Fri, 31 Dec 9999 23:59:59 -2359\r\n",
+            b" folded\r\n",
+            b"\r\n",
+            b"--b\r\n",
+            b"--b--\r\n",
+            b"+2AA-begin 644 x\r\n",
+            b"AAEC=\r\n",
+            b"\n",
+        ]
+    )
+    | st.binary(max_size=40),
+    max_size=12,
+).map(b"".join)
+
+
+@settings(deadline=None)
+@given(raw=HOSTILE | st.binary())
+@example(raw=b"Content-Type: text/plain; charset=utf-7\r\n\r\n+2AA-")
+@example(raw=b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000)))
+def test_any_bytes_are_read_and_kept_as_they_are(raw: bytes) -> None:
+    content = content_of(raw)
+    assert content.raw == raw
+    detail, metadata = msgspec.json.decode(content.detail), msgspec.json.decode(content.metadata)
+    assert detail["size"] == len(raw)
+    assert isinstance(detail["body"], str)
+    assert metadata["body"] is None
+    assert content.sent_ms is None or abs(content.sent_ms) < 2**60
+
+
+def test_of_alternatives_the_richest_is_the_body() -> None:
+    reading = read_message(
+        b"Content-Type: multipart/alternative; boundary=b\r\n\r\n"
+        b"--b\r\n\r\nplain\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>rich</p>\r\n--b--\r\n"
+    )
+    assert (reading.body, reading.html_body, reading.attachments) == ("<p>rich</p>", True, [])
+
+
+def test_texts_after_the_first_are_attachments() -> None:
+    reading = read_message(
+        b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nbody\r\n--b\r\n\r\nfooter\r\n--b--\r\n"
+    )
+    assert reading.body == "body"
+    assert [(part.filename, part.content) for part in reading.attachments] == [("attachment-1", b"footer")]
+
+
+@pytest.mark.parametrize(
+    ("charset", "octets", "expected"),
+    [("iso-8859-1", b"Gr\xfc\xdfe", "Grüße"), ("utf-8", b"\xff", "\ufffd"), ("no-such", b"\xfc", "ü")],
+)
+def test_bodies_are_decoded_as_well_as_it_goes(charset: str, octets: bytes, expected: str) -> None:
+    assert read_message(b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)).body == expected
+
+
+def test_a_delivery_status_comes_back_byte_for_byte() -> None:
+    status = b"Reporting-MTA: dns; x\r\n\r\nFinal-Recipient: rfc822; b@x.test\r\nAction: failed\r\n"
+    reading = read_message(
+        b"Content-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\nfailed\r\n"
+        b"--b\r\nContent-Type: message/delivery-status\r\n\r\n" + status + b"\r\n--b--\r\n"
+    )
+    assert [(part.content_type, part.content) for part in reading.attachments] == [("message/delivery-status", status)]

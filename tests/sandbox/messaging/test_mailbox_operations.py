@@ -1,0 +1,272 @@
+"""The operations on messages over HTTP: counts, retrieval, copying, moving, deleting, marking, raw messages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directsuite.sandbox.messaging import folders, parsing, store
+from directsuite.sandbox.messaging.accounts import UnknownAccount, account_id
+from directsuite.sandbox.messaging.operations import OPERATIONS
+from tests.sandbox.messaging.mailbox_server import (
+    ALICE,
+    BOB,
+    NOON,
+    RAW,
+    MessagingServer,
+    credentials,
+    encoded,
+    messaging_server,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MessagingServer]:
+    async with messaging_server() as server:
+        yield server
+
+
+async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
+    return [
+        await mail.service.deliver_inbound(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder)
+        for n in range(1, count + 1)
+    ]
+
+
+def test_all_34_operations_have_a_row_and_a_name_of_their_own() -> None:
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS) == 34
+
+
+async def test_counts(mail: MessagingServer) -> None:
+    await deliver(mail, 4)
+    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
+    await mail.with_uids("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
+
+    def flag(connection: sqlite3.Connection) -> None:
+        account = account_id(connection, ALICE)
+        assert account is not None
+        inbox = folders.folder_id(connection, account, "INBOX")
+        assert store.mark(connection, inbox, [3, 99], store.Flag.DELETED, value=True) == [3]
+
+    await mail.database.write(flag)
+    for operation, count in (("GetMessageCount", 4), ("GetUnreadMessageCount", 3), ("GetDeletedMessageCount", 1)):
+        assert (await mail.done(operation, "INBOX"))["count"] == count
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "0", uids=[1, 4])
+    assert (await mail.done("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 2
+
+
+async def test_a_message_comes_back_with_everything_the_specification_names(mail: MessagingServer) -> None:
+    await deliver(mail, 1)
+    (found,) = await mail.messages()
+    assert found == {
+        "uid": 1,
+        "msgnum": 1,
+        "folder": "INBOX",
+        "expunged": False,
+        "sentDate": None,
+        "receivedDate": "2026-05-01T12:00:00.000+0000",
+        "sender": "carol@elsewhere.test",
+        "subject": "Results 1",
+        "body": "Fine.\r\n",
+        "htmlBody": False,
+        "recipients": [{"email": ALICE, "type": "TO"}],
+        "attachments": [],
+        "msgID": "<r@x>",
+        "size": len(RAW) + 2,
+        "replyTo": None,
+        "headers": [
+            {"name": "From", "value": "carol@elsewhere.test"},
+            {"name": "To", "value": ALICE},
+            {"name": "Subject", "value": "Results 1"},
+            {"name": "Message-ID", "value": "<r@x>"},
+        ],
+    }
+
+
+async def test_metadata_has_no_body_and_no_attachment_content(mail: MessagingServer) -> None:
+    attachment = {"filename": "ccd.xml", "contentType": "text/xml; name=ccd.xml", "content": encoded(b"<a/>")}
+    await mail.send(attachmentList=[attachment])
+    (found,) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+    assert found["body"] is None
+    assert found["attachments"] == [{"filename": "ccd.xml", "contentType": "text/xml; name=ccd.xml"}]
+    (found,) = await mail.messages("INBOX.Sent")
+    assert found["attachments"] == [attachment]
+
+
+async def test_uids_that_do_not_exist_are_skipped_and_answers_ascend(mail: MessagingServer) -> None:
+    await deliver(mail, 4)
+    answer = await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
+    assert [(found["uid"], found["msgnum"]) for found in answer["messages"]] == [(2, 2), (4, 4)]
+    assert (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
+    raw = await mail.with_uids("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
+    assert [found["uid"] for found in raw["messages"]] == [1, 3]
+
+
+async def test_reading_does_not_mark_as_read(mail: MessagingServer) -> None:
+    await deliver(mail, 2)
+    await mail.messages()
+    await mail.with_uids("GetRawMessagesByUIDs", "INBOX", uids=[1, 2])
+    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1])
+    assert [found["uid"] for found in (await mail.done("GetUnreadMessages", "INBOX"))["messages"]] == [2]
+
+
+MS, UTC_FORM = "GetMessagesByReceivedDate", "GetMessagesByReceivedDateUTC"
+NOON_MS = int(NOON.timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("operation", "begin", "end", "uids"),
+    [
+        (MS, str(NOON_MS), str(NOON_MS), [1]),
+        (MS, str(NOON_MS + 1), str(NOON_MS + 60_000), [2]),
+        (MS, "0", "0", [1, 2, 3]),
+        (MS, "0", "253402300799000", [1, 2, 3]),
+        (MS, str(NOON_MS + 120_000), str(NOON_MS), []),
+        (UTC_FORM, "20260501120000", "20260501120000", [1]),
+        (UTC_FORM, "20260501120001", "20260501120200", [2, 3]),
+        (UTC_FORM, "19700101000000", "99991231235959", [1, 2, 3]),
+    ],
+)
+async def test_received_dates_are_inclusive(
+    mail: MessagingServer, operation: str, begin: str, end: str, uids: list[int]
+) -> None:
+    for _ in range(3):
+        await deliver(mail, 1)
+        mail.clock.advance(timedelta(minutes=1))
+    whole = await mail.done(operation, "INBOX", begin, end)
+    assert [found["uid"] for found in whole["messages"]] == uids
+    metadata = await mail.done(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
+    assert [(found["uid"], found["body"]) for found in metadata["messages"]] == [(uid, None) for uid in uids]
+
+
+@pytest.mark.parametrize("time", ["", "now", "1.5", "1" * 19, "٣", "2026-05-01"])
+async def test_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
+    assert await mail.refused("GetMessagesByReceivedDate", "INBOX", time, "0") == 4
+    assert await mail.refused("SearchMessagesMetadataByReceivedDate", "INBOX", "0", time) == 4
+
+
+@pytest.mark.parametrize("time", ["", "0", "20260230000000", "202605011200", "2026050112000x", "00000101000000"])
+async def test_utc_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
+    assert await mail.refused("GetMessagesByReceivedDateUTC", "INBOX", time, "20260501120000") == 4
+    assert await mail.refused("SearchMessagesMetadataByReceivedDateUTC", "INBOX", "20260501120000", time) == 4
+
+
+@pytest.mark.parametrize(
+    ("operation", "text", "found"),
+    [
+        ("GetMessagesBySender", "CAROL@", True),
+        ("GetMessagesBySender", "Dr. Müller", True),
+        ("GetMessagesBySender", "dave", False),
+        ("GetMessagesBySubject", "100% a/b", True),
+        ("GetMessagesBySubject", "ÜBER", True),
+        ("GetMessagesBySubject", "a%2Fb", False),
+        ("GetMessagesBySubject", "", True),
+    ],
+)
+async def test_filters_find_text_in_decoded_headers(
+    mail: MessagingServer, operation: str, text: str, found: bool
+) -> None:
+    raw = (
+        b"From: =?utf-8?q?Dr=2E_M=C3=BCller?= <carol@elsewhere.test>\r\nSubject: 100% a/b =?utf-8?b?w7xiZXI=?=\r\n\r\n"
+    )
+    await mail.service.deliver_inbound(ALICE, raw)
+    assert len((await mail.done(operation, "INBOX", text))["messages"]) == found
+
+
+async def test_copies_get_new_uids_and_keep_flags_and_dates(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "INBOX.A")
+    await deliver(mail, 3)
+    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[3])
+    mail.clock.advance(timedelta(hours=5))
+    await mail.with_uids("CopyMessagesByUIDs", "INBOX", "INBOX.A", uids=[3, 1, 7])
+    copies = await mail.messages("INBOX.A")
+    assert [(c["uid"], c["subject"]) for c in copies] == [(1, "Results 1"), (2, "Results 3")]
+    assert {c["receivedDate"] for c in copies} == {"2026-05-01T12:00:00.000+0000"}
+    assert (await mail.done("GetUnreadMessageCount", "INBOX.A"))["count"] == 1
+    assert await mail.uids() == [1, 2, 3]
+    (effect,) = await mail.effects("CopyMessagesByUIDs")
+    assert (effect["detail"]["uids"], effect["detail"]["new_uids"]) == ([1, 3], [1, 2])
+
+
+async def test_moving_within_a_folder_changes_nothing(mail: MessagingServer) -> None:
+    await deliver(mail, 2)
+    await mail.with_uids("MoveMessagesByUIDs", "INBOX", "inbox", uids=[1])
+    assert await mail.uids() == [1, 2]
+    assert await mail.effects("MoveMessagesByUIDs") == []
+
+
+async def test_moved_messages_leave_and_their_uids_are_not_used_again(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "INBOX.A")
+    await deliver(mail, 2)
+    await mail.with_uids("MoveMessagesByUIDs", "INBOX", "INBOX.A", uids=[2])
+    await mail.with_uids("MoveMessagesByUIDs", "INBOX.A", "INBOX", uids=[1])
+    assert await mail.uids() == [1, 3]
+
+
+async def test_a_missing_destination_leaves_everything_in_place(mail: MessagingServer) -> None:
+    await deliver(mail, 1)
+    body = {"auth": credentials(), "uids": [1]}
+    assert await mail.refused("MoveMessagesByUIDs", "INBOX", "INBOX.Missing", body=body) == 3
+    assert await mail.refused("CopyMessagesByUIDs", "INBOX.Missing", "INBOX", body=body) == 3
+    assert await mail.uids() == [1]
+
+
+async def test_deleting(mail: MessagingServer) -> None:
+    await deliver(mail, 3)
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
+    assert (await mail.uids(), await mail.uids("INBOX.Trash")) == ([3], [1])
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "false", uids=[1])
+    assert await mail.uids("INBOX.Trash") == [1]
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
+    assert await mail.uids("INBOX.Trash") == []
+    assert [effect["detail"]["uids"] for effect in await mail.effects("DeleteMessagesByUIDs")] == [[1], [2], [1]]
+
+
+async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: MessagingServer) -> None:
+    raws = [RAW, b"", b"\xff\x00 not mail at all\r\r\n"]
+    saved = [{"uid": 77, "msgID": "<other>", "folder": "INBOX.Spam", "data": encoded(raw)} for raw in raws]
+    await mail.done("SaveRawMessages", "INBOX.Drafts", body={"auth": credentials(), "messages": saved})
+    answer = await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
+    assert answer["messages"] == [
+        {"uid": uid, "msgID": "<r@x>" if uid == 1 else None, "folder": "INBOX.Drafts", "data": encoded(raw)}
+        for uid, raw in enumerate(raws, start=1)
+    ]
+    assert (await mail.done("GetUnreadMessageCount", "INBOX.Drafts"))["count"] == 3
+    assert (await mail.effects("SaveRawMessages"))[0]["detail"]["uids"] == [1, 2, 3]
+
+
+async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None:
+    saved = [{"data": encoded(RAW)}, {"data": "not base64!"}]
+    body = {"auth": credentials(), "messages": saved}
+    assert await mail.refused("SaveRawMessages", "INBOX", body=body) == 4
+    body = {"auth": credentials(), "messages": saved[:1]}
+    assert await mail.refused("SaveRawMessages", "INBOX.Missing", body=body) == 3
+    assert await mail.uids() == []
+
+
+async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
+    await deliver(mail, 1)
+    assert await mail.uids(username=BOB) == []
+
+
+async def test_inbound_mail_needs_a_mailbox(mail: MessagingServer) -> None:
+    with pytest.raises(UnknownAccount):
+        await mail.service.deliver_inbound("nobody@direct.clinic.test", RAW)
+
+
+async def test_listing_never_parses_a_message_again(mail: MessagingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    await deliver(mail, 2)
+
+    def parse(raw: bytes) -> None:
+        raise AssertionError(raw)
+
+    monkeypatch.setattr(parsing, "read_message", parse)
+    assert [found["subject"] for found in await mail.messages()] == ["Results 1", "Results 2"]
+    assert len((await mail.done("GetMessageMetaData", "INBOX"))["messages"]) == 2

@@ -1,0 +1,186 @@
+"""What is asked wrongly, who may ask, and answers in the manner of Java servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from directsuite.sandbox.messaging.accounts import set_password
+from directsuite.sandbox.messaging.operations import OPERATIONS
+from directsuite.sandbox.messaging.refusals import Refusal
+from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest, read_body
+from tests.sandbox.messaging.mailbox_server import (
+    ALICE,
+    PASSWORD,
+    RAW,
+    MessagingServer,
+    credentials,
+    message,
+    messaging_server,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MessagingServer]:
+    async with messaging_server() as server:
+        yield server
+
+
+def path_of(template: str) -> str:
+    for name in ("folderName", "rootFolderName", "destFolderName"):
+        template = template.replace(f"{{{name}}}", "INBOX")
+    for name in ("subscribedFolderOnly", "deleteForever"):
+        template = template.replace(f"{{{name}}}", "false")
+    return template.replace("{newFolderName}", "INBOX.B").replace("{", "").replace("}", "")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_every_operation_refuses_wrong_credentials_with_code_1(mail: MessagingServer, operation: Any) -> None:
+    wrong = credentials(password="wrong") | {"directAddr": ALICE}
+    body = {
+        **wrong,
+        "auth": wrong,
+        "message": message(),
+        "uids": [1],
+        "smtpIds": ["<x@y>"],
+        "folders": ["INBOX"],
+        "subscribed": True,
+        "messages": [{"data": ""}],
+    }
+    status, answer = await mail.request(operation.method, path_of(operation.path), json=body)
+    assert (status, answer["success"], answer["code"]) == (200, False, 1)
+    effects = await mail.database.read(lambda c: c.execute("SELECT count(*) FROM effect").fetchone()[0])
+    assert effects == 0
+
+
+@pytest.mark.parametrize("body", [{}, {"auth": None}, {"username": ALICE}, {"password": PASSWORD}, {"other": 1}])
+async def test_missing_credentials_are_wrong_ones(mail: MessagingServer, body: dict[str, Any]) -> None:
+    assert await mail.refused("GetUIDs", "INBOX", body=body) == 1
+
+
+@pytest.mark.parametrize("wrap", ["auth", "authentication", None])
+@pytest.mark.parametrize(
+    ("operation", "segments"),
+    [
+        ("CreateFolder", ["INBOX.B"]),
+        ("MoveFolder", ["INBOX.A", "INBOX.B"]),
+        ("DeleteFolder", ["INBOX.A"]),
+        ("GetFolders", ["INBOX", "false"]),
+        ("GetMessageCount", ["INBOX.A"]),
+    ],
+)
+async def test_mailbox_operations_take_credentials_bare_or_wrapped(
+    mail: MessagingServer, operation: str, segments: list[str], wrap: str | None
+) -> None:
+    await mail.done("CreateFolder", "INBOX.A")
+    await mail.done(operation, *segments, body=credentials() if wrap is None else {wrap: credentials()})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"username": "a"',
+        b"nonsense",
+        b"\xff\xfe",
+        b'"\\ud800"',
+        b"[" * 100_000,
+        b'{"username": 5, oops',
+        b"NaN",
+    ],
+)
+async def test_what_is_not_json_is_a_bad_request(mail: MessagingServer, body: bytes) -> None:
+    for headers in ({"Content-Type": "application/json"}, {}):
+        status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
+        assert (status, answer["success"], answer["code"]) == (400, False, 4)
+
+
+@pytest.mark.parametrize(
+    "body", ["[]", "5", '"x"', "null", '{"username": 5}', '{"auth": []}', '{"auth": {"username": null}}']
+)
+async def test_json_of_another_shape_is_refused_with_code_4(mail: MessagingServer, body: str) -> None:
+    headers = {"Content-Type": "application/json;charset=UTF-8"}
+    status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body.encode(), headers=headers)
+    assert (status, answer["success"], answer["code"]) == (200, False, 4)
+
+
+async def test_json_must_be_announced(mail: MessagingServer) -> None:
+    headers = {"Content-Type": "text/plain"}
+    body = b'{"username": "a", "password": "b"}'
+    status, answer = await mail.request("POST", "GetUIDs/INBOX", data=body, headers=headers)
+    assert (status, answer["success"], answer["code"]) == (415, False, 4)
+
+
+@pytest.mark.parametrize("uids", [[], None, ["1"], [1.5], [True], [-1], [2**63], [2**70], 5, {"1": 1}])
+async def test_uids_are_a_list_of_whole_numbers(mail: MessagingServer, uids: Any) -> None:
+    for operation in ("GetMessagesByUIDs", "MarkMessagesAsReadByUIDs", "GetRawMessagesByUIDs"):
+        assert await mail.refused(operation, "INBOX", body={"auth": credentials(), "uids": uids}) == 4
+
+
+async def test_the_largest_uid_is_only_unknown(mail: MessagingServer) -> None:
+    assert (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
+
+
+@pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sent", "..", "a/b", "\0", "%00", "ü"])
+async def test_folders_that_do_not_exist_are_refused_with_code_3(mail: MessagingServer, folder: str) -> None:
+    for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
+        assert await mail.refused(operation, folder) == 3
+
+
+async def test_the_inbox_is_the_same_in_any_case(mail: MessagingServer) -> None:
+    await mail.service.deliver_inbound(ALICE, RAW, "iNbOx")
+    (found,) = await mail.messages("Inbox")
+    assert found["folder"] == "INBOX"
+
+
+async def test_a_changed_password_counts_at_once(mail: MessagingServer) -> None:
+    assert await mail.uids() == []
+    assert await mail.database.write(lambda c: set_password(c, ALICE.upper(), "new"))
+    assert await mail.refused("GetUIDs", "INBOX") == 1
+    await mail.done("GetUIDs", "INBOX", body=credentials(password="new"))
+
+
+MEMBERS = st.sampled_from(
+    ["auth", "authentication", "username", "password", "message", "sender", "recipients", "email", "type", "uids"]
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MEMBERS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(body=st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_no_body_is_a_crash(body: bytes) -> None:
+    for expected in (MailboxRequest, UidsRequest, SendRequestWithHeader):
+        with contextlib.suppress(Refusal):
+            assert isinstance(read_body(body, expected), expected)
+
+
+async def test_the_java_profile_answers_as_java_servers_do() -> None:
+    async with messaging_server(profile="java") as mail:
+        empty = await mail.done("GetMessages", "INBOX")
+        assert (empty["messages"], empty["message"]) == (None, None)
+        assert (await mail.done("GetUIDs", "INBOX"))["uids"] is None
+        smtp_id = await mail.send()
+        one = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        assert one["receivedDate"] == one["sentDate"] == 1_777_636_800_000
+        assert one["attachments"] is None
+        assert one["recipients"]["type"] == "TO"
+        assert (one["modified"], one["saved"], one["strict"]) == (False, True, True)
+        log = (await mail.done("GetMessageStatus", smtp_id))["messageLogs"]
+        assert log["ts"] == 1_777_636_800_000
+        assert (await mail.done("GetUIDs", "INBOX.Sent"))["uids"] == [1]
+        await mail.send()
+        assert len((await mail.done("GetMessages", "INBOX.Sent"))["messages"]) == 2
+        assert await mail.refused("GetUIDs", "INBOX.Missing") == 3

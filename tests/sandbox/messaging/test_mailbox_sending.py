@@ -1,0 +1,272 @@
+"""Sending and forwarding over HTTP: what is stored where, and what is refused before anything is."""
+
+from __future__ import annotations
+
+import base64
+from email import message_from_bytes, policy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.sandbox.messaging.mailbox_server import (
+    ALICE,
+    BOB,
+    PASSWORD,
+    RAW,
+    TUSER,
+    MessagingServer,
+    credentials,
+    encoded,
+    message,
+    messaging_server,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+OUTSIDER = "dave@elsewhere.test"
+AS_TUSER = {"username": TUSER, "password": PASSWORD, "directAddr": ALICE}
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MessagingServer]:
+    async with messaging_server() as server:
+        yield server
+
+
+def recipients(*, to: str = "", cc: str = "", bcc: str = "") -> list[dict[str, str]]:
+    return [{"email": email, "type": kind} for email, kind in ((to, "TO"), (cc, "CC"), (bcc, "BCC")) if email]
+
+
+async def nothing_happened(mail: MessagingServer) -> bool:
+    tables = "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM delivery) + (SELECT count(*) FROM effect)"
+    return await mail.database.read(lambda c: bool(c.execute(tables).fetchone()[0] == 0))
+
+
+async def test_a_sent_message_is_unread_in_sent_and_in_the_recipients_inbox(mail: MessagingServer) -> None:
+    smtp_id = await mail.send()
+    assert smtp_id.startswith("<")
+    assert smtp_id.endswith("@direct.clinic.test>")
+    assert (await mail.done("GetUnreadMessageCount", "INBOX.Sent"))["count"] == 1
+    for folder, owner in (("INBOX.Sent", ALICE), ("INBOX", BOB)):
+        (found,) = await mail.messages(folder, owner)
+        assert (found["msgID"], found["subject"], found["sender"]) == (smtp_id, "Referral", ALICE)
+        assert (found["body"], found["sentDate"]) == ("Please see her.", "2026-05-01T12:00:00.000+0000")
+    (effect,) = await mail.effects("Send")
+    assert effect["subject"] == smtp_id
+    assert effect["detail"] == {"account": ALICE, "sender": ALICE, "recipients": 1}
+
+
+async def test_only_the_senders_copy_names_blind_recipients(mail: MessagingServer) -> None:
+    await mail.send(recipients=recipients(to=OUTSIDER, cc="eve@elsewhere.test", bcc=BOB))
+    (own,) = await mail.messages("INBOX.Sent")
+    (delivered,) = await mail.messages("INBOX", BOB)
+    assert own["recipients"] == recipients(to=OUTSIDER, cc="eve@elsewhere.test", bcc=BOB)
+    assert delivered["recipients"] == recipients(to=OUTSIDER, cc="eve@elsewhere.test")
+    raw = await mail.done("GetRawMessagesByUIDs", "INBOX", body={"auth": credentials(BOB), "uids": [1]})
+    assert encoded(BOB.encode()) not in raw["messages"][0]["data"]
+    assert "Bcc" not in {header["name"] for header in delivered["headers"]}
+
+
+async def test_an_address_named_twice_gets_one_message(mail: MessagingServer) -> None:
+    smtp_id = await mail.send(recipients=recipients(to=BOB, bcc=BOB.upper()))
+    assert await mail.uids(username=BOB) == [1]
+    assert len((await mail.done("GetMessageStatus", smtp_id))["messageLogs"]) == 1
+
+
+async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServer) -> None:
+    headers = [{"name": "X-Request-ID", "value": "a:b c"}, {"name": "X-Note", "value": "Ü=?x?="}]
+    body = {"authentication": credentials(), "message": message(headers=headers)}
+    await mail.done("SendWithHeader", method="PUT", body=body)
+    (found,) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+    assert [header for header in found["headers"] if header["name"].startswith("X-")] == headers
+    assert (await mail.effects("SendWithHeader"))[0]["operation"] == "SendWithHeader"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"name": "X-A", "value": "1\r\nBcc: eve@elsewhere.test"},
+        {"name": "X-A", "value": "1\nX-B: 2"},
+        {"name": "X-A", "value": "1\rX-B: 2"},
+        {"name": "X-A", "value": "1\0"},
+        {"name": "X-A: 1\r\nBcc", "value": "eve@elsewhere.test"},
+        {"name": "X A", "value": "1"},
+        {"name": "", "value": "1"},
+        {"name": "Bcc", "value": "eve@elsewhere.test"},
+        {"name": "from", "value": "eve@elsewhere.test"},
+        {"name": "Message-ID", "value": "<mine@x>"},
+        {"name": "Content-Type", "value": "text/html"},
+    ],
+)
+async def test_headers_that_would_change_the_message_are_refused(mail: MessagingServer, header: dict[str, str]) -> None:
+    body = {"authentication": credentials(), "message": message(headers=[header])}
+    assert await mail.refused("SendWithHeader", method="PUT", body=body) == 4
+    assert await nothing_happened(mail)
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"sender": BOB}, 2),
+        ({"sender": f"Alice <{ALICE}>"}, 2),
+        ({"recipients": []}, 2),
+        ({"recipients": recipients(to="no-at-sign")}, 2),
+        ({"recipients": recipients(to="Bob <bob@direct.clinic.test>")}, 2),
+        ({"recipients": recipients(to="bob@direct.clinic.test\r\nBcc: eve@elsewhere.test")}, 2),
+        ({"recipients": recipients(to=BOB, cc="a@b@c.test")}, 2),
+        ({"recipients": recipients(to="ü@direct.clinic.test")}, 2),
+        ({"recipients": [{"email": BOB, "type": "to"}]}, 4),
+        ({"recipients": [{"email": BOB}]}, 4),
+        ({"recipients": None}, 4),
+        ({"htmlBody": None}, 4),
+        ({"htmlBody": "true"}, 4),
+        ({"subject": "x\r\nBcc: eve@elsewhere.test"}, 4),
+        ({"body": 5}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "text/plain", "content": "%%%"}]}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "text/plain", "content": "ü"}]}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "plain", "content": ""}]}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "text/plain\r\nX: y", "content": ""}]}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "multipart/mixed; boundary=x", "content": ""}]}, 4),
+        ({"attachmentList": [{"filename": "a\nb", "contentType": "text/plain", "content": ""}]}, 4),
+        ({"attachmentList": [{"filename": "a", "contentType": "text/plain"}]}, 4),
+    ],
+)
+async def test_messages_that_are_refused_leave_nothing_behind(
+    mail: MessagingServer, members: dict[str, Any], code: int
+) -> None:
+    body = {"authentication": credentials(), "message": message(**members)}
+    assert await mail.refused("Send", method="PUT", body=body) == code
+    assert await nothing_happened(mail)
+
+
+async def test_the_sender_is_compared_without_regard_to_case(mail: MessagingServer) -> None:
+    body = {"authentication": credentials(ALICE.upper()), "message": message(sender="Alice@Direct.Clinic.Test")}
+    await mail.done("Send", method="PUT", body=body)
+
+
+async def test_what_is_not_required_may_be_null_or_absent(mail: MessagingServer) -> None:
+    smallest = {"sender": ALICE, "htmlBody": False, "recipients": recipients(to=BOB)}
+    nulls = message(subject=None, body=None, attachmentList=None, headers=None)
+    for sent in (smallest, nulls):
+        body = {"authentication": credentials(), "message": sent}
+        await mail.done("SendWithHeader", method="PUT", body=body)
+    assert [(found["subject"], found["body"]) for found in await mail.messages(username=BOB)] == [(None, "")] * 2
+
+
+async def test_attachments_are_taken_under_either_name_and_with_line_breaks(mail: MessagingServer) -> None:
+    content = bytes(range(256)) * 4
+    wrapped = "\r\n".join(encoded(content)[i : i + 76] for i in range(0, len(encoded(content)), 76))
+    await mail.send(attachments=[{"filename": "b.bin", "contentType": "application/x-b", "content": wrapped}])
+    (found,) = await mail.messages("INBOX.Sent")
+    assert found["attachments"] == [
+        {"filename": "b.bin", "contentType": "application/x-b", "content": encoded(content)}
+    ]
+
+
+async def test_a_tuser_sends_as_the_direct_address(mail: MessagingServer) -> None:
+    for operation in ("SendWithTuser", "SendWithHeaderWithTuser"):
+        smtp_id = (await mail.done(operation, method="PUT", body={"authentication": AS_TUSER, "message": message()}))[
+            "smtpId"
+        ]
+        (log,) = (await mail.done("GetMessageStatusWithTuser", smtp_id, body=AS_TUSER))["messageLogs"]
+        assert (log["from"], log["to"], log["status"]) == (ALICE, BOB, "Delivered")
+    assert await mail.uids("INBOX.Sent") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"password": "wrong"}, 1),
+        ({"username": "nobody"}, 1),
+        ({"username": ALICE}, 1),
+        ({"directAddr": BOB}, 2),
+        ({"directAddr": "nobody@direct.clinic.test"}, 2),
+        ({"directAddr": ""}, 2),
+    ],
+)
+async def test_a_tuser_acts_for_his_own_addresses_only(
+    mail: MessagingServer, change: dict[str, str], code: int
+) -> None:
+    body = {"authentication": AS_TUSER | change, "message": message(sender=change.get("directAddr", ALICE))}
+    assert await mail.refused("SendWithTuser", method="PUT", body=body) == code
+    assert await mail.refused("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code
+    assert await nothing_happened(mail)
+
+
+async def test_a_tusers_message_is_from_the_direct_address_he_named(mail: MessagingServer) -> None:
+    body = {"authentication": AS_TUSER, "message": message(sender=TUSER)}
+    assert await mail.refused("SendWithTuser", method="PUT", body=body) == 2
+
+
+async def forwarded(mail: MessagingServer, uids: list[int], **members: Any) -> dict[str, Any]:
+    body = {"auth": credentials(), "uids": uids, "recipients": recipients(to=BOB)} | members
+    smtp_id = (await mail.done("Forward", "INBOX", method="PUT", body=body))["smtpId"]
+    (found,) = await mail.messages("INBOX", BOB)
+    assert (found["msgID"], await mail.uids("INBOX.Sent")) == (smtp_id, [1])
+    return found
+
+
+async def test_one_message_is_forwarded_inline_with_its_attachments(mail: MessagingServer) -> None:
+    raw = (
+        b'From: carol@elsewhere.test\r\nSubject: Scan\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+        b"--b\r\nContent-Type: text/html\r\n\r\n<b>See</b>\r\n"
+        b"--b\r\nContent-Type: image/png; name=x.png\r\nContent-Transfer-Encoding: base64\r\n\r\nAAEC\r\n--b--\r\n"
+    )
+    await mail.service.deliver_inbound(ALICE, raw)
+    found = await forwarded(mail, [1])
+    assert (found["subject"], found["sender"], found["htmlBody"]) == ("Fwd: Scan", ALICE, True)
+    assert found["body"].endswith("<b>See</b>")
+    assert "From: carol@elsewhere.test" in found["body"]
+    assert found["attachments"] == [
+        {"filename": "x.png", "contentType": "image/png; name=x.png", "content": encoded(b"\0\1\2")}
+    ]
+
+
+async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail: MessagingServer) -> None:
+    raws = [RAW, b"Subject: bare line feeds\n\nno \xe9 CRLF\n--x\n", b"\r", b""]
+    for raw in raws:
+        await mail.service.deliver_inbound(ALICE, raw)
+    found = await forwarded(mail, [4, 3, 2, 1, 99], recipients={"recipients": recipients(cc=BOB)})
+    assert found["subject"] == "Fwd: 4 messages"
+    assert [part["content"] for part in found["attachments"]] == [encoded(raw) for raw in raws]
+    assert {part["contentType"] for part in found["attachments"]} == {"message/rfc822"}
+
+
+async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingServer) -> None:
+    raw = b"Subject: Odd\r\nContent-Type: application\\odd\r\nContent-Disposition: attachment\r\n\r\nx"
+    odd = raw.replace(b"application\\odd", b"multipart/mixed")
+    await mail.service.deliver_inbound(ALICE, odd)
+    found = await forwarded(mail, [1])
+    assert [part["content"] for part in found["attachments"]] == [encoded(odd)]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"recipients": []}, 2),
+        ({"recipients": None}, 2),
+        ({"recipients": recipients(to="nobody")}, 2),
+        ({"uids": [99]}, 4),
+        ({"uids": []}, 4),
+    ],
+)
+async def test_forwards_that_are_refused(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
+    await mail.service.deliver_inbound(ALICE, RAW)
+    body = {"auth": credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
+    assert await mail.refused("Forward", "INBOX", method="PUT", body=body) == code
+    assert await mail.uids("INBOX.Sent") == []
+
+
+async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer) -> None:
+    attachment = {"filename": "Befund ü.txt", "contentType": "text/plain", "content": encoded(b"x" * 999)}
+    await mail.send(subject="Über " * 40, body="Grüße\n" * 99, htmlBody=True, attachmentList=[attachment])
+    (found,) = (await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1]))["messages"]
+    raw = base64.b64decode(found["data"])
+    assert max(len(line) for line in raw.split(b"\r\n")) <= 998
+    assert b"\n" not in raw.replace(b"\r\n", b"")
+    parsed = message_from_bytes(raw, policy=policy.default)
+    assert parsed["Subject"] == ("Über " * 40)
+    body, attached = parsed.iter_parts()
+    assert (body.get_content_type(), body.get_content()) == ("text/html", "Grüße\r\n" * 99)
+    assert (attached.get_filename(), attached.get_content()) == ("Befund ü.txt", "x" * 999)

@@ -1,0 +1,95 @@
+"""`python -m directsuite.sandbox` as its users run it: a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from directsuite.sandbox.__main__ import run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from directsuite.sandbox.server import Sandbox
+
+
+@asynccontextmanager
+async def command(*arguments: str) -> AsyncGenerator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-m", "directsuite.sandbox", "--port", "0", *arguments, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def ready(process: Process) -> tuple[dict[str, str], dict[str, str]]:
+    """The environment that the command prints, and the URLs of its JSON line."""
+    assert process.stdout is not None
+    environment: dict[str, str] = {}
+    while line := (await asyncio.wait_for(process.stdout.readline(), 20)).decode():
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").strip().partition("=")
+            environment[name] = value
+        elif line.startswith("{"):
+            body = json.loads(line)
+            assert body["ready"] is True
+            return environment, body["urls"]
+    raise AssertionError("the command ended before it was ready")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: signal.Signals) -> None:
+    async with command("--memory") as process, aiohttp.ClientSession() as http:
+        environment, urls = await ready(process)
+        assert environment["DIRECTSUITE_FAX_URL"] == urls["fax"]
+        headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
+        async with http.get(f"{urls['fax']}/api/fax/getMessageList/15550100100/10", headers=headers) as answer:
+            assert len((await answer.json())["MessageDetail"]) == 2
+        login = {
+            "username": environment["DIRECTSUITE_LOGIN_USERNAME"],
+            "password": environment["DIRECTSUITE_LOGIN_PASSWORD"],
+        }
+        async with http.post(f"{urls['registration']}/login", json=login) as answer:
+            assert (await answer.json())["success"]
+        credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
+        async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=credentials) as answer:
+            assert (await answer.json())["count"] == 1
+        process.send_signal(number)
+        _, errors = await asyncio.wait_for(process.communicate(), 10)
+        assert (process.returncode, errors) == (0, b"")
+
+
+async def test_demo_is_seeded_once_into_a_state_that_is_kept(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
+            environment, urls = await ready(process)
+            headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
+            async with http.get(f"{urls['fax']}/api/fax/getMessageList/15550100100/10", headers=headers) as answer:
+                assert len((await answer.json())["MessageDetail"]) == 2
+            process.terminate()
+            await process.communicate()
+            assert process.returncode == 0
+
+
+def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(host="192.0.2.1", port=0) == 1
+    assert "loopback" in capsys.readouterr().err
+
+
+async def test_port_in_use_is_refused(sandbox: Sandbox) -> None:
+    async with command("--memory", "--port", sandbox.root_url.rpartition(":")[2]) as process:
+        _, errors = await asyncio.wait_for(process.communicate(), 20)
+        assert (process.returncode, b"in use" in errors, b"Traceback" in errors) == (1, True, False)

@@ -1,0 +1,219 @@
+"""The control API: what it changes, and how it says no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from directsuite.sandbox.server import Sandbox
+
+ALICE = "alice@direct.example.test"
+
+
+async def control(
+    sandbox: Sandbox, http: aiohttp.ClientSession, method: str, path: str, body: object = None
+) -> tuple[int, dict[str, Any]]:
+    async with http.request(method, f"{sandbox.control_url}/{path}", json=body) as answer:
+        assert answer.content_type == "application/json"
+        return answer.status, await answer.json()
+
+
+async def test_health_tells_the_urls(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    status, body = await control(sandbox, http, "GET", "health")
+    assert (status, body["status"], body["urls"]["fax"]) == (200, "ok", sandbox.fax_url)
+
+
+async def test_clock_can_be_frozen_set_advanced_and_resumed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    _, body = await control(sandbox, http, "POST", "clock/freeze", {"at": "2030-01-01T00:00:00+00:00"})
+    assert body == {"now": "2030-01-01T00:00:00+00:00", "frozen": True}
+    _, body = await control(sandbox, http, "POST", "clock/advance", {"seconds": 90})
+    assert body["now"] == "2030-01-01T00:01:30+00:00"
+    _, body = await control(sandbox, http, "POST", "clock/set", {"at": "2029-01-01T01:00:00+01:00"})
+    assert body["now"] == "2029-01-01T00:00:00+00:00"
+    _, body = await control(sandbox, http, "POST", "clock/resume")
+    assert body["frozen"] is False
+    _, body = await control(sandbox, http, "GET", "clock")
+    assert body["now"].startswith("2029-01-01T00:00:0")
+
+
+async def test_accounts_of_every_kind_work_at_once(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    accounts: list[dict[str, Any]] = [
+        {"kind": "mailbox", "address": ALICE, "password": "secret"},
+        {"kind": "tuser", "username": "nurse", "password": "secret", "direct_addresses": [ALICE]},
+        {"kind": "reseller", "username": "seller", "password": "secret", "domains": ["clinic.example.test"]},
+        {"kind": "client", "client_id": "app", "client_secret": "secret"},
+    ]
+    for account in accounts:
+        assert (await control(sandbox, http, "POST", "accounts", account))[0] == 201
+    for username in ("nurse", "seller"):
+        login = {"username": username, "password": "secret"}
+        async with http.post(f"{sandbox.registration_url}/login", json=login) as answer:
+            assert (await answer.json())["success"]
+    form = {"grant_type": "client_credentials", "client_id": "app", "client_secret": "secret"}
+    async with http.post(sandbox.token_url, data=form) as answer:
+        assert answer.status == 200
+    assert (await control(sandbox, http, "POST", "accounts", accounts[0]))[0] == 409
+
+
+async def test_individual_can_be_provisioned_and_its_state_forced(
+    sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    await sandbox.add_reseller("seller", "secret", ["direct.example.test"])
+    person = {"id": 5, "firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
+    assert await control(sandbox, http, "POST", "individuals", person) == (201, {"created": 5})
+    assert (await control(sandbox, http, "POST", "individuals", person))[0] == 400
+    async with http.post(
+        f"{sandbox.registration_url}/login", json={"username": "seller", "password": "secret"}
+    ) as answer:
+        session = (await answer.json())["sessionId"]
+    url = f"{sandbox.registration_url}/ProvisionIDProofedPatient/{session}/direct.example.test"
+    async with http.post(url, json={"id": 5, "directUsername": "ada"}) as answer:
+        assert (await answer.json())["success"]
+    path = "patients/ada@direct.example.test/state"
+    assert (await control(sandbox, http, "POST", path, {"state": "disabled"}))[0] == 200
+    assert (await control(sandbox, http, "POST", path, {"state": "happy"}))[0] == 400
+    assert (await control(sandbox, http, "POST", "patients/x@y/state", {"state": "disabled"}))[0] == 404
+
+
+async def test_fax_is_added_and_updated(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    recipients = [{"Address": "15550100199", "PageCount": 2}]
+    wanted = {"fax_number": "15550100100", "status": "waiting", "recipients": recipients}
+    status, body = await control(sandbox, http, "POST", "fax", wanted)
+    assert status == 201
+    handle = body["created"]
+    assert (await control(sandbox, http, "PATCH", f"fax/{handle}", {"status": "complete"}))[0] == 200
+    assert (await control(sandbox, http, "PATCH", f"fax/{handle}", {"status": "lost"}))[0] == 400
+    assert (await control(sandbox, http, "PATCH", "fax/unknown", {"status": "complete"}))[0] == 404
+    assert (await control(sandbox, http, "POST", "fax", {**wanted, "account": "other"}))[0] == 409
+
+
+async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    raw = b"From: bob@clinic.example.test\r\nSubject: results\r\n\r\nfine\r\n"
+    async with http.post(f"{sandbox.control_url}/inbound/{ALICE}", data=raw) as answer:
+        assert (answer.status, await answer.json()) == (201, {"created": 1})
+    credentials = {"username": ALICE, "password": "secret"}
+    async with http.post(f"{sandbox.message_url}/GetMessages/INBOX", json=credentials) as answer:
+        [message] = (await answer.json())["messages"]
+        assert message["subject"] == "results"
+    for path, body, expected in (
+        ("inbound/nobody@clinic.example.test", raw, 404),
+        (f"inbound/{ALICE}?folder=INBOX.None", raw, 400),
+        (f"inbound/{ALICE}", b"", 400),
+    ):
+        async with http.post(f"{sandbox.control_url}/{path}", data=body) as answer:
+            assert answer.status == expected, path
+
+
+async def test_message_status_is_forced(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    for address in (ALICE, "bob@direct.example.test"):
+        await sandbox.add_account(address, "secret")
+    credentials = {"username": ALICE, "password": "secret"}
+    message = {
+        "sender": ALICE,
+        "subject": "s",
+        "body": "b",
+        "htmlBody": False,
+        "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
+    }
+    async with http.put(
+        f"{sandbox.message_url}/Send", json={"authentication": credentials, "message": message}
+    ) as answer:
+        smtp_id = (await answer.json())["smtpId"]
+    path = f"messages/{smtp_id.replace('<', '%3C').replace('>', '%3E')}/status"
+    forced = {"recipient": "bob@direct.example.test", "status": "Remotely Failed"}
+    assert (await control(sandbox, http, "POST", path, forced))[0] == 200
+    async with http.post(f"{sandbox.message_url}/GetMessageStatus/{smtp_id}", json=credentials) as answer:
+        assert [log["status"] for log in (await answer.json())["messageLogs"]] == ["Remotely Failed"]
+    assert (await control(sandbox, http, "POST", path, {**forced, "status": "Lost"}))[0] == 400
+    assert (await control(sandbox, http, "POST", "messages/unknown/status", forced))[0] == 404
+
+
+async def test_faults_are_listed_added_and_removed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    wanted = {"operation": "login", "kind": "status", "status": 503, "times": 2}
+    status, body = await control(sandbox, http, "POST", "faults", wanted)
+    assert status == 201
+    async with http.post(f"{sandbox.registration_url}/login", json={}) as answer:
+        assert answer.status == 503
+    _, listed = await control(sandbox, http, "GET", "faults")
+    [rule] = listed["faults"]
+    assert (rule["id"], rule["kind"], rule["applied"], rule["remaining"]) == (body["created"], "status", 1, 1)
+    assert (await control(sandbox, http, "DELETE", f"faults/{body['created']}"))[0] == 200
+    assert (await control(sandbox, http, "DELETE", f"faults/{body['created']}"))[0] == 404
+    await control(sandbox, http, "POST", "faults", wanted)
+    assert await control(sandbox, http, "DELETE", "faults") == (200, {"faults": []})
+    async with http.post(f"{sandbox.registration_url}/login", json={}) as answer:
+        assert answer.status == 200
+
+
+async def test_tokens_and_sessions_are_issued_and_expired(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    status, body = await control(sandbox, http, "POST", "tokens", {"account": "demo", "seconds": 60})
+    assert status == 201
+    headers = {"Authorization": f"Bearer {body['created']}"}
+    url = f"{sandbox.fax_url}/api/fax/getMessageList/1/0"
+    async with http.get(url, headers=headers) as answer:
+        assert answer.status == 200
+    _, expired = await control(sandbox, http, "POST", "tokens/expire", {})
+    assert expired["expired"] >= 2
+    async with http.get(url, headers=headers) as answer:
+        assert answer.status == 401
+    await sandbox.add_reseller("seller", "secret")
+    async with http.post(
+        f"{sandbox.registration_url}/login", json={"username": "seller", "password": "secret"}
+    ) as answer:
+        assert (await answer.json())["success"]
+    assert await control(sandbox, http, "POST", "sessions/expire", {"username": "seller"}) == (200, {"expired": 1})
+
+
+async def test_ledger_is_filtered_by_operation(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    await sandbox.deliver(ALICE, b"Subject: a\r\n\r\nb\r\n")
+    _, everything = await control(sandbox, http, "GET", "ledger")
+    assert len(everything["effects"]) == 1
+    assert await control(sandbox, http, "GET", "ledger?operation=Send") == (200, {"effects": []})
+
+
+async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert (await control(sandbox, http, "POST", "reset", {"account": "nobody"}))[0] == 404
+    assert (await control(sandbox, http, "POST", "reset"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "clock/set", {"at": "tomorrow"}),
+        ("POST", "clock/set", {"at": "2030-01-01T00:00:00"}),
+        ("POST", "clock/set", {}),
+        ("POST", "clock/advance", {"seconds": -1}),
+        ("POST", "clock/advance", {"seconds": "90"}),
+        ("POST", "clock/advance", {"seconds": 1e300}),
+        ("POST", "clock/advance", {}),
+        ("POST", "clock/advance", []),
+        ("POST", "faults", {"operation": "Sned", "kind": "status"}),
+        ("POST", "faults", {"operation": "login", "kind": "status", "status": "x"}),
+        ("POST", "faults", {}),
+        ("POST", "accounts", {"kind": "king", "username": "a", "password": "b"}),
+        ("POST", "accounts", {"kind": "mailbox", "address": "no-address", "password": "b"}),
+        ("POST", "accounts", {"kind": "mailbox", "address": ALICE}),
+        ("POST", "accounts", {"kind": "tuser", "username": "a", "password": "b", "direct_addresses": "x"}),
+        ("POST", "individuals", {"firstName": "Ada"}),
+        ("POST", "individuals", {"firstName": "A", "lastName": "B", "ssn4": "12", "dob": "1980-01-01"}),
+        ("POST", "individuals", {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980", "id": "x"}),
+        ("POST", "fax", {"fax_number": "none"}),
+        ("POST", "fax", {"fax_number": "1", "status": "lost"}),
+        ("POST", "fax", {"fax_number": "1", "recipients": ["x"]}),
+        ("POST", "tokens", {"account": 5}),
+        ("POST", "tokens", {"seconds": None}),
+        ("POST", "reset", "everything"),
+    ],
+)
+async def test_bad_input_is_refused_with_a_reason(
+    sandbox: Sandbox, http: aiohttp.ClientSession, method: str, path: str, body: object
+) -> None:
+    status, answer = await control(sandbox, http, method, path, body)
+    assert (status, set(answer)) == (400, {"error", "description"})
+    assert answer["description"]

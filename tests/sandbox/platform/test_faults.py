@@ -1,0 +1,186 @@
+"""Which requests a fault rule applies to, and what the answers of the milder faults look like."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.sandbox.faults import Fault, Faults
+from directsuite.sandbox.faulty_answers import broken_base64, broken_json
+from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+
+if TYPE_CHECKING:
+    import aiohttp
+
+LIST = "api/fax/getMessageList/15550100100/0"
+
+
+def rules(**members: Any) -> Faults:
+    faults = Faults()
+    faults.know(["Send", "login"])
+    faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
+    return faults
+
+
+@given(skip=st.integers(0, 5), times=st.integers(1, 5))
+def test_rule_lets_skip_requests_through_then_applies_times_often(skip: int, times: int) -> None:
+    faults = rules(skip=skip, times=times)
+    applied = [faults.take("Send") is not None for _ in range(skip + times + 3)]
+    assert applied == [False] * skip + [True] * times + [False] * 3
+
+
+def test_rule_without_times_applies_for_ever() -> None:
+    faults = rules(times=None)
+    assert all(faults.take("Send") for _ in range(50))
+
+
+@given(seed=st.integers(0, 2**32), probability=st.floats(0, 1))
+def test_seed_decides_the_dice(seed: int, probability: float) -> None:
+    first, second = (rules(seed=seed, probability=probability, times=None) for _ in range(2))
+    assert [first.take("Send") for _ in range(30)] == [second.take("Send") for _ in range(30)]
+
+
+def test_probability_spreads_between_never_and_always() -> None:
+    faults = rules(probability=0.5, times=None)
+    applied = sum(faults.take("Send") is not None for _ in range(400))
+    assert 120 < applied < 280
+
+
+def test_rule_leaves_other_operations_alone() -> None:
+    assert rules().take("login") is None
+
+
+def test_star_matches_every_operation_of_the_services_but_no_control() -> None:
+    faults = rules(operation="*", times=None)
+    assert faults.take("Send") is not None
+    assert faults.take("login") is not None
+    assert faults.take(None) is None
+
+
+def test_first_rule_that_applies_decides() -> None:
+    faults = rules(status=500)
+    faults.add(Fault(operation="Send", kind="status", status=502))
+    assert [fault.status for _ in range(2) if (fault := faults.take("Send"))] == [500, 502]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"operation": "Sned", "kind": "status"},
+        {"operation": "Send", "kind": "explode"},
+        {"operation": "Send", "kind": ["status"]},
+        {"operation": "Send"},
+        {"operation": "Send", "kind": "status", "status": 99},
+        {"operation": "Send", "kind": "status", "status": True},
+        {"operation": "Send", "kind": "status", "retry_after": "1\r\nX: y"},
+        {"operation": "Send", "kind": "status", "media_type": ""},
+        {"operation": "Send", "kind": "latency", "seconds": -1},
+        {"operation": "Send", "kind": "latency", "seconds": 1e9},
+        {"operation": "Send", "kind": "status", "times": 0},
+        {"operation": "Send", "kind": "status", "skip": -1},
+        {"operation": "Send", "kind": "status", "probability": 1.5},
+        {"operation": "Send", "kind": "status", "seed": "x"},
+        {"operation": "Send", "kind": "status", "processed": 1},
+        {"operation": "Send", "kind": "status", "colour": "red"},
+    ],
+)
+def test_rule_that_does_not_fit_is_refused(members: dict[str, Any]) -> None:
+    faults = Faults()
+    faults.know(["Send"])
+    with pytest.raises(ValueError):
+        faults.add(Fault.from_members(members))
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
+def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        json.loads(broken_json(json.dumps(value).encode()))
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
+    text = base64.encodebytes(content) if folded else base64.b64encode(content)
+    with pytest.raises(binascii.Error):
+        base64.b64decode(broken_base64(text))
+
+
+async def test_status_fault_answers_with_its_own_body_and_retry_after(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    sandbox.inject_fault("getMultipleMessageInfo", "status", status=503, retry_after=2, body="<html>busy</html>")
+    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as answer:
+        assert (answer.status, answer.content_type, await answer.text()) == (503, "text/html", "<html>busy</html>")
+        assert answer.headers["Retry-After"] == "2"
+    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as answer:
+        assert answer.status == 200
+
+
+async def test_status_fault_without_a_body_is_bare(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    sandbox.inject_fault("getMultipleMessageInfo", "status", status=429)
+    async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as answer:
+        assert (answer.status, await answer.read()) == (429, b"")
+        assert "Retry-After" not in answer.headers
+
+
+async def test_status_fault_with_json_body_and_media_type(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    sandbox.inject_fault("login", "status", status=500, body={"code": "099"}, media_type="application/problem+json")
+    async with http.post(f"{sandbox.registration_url}/login", json={}) as answer:
+        assert (answer.content_type, json.loads(await answer.read())) == (
+            "application/problem+json",
+            {"code": "099"},
+        )
+
+
+@pytest.mark.parametrize("processed", [False, True])
+async def test_status_fault_runs_the_operation_only_when_told(
+    sandbox: Sandbox, http: aiohttp.ClientSession, *, processed: bool
+) -> None:
+    await sandbox.add_account("alice@direct.example.test", "secret")
+    sandbox.inject_fault("CreateFolder", "status", status=500, processed=processed)
+    credentials = {"username": "alice@direct.example.test", "password": "secret"}
+    async with http.post(f"{sandbox.message_url}/CreateFolder/INBOX.New", json=credentials) as answer:
+        assert answer.status == 500
+    assert len(await sandbox.ledger("CreateFolder")) == int(processed)
+
+
+async def test_malformed_answer_keeps_status_and_media_type(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    sandbox.inject_fault("login", "malformed")
+    username, password = DEMO_LOGIN
+    login = {"username": username, "password": password}
+    async with http.post(f"{sandbox.registration_url}/login", json=login) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+        with pytest.raises(ValueError):
+            json.loads(await answer.read())
+
+
+async def test_expired_token_is_refused_for_good(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    sandbox.inject_fault("getMultipleMessageInfo", "expire_token", skip=1)
+    statuses: list[int] = []
+    for _ in range(3):
+        async with http.get(f"{sandbox.fax_url}/{LIST}", headers=bearer) as answer:
+            statuses.append(answer.status)
+    assert statuses == [200, 401, 401]
+
+
+async def test_expired_session_is_refused_for_good(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    username, password = DEMO_LOGIN
+    login = {"username": username, "password": password}
+    async with http.post(f"{sandbox.registration_url}/login", json=login) as answer:
+        session = (await answer.json())["sessionId"]
+    sandbox.inject_fault("GetPatientAddressByUsername", "expire_session", skip=1)
+    codes: list[str] = []
+    for _ in range(3):
+        url = f"{sandbox.registration_url}/GetPatientAddressByUsername/{session}/nowhere.example.test/ada"
+        async with http.get(url) as answer:
+            codes.append((await answer.json())["code"])
+    assert codes == ["208", "011", "011"]

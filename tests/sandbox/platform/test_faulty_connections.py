@@ -1,0 +1,139 @@
+"""What faults do to a connection, watched over raw sockets: reset, truncation, hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+
+DOMAIN = "direct.example.test"
+
+
+@pytest.fixture(autouse=True)
+def no_complaints(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A fault on demand is nothing that the sandbox complains about in its log."""
+    yield
+    assert caplog.get_records("call") == []
+
+
+@pytest.fixture
+async def provisioning(sandbox: Sandbox) -> bytes:
+    """A request that has a side effect, ready to be written to a socket."""
+    await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
+    individual = await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
+    username, password = DEMO_LOGIN
+    login = post(f"{sandbox.registration_url}/login", {"username": username, "password": password})
+    session = json.loads((await exchange(sandbox, login)).partition(b"\r\n\r\n")[2])["sessionId"]
+    url = f"{sandbox.registration_url}/ProvisionIDProofedPatient/{session}/{DOMAIN}"
+    return post(url, {"id": individual, "directUsername": "ada"})
+
+
+def post(url: str, body: object, *, close: bool = True) -> bytes:
+    content = json.dumps(body).encode()
+    connection = "Connection: close\r\n" if close else ""
+    head = (
+        f"POST {urlsplit(url).path} HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n{connection}\r\n"
+    )
+    return head.encode() + content
+
+
+async def exchange(sandbox: Sandbox, request: bytes) -> bytes:
+    """All that the sandbox sends until it closes the connection."""
+    address = urlsplit(sandbox.fax_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    try:
+        writer.write(request)
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+
+
+async def provisioned(sandbox: Sandbox) -> int:
+    return len(await sandbox.ledger("ProvisionIDProofedPatient"))
+
+
+async def test_healthy_request_is_answered_and_recorded(sandbox: Sandbox, provisioning: bytes) -> None:
+    answer = await exchange(sandbox, provisioning)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert await provisioned(sandbox) == 1
+
+
+async def test_reset_before_resets_without_processing(sandbox: Sandbox, provisioning: bytes) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "reset_before")
+    with pytest.raises(ConnectionResetError):
+        await exchange(sandbox, provisioning)
+    assert await provisioned(sandbox) == 0
+
+
+async def test_reset_after_resets_without_an_answer_byte_once_processed(sandbox: Sandbox, provisioning: bytes) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    address = urlsplit(sandbox.fax_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(provisioning)
+    with pytest.raises(ConnectionResetError):
+        await reader.readexactly(1)
+    writer.close()
+    assert await provisioned(sandbox) == 1
+
+
+async def test_truncated_answer_announces_all_and_sends_half(sandbox: Sandbox, provisioning: bytes) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "truncate")
+    head, _, body = (await exchange(sandbox, provisioning.replace(b"Connection: close\r\n", b""))).partition(
+        b"\r\n\r\n"
+    )
+    announced = int(head.lower().partition(b"content-length: ")[2].split()[0])
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert len(body) == announced // 2
+    assert await provisioned(sandbox) == 1
+
+
+async def test_connection_serves_on_after_a_status_fault(sandbox: Sandbox, provisioning: bytes) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "status", status=503)
+    twice = provisioning.replace(b"Connection: close\r\n", b"") + provisioning
+    answer = await exchange(sandbox, twice)
+    assert answer.count(b"HTTP/1.1 ") == 2
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert await provisioned(sandbox) == 1
+
+
+@pytest.mark.parametrize("processed", [False, True])
+async def test_hanging_request_gets_no_byte_and_ends_with_the_client(
+    sandbox: Sandbox, provisioning: bytes, *, processed: bool
+) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "hang", processed=processed)
+    address = urlsplit(sandbox.fax_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(provisioning)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(1), 0.2)
+    writer.close()
+    assert await provisioned(sandbox) == int(processed)
+
+
+async def test_sandbox_stops_at_once_although_a_request_hangs() -> None:
+    async with Sandbox() as sandbox:
+        sandbox.inject_fault("login", "hang")
+        address = urlsplit(sandbox.fax_url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(post(f"{sandbox.registration_url}/login", {}))
+        while sandbox.faults()[0]["applied"] == 0:
+            await sandbox.ledger()
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2
+    with pytest.raises(ConnectionResetError):
+        await reader.readexactly(1)
+    writer.close()
+
+
+async def test_latency_delays_and_then_processes(sandbox: Sandbox, provisioning: bytes) -> None:
+    sandbox.inject_fault("ProvisionIDProofedPatient", "latency", seconds=0.1)
+    began = asyncio.get_running_loop().time()
+    assert (await exchange(sandbox, provisioning)).startswith(b"HTTP/1.1 200 ")
+    assert asyncio.get_running_loop().time() - began >= 0.1
+    assert await provisioned(sandbox) == 1

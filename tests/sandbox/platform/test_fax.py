@@ -1,0 +1,138 @@
+"""The fax service: pages, single messages, and whose they are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from directsuite.sandbox.fax import NumberTakenError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from directsuite.sandbox.server import Sandbox
+
+NUMBER = "15550100100"
+
+
+async def get(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], path: str
+) -> tuple[int, dict[str, Any]]:
+    async with http.get(f"{sandbox.fax_url}/api/fax/{path}", headers=bearer) as answer:
+        assert answer.content_type == "application/json"
+        return answer.status, await answer.json()
+
+
+async def test_single_message_has_the_shape_of_the_specification(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    recipient = {"Address": NUMBER, "Name": "Clinic", "PageCount": 3, "description": "sent"}
+    handle = await sandbox.add_fax(NUMBER, status="waiting", recipients=[recipient], description="in the queue")
+    status, body = await get(sandbox, http, bearer, f"{NUMBER}/{handle}")
+    assert status == 200
+    assert body == {
+        "Username": "demo",
+        "MessageHandle": handle,
+        "MessageDetail": [
+            {
+                "MessageHandle": handle,
+                "fax_number": NUMBER,
+                "status": "waiting",
+                "updated_ts": "2026-05-01T12:00:00.000+0000",
+                "recipients": [recipient],
+                "description": "in the queue",
+            }
+        ],
+        "description": "1 message",
+    }
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [("0", range(24, 14, -1)), ("10", range(14, 4, -1)), ("23", range(1, -1, -1)), ("007", range(17, 7, -1))],
+)
+async def test_pages_of_ten_begin_at_the_record_offset_newest_first(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str, expected: range
+) -> None:
+    for number in range(25):
+        await sandbox.add_fax(NUMBER, description=str(number))
+    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+    assert status == 200
+    assert [int(record["description"]) for record in body["MessageDetail"]] == list(expected)
+    assert len({record["MessageHandle"] for record in body["MessageDetail"]}) == len(expected)
+
+
+@pytest.mark.parametrize("offset", ["1", "99999999999999999999999", "9" * 4400])
+async def test_page_past_the_end_is_empty(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str
+) -> None:
+    await sandbox.add_fax(NUMBER)
+    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+    assert (status, body["MessageDetail"]) == (200, [])
+
+
+@pytest.mark.parametrize("offset", ["-1", "x", "1.5", "%D9%A3", "1e3", "%00"])
+async def test_offset_that_is_no_number_is_refused(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], offset: str
+) -> None:
+    status, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/{offset}")
+    assert (status, set(body)) == (400, {"error", "description"})
+
+
+async def test_unknown_number_has_no_messages(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    status, body = await get(sandbox, http, bearer, "getMessageList/19990100100/0")
+    assert (status, body["MessageDetail"]) == (200, [])
+
+
+async def test_unknown_handle_is_an_invalid_parameter(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    handle = await sandbox.add_fax(NUMBER)
+    assert (await get(sandbox, http, bearer, f"{NUMBER}/unknown"))[0] == 400
+    assert (await get(sandbox, http, bearer, f"19990100100/{handle}"))[0] == 400
+
+
+async def test_number_of_another_account_is_forbidden(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    handle = await sandbox.add_fax(NUMBER, account="other")
+    assert (await get(sandbox, http, bearer, f"{NUMBER}/{handle}"))[0] == 403
+    assert (await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0"))[0] == 403
+    with pytest.raises(NumberTakenError):
+        await sandbox.add_fax(NUMBER)
+
+
+async def test_number_is_known_by_its_digits(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    await sandbox.add_fax("+1 (555) 010-0100")
+    _, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0")
+    assert [record["fax_number"] for record in body["MessageDetail"]] == ["+1 (555) 010-0100"]
+
+
+async def test_new_status_is_dated_and_keeps_the_order(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    first = await sandbox.add_fax(NUMBER, status="waiting")
+    second = await sandbox.add_fax(NUMBER)
+    sandbox.clock.advance(timedelta(minutes=1))
+    assert await sandbox.set_fax_status(first, "complete")
+    _, body = await get(sandbox, http, bearer, f"getMessageList/{NUMBER}/0")
+    records = body["MessageDetail"]
+    assert [record["MessageHandle"] for record in records] == [second, first]
+    assert (records[1]["status"], records[1]["updated_ts"]) == ("complete", "2026-05-01T12:01:00.000+0000")
+
+
+async def test_status_is_one_of_two(sandbox: Sandbox) -> None:
+    with pytest.raises(ValueError, match="waiting, complete"):
+        await sandbox.add_fax(NUMBER, status="lost")
+    handle = await sandbox.add_fax(NUMBER)
+    with pytest.raises(ValueError, match="waiting, complete"):
+        await sandbox.set_fax_status(handle, "lost")
+    assert not await sandbox.set_fax_status("unknown", "complete")
+    with pytest.raises(ValueError, match="digits"):
+        await sandbox.add_fax("none")

@@ -1,0 +1,243 @@
+"""The registration service: sessions, provisioning, look-ups and passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+
+DOMAIN = "direct.example.test"
+ADA = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@pytest.fixture
+async def call(sandbox: Sandbox, http: aiohttp.ClientSession) -> Call:
+    """Calls an operation with a fresh session in the domain and gives the answer's members."""
+    await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
+    await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7, state="ak", email="ada@example.test")
+    await sandbox.add_individual("Ada", "Example", "9999", "1990-01-01", id=8)
+    username, password = DEMO_LOGIN
+    login = await post(http, f"{sandbox.registration_url}/login", {"username": username, "password": password})
+
+    async def ask(
+        operation: str, body: object = None, *rest: str, session: str = login["sessionId"], domain: str = DOMAIN
+    ) -> dict[str, Any]:
+        url = "/".join([sandbox.registration_url, operation, session, domain, *rest])
+        return await (get(http, url) if rest else post(http, url, body))
+
+    return ask
+
+
+async def post(http: aiohttp.ClientSession, url: str, body: object, *, status: int = 200) -> dict[str, Any]:
+    async with http.post(url, json=body) as answer:
+        assert answer.status == status
+        return checked(await answer.json())
+
+
+async def get(http: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+    async with http.get(url) as answer:
+        assert answer.status == 200
+        return checked(await answer.json())
+
+
+def checked(body: dict[str, Any]) -> dict[str, Any]:
+    """Every answer is a ResellerAPIResponseType whose success and code agree."""
+    assert body["success"] is (body["code"] == "000")
+    assert body["success"] or body["errorMessage"]
+    return body
+
+
+async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
+    sandbox: Sandbox, http: aiohttp.ClientSession, call: Call
+) -> None:
+    body = await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "Ada.E", "directPassword": "pass"})
+    assert body["code"] == "000"
+    assert body["users"] == [
+        {
+            "firstName": "Ada",
+            "lastName": "Example",
+            "email": "ada@example.test",
+            "state": "Alaska",
+            "username": "ada.e",
+            "userType": "SMTP",
+            "UserStateType": "activated",
+        }
+    ]
+    payment = body["paymentConfirmation"]
+    assert payment["orderTime"] == "2026-05-01T12:00:00.000+0000"
+    [product] = payment["products"]
+    assert (product["startDate"], product["expireDate"]) == ("2026-05-01", "2027-05-01")
+    assert payment["amount"] == product["amount"] == product["salePrice"] * product["quantity"]
+    credentials = {"username": f"ada.e@{DOMAIN}", "password": "pass"}
+    async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
+        assert (await answer.json())["success"]
+    [effect] = await sandbox.ledger("ProvisionIDProofedPatient")
+    assert (effect["subject"], effect["detail"]["order"]) == (f"ada.e@{DOMAIN}", payment["orderId"])
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"id": 7, **ADA}, "000"),
+        ({"id": "7"}, "000"),
+        ({**ADA, "firstName": " ada ", "lastName": "EXAMPLE", "dob": "02/29/1980"}, "000"),
+        ({**ADA, "dob": "19800229"}, "000"),
+        ({"id": 7, "ssn4": "0000"}, "205"),
+        ({"id": 7, "firstName": "Eve"}, "205"),
+        ({"id": 999}, "205"),
+        ({**ADA, "ssn4": "4321"}, "205"),
+        ({**ADA, "dob": "1980-02-28"}, "205"),
+        ({**ADA, "dob": "1981-02-29"}, "010"),
+        ({**ADA, "dob": "soon"}, "010"),
+        ({**ADA, "ssn4": "123"}, "010"),
+        ({**ADA, "ssn4": 1234}, "010"),
+        ({"id": True}, "010"),
+        ({"id": 2**63}, "010"),
+        ({"firstName": "Ada"}, "010"),
+        ({**ADA, "lastName": ""}, "010"),
+        ({}, "010"),
+        ([], "010"),
+        ("text", "010"),
+        ({"id": 7, "directUsername": "a b"}, "002"),
+        ({"id": 7, "directUsername": ".a"}, "002"),
+        ({"id": 7, "directUsername": "a..b"}, "002"),
+        ({"id": 7, "directUsername": "a."}, "002"),
+        ({"id": 7, "directUsername": "a@b"}, "002"),
+        ({"id": 7, "directUsername": "x" * 65}, "002"),
+        ({"id": 7, "directUsername": "é"}, "002"),
+        ({"id": 7, "directUsername": ""}, "010"),
+        ({"id": 7, "directPassword": 5}, "010"),
+        ({"id": 7, "state": "vermont"}, "000"),
+        ({"id": 7, "state": "Atlantis"}, "204"),
+    ],
+)
+async def test_provisioning_is_judged_by_the_proofed_individuals(
+    sandbox: Sandbox, call: Call, body: object, code: str
+) -> None:
+    assert (await call("ProvisionIDProofedPatient", body))["code"] == code
+    assert len(await sandbox.ledger("ProvisionIDProofedPatient")) == int(code == "000")
+
+
+async def test_user_name_that_is_taken_is_refused(sandbox: Sandbox, call: Call) -> None:
+    await sandbox.add_account(f"bob@{DOMAIN}", "secret")
+    wanted = {"id": 7, "directUsername": "ada"}
+    codes = [(await call("ProvisionIDProofedPatient", wanted))["code"] for _ in range(2)]
+    assert codes == ["000", "014"]
+    assert (await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "BOB"}))["code"] == "014"
+
+
+async def test_user_name_is_made_of_the_names_where_none_is_given(call: Call) -> None:
+    made = [(await call("ProvisionIDProofedPatient", {"id": 7}))["users"][0]["username"] for _ in range(2)]
+    assert made == ["ada.example", "ada.example2"]
+
+
+async def test_session_lasts_ten_minutes_from_issue(sandbox: Sandbox, call: Call) -> None:
+    sandbox.clock.advance(timedelta(minutes=9, seconds=59))
+    assert (await call("GetPatientAddressByMeta", ADA))["code"] == "210"
+    sandbox.clock.advance(timedelta(seconds=1))
+    assert (await call("GetPatientAddressByMeta", ADA))["code"] == "011"
+
+
+async def test_session_is_judged_before_domain_and_domain_before_arguments(call: Call) -> None:
+    assert (await call("ProvisionIDProofedPatient", {}, session="guessed", domain="nowhere.test"))["code"] == "011"
+    assert (await call("ProvisionIDProofedPatient", {}, domain="nowhere.test"))["code"] == "208"
+    assert (await call("ProvisionIDProofedPatient", {}))["code"] == "010"
+
+
+async def test_domain_is_known_by_its_mailboxes_too_in_any_case(sandbox: Sandbox, call: Call) -> None:
+    await sandbox.add_account("carol@clinic.example.test", "secret")
+    body = await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"}, domain="Clinic.Example.TEST")
+    assert body["code"] == "000"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"username": "demo-reseller", "password": "wrong"}, "011"),
+        ({"username": "nobody", "password": "x"}, "011"),
+        ({"username": "demo-reseller"}, "010"),
+        ({"username": "demo-reseller", "password": None}, "010"),
+        ({"username": 1, "password": "x"}, "010"),
+        ([], "010"),
+    ],
+)
+async def test_login_without_the_right_credentials_is_refused(
+    sandbox: Sandbox, http: aiohttp.ClientSession, body: object, code: str
+) -> None:
+    assert (await post(http, f"{sandbox.registration_url}/login", body))["code"] == code
+
+
+async def test_tuser_may_log_in(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_tuser("nurse", "secret", [])
+    body = await post(http, f"{sandbox.registration_url}/login", {"username": "nurse", "password": "secret"})
+    assert body["sessionId"]
+
+
+async def test_addresses_are_found_by_person_and_by_user_name(call: Call) -> None:
+    for username in ("ada", "ada2"):
+        await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username})
+    by_person = await call("GetPatientAddressByMeta", ADA)
+    assert [user["username"] for user in by_person["patient"]] == ["ada", "ada2"]
+    by_name = await call("GetPatientAddressByUsername", None, "ADA")
+    assert [user["username"] for user in by_name["patient"]] == ["ada"]
+    assert (await call("GetPatientAddressByMeta", {"id": 8}))["code"] == "210"
+    assert (await call("GetPatientAddressByMeta", {**ADA, "firstName": "Eve"}))["code"] == "210"
+    assert (await call("GetPatientAddressByUsername", None, "eve"))["code"] == "210"
+
+
+async def test_mailbox_that_is_no_patient_is_not_found(sandbox: Sandbox, call: Call) -> None:
+    await sandbox.add_account(f"bob@{DOMAIN}", "secret")
+    assert (await call("GetPatientAddressByUsername", None, "bob"))["code"] == "210"
+    passwords = [{"username": "bob", "password": "stolen"}]
+    assert (await call("SetPatientsPasswords", passwords))["code"] == "210"
+
+
+async def test_passwords_are_set_for_all_or_for_none(sandbox: Sandbox, http: aiohttp.ClientSession, call: Call) -> None:
+    for username in ("ada", "eve"):
+        await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": username, "directPassword": "old"})
+
+    async def opens(username: str, password: str) -> bool:
+        credentials = {"username": f"{username}@{DOMAIN}", "password": password}
+        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
+            return bool((await answer.json())["success"])
+
+    wanted = [{"username": name, "password": "new"} for name in ("ada", "nobody", "eve")]
+    assert (await call("SetPatientsPasswords", wanted))["code"] == "210"
+    assert [await opens(name, "old") for name in ("ada", "eve")] == [True, True]
+    assert (await call("SetPatientsPasswords", [wanted[0], wanted[2]]))["code"] == "000"
+    assert [await opens(name, "new") for name in ("ada", "eve")] == [True, True]
+    assert not await opens("ada", "old")
+    assert len(await sandbox.ledger("SetPatientsPasswords")) == 1
+
+
+@pytest.mark.parametrize("body", [[], {}, ["x"], [{"username": "ada"}], [{"username": "ada", "password": ""}]])
+async def test_passwords_without_a_user_or_password_are_refused(call: Call, body: object) -> None:
+    assert (await call("SetPatientsPasswords", body))["code"] == "010"
+
+
+async def test_address_expires_with_its_certificate_and_can_be_forced(sandbox: Sandbox, call: Call) -> None:
+    await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
+    await sandbox.set_patient_state(f"ada@{DOMAIN}", "disabled")
+
+    async def state() -> str:
+        username, password = DEMO_LOGIN
+        async with aiohttp.ClientSession() as http:
+            login = await post(http, f"{sandbox.registration_url}/login", {"username": username, "password": password})
+        found = await call("GetPatientAddressByUsername", None, "ada", session=login["sessionId"])
+        return str(found["patient"][0]["UserStateType"])
+
+    assert await state() == "disabled"
+    await sandbox.set_patient_state(f"ada@{DOMAIN}", None)
+    assert await state() == "activated"
+    sandbox.clock.advance(timedelta(days=366))
+    assert await state() == "provisioned_cert_expired"
+    assert not await sandbox.set_patient_state(f"nobody@{DOMAIN}", "disabled")
+    with pytest.raises(ValueError, match="activated"):
+        await sandbox.set_patient_state(f"ada@{DOMAIN}", "happy")

@@ -1,0 +1,312 @@
+"""The sandbox as a whole: where it listens, how it refuses, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import io
+import json
+import logging
+import re
+import sqlite3
+from importlib import util
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from directsuite.sandbox import services
+from directsuite.sandbox.json_body import MalformedBodyError, parse_json
+from directsuite.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+
+ALICE = "alice@direct.example.test"
+HOSTILE_BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"5",
+    b'"text"',
+    b"\xff\xfe{}",
+    b'{"username": "\\ud800", "password": "\\udfff"}',
+    b'{"auth": NaN}',
+    b"[" * 100_000,
+    b"1" * 5000,
+    b'{"id": 1e999}',
+    b'{"uids": [99999999999999999999999]}',
+    b'{"username": {"a": 1}, "password": ["b"]}',
+    b'{"username": "\\u0000", "password": "\\u0000"}',
+]
+HOSTILE_TYPES = ["application/json", "application/json; charset=klingon", "text/plain", "multipart/form-data", ";;;"]
+HOSTILE_SEGMENTS = ["%ZZ", "%FF", "%00", "%2F", "..%2F..", "%ED%A0%80", "a" * 300, "%F0%9F%92%8A", "-1", "INBOX"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.test", "", "::"])  # noqa: S104  it is refused
+def test_only_loopback_is_listened_on(host: str) -> None:
+    with pytest.raises(ValueError, match="loopback"):
+        Sandbox(host=host)
+
+
+async def test_ipv6_loopback_serves_too(http: aiohttp.ClientSession) -> None:
+    try:
+        async with Sandbox(host="::1") as sandbox, http.get(f"{sandbox.control_url}/health") as answer:
+            assert answer.status == 200
+            assert sandbox.fax_url.startswith("http://[::1]:")
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+
+
+@pytest.mark.parametrize(
+    ("url", "members"),
+    [
+        ("signing_url", {"error", "description"}),
+        ("fax_url", {"error", "description"}),
+        ("message_url", {"success", "code", "message"}),
+        ("registration_url", {"success", "code", "errorMessage"}),
+        ("control_url", {"error", "description"}),
+        ("root_url", {"error", "description"}),
+    ],
+)
+async def test_unknown_path_is_refused_in_the_form_of_its_service(
+    sandbox: Sandbox, http: aiohttp.ClientSession, url: str, members: set[str]
+) -> None:
+    async with http.get(getattr(sandbox, url) + "/no/such/path") as answer:
+        assert (answer.status, answer.content_type) == (404, "application/json")
+        body = await answer.json()
+        assert set(body) == members
+        assert body.get("success", False) is False
+
+
+async def test_wrong_method_is_told_which_are_allowed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{sandbox.registration_url}/login") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+        assert (await answer.json())["success"] is False
+
+
+def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
+    """Method, path pattern and name of all operations of the four services."""
+    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._services.routes()]
+
+
+async def test_operations_are_the_53_of_the_specification(sandbox: Sandbox) -> None:
+    names = [name for _, _, name in operations(sandbox)]
+    assert len(set(names)) == len(names) == 53
+
+
+@pytest.mark.parametrize("segment", HOSTILE_SEGMENTS)
+async def test_no_path_makes_the_sandbox_crash(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], segment: str
+) -> None:
+    for method, path, name in operations(sandbox):
+        target = re.sub(r"\{(?:[^{}]|\{[^{}]*\})*\}", lambda _: segment, path)
+        url = URL(sandbox.root_url + target, encoded=True)
+        async with http.request(method, url, headers=bearer, json={}) as answer:
+            assert answer.status < 500, (name, target, await answer.text())
+
+
+@pytest.mark.parametrize("media_type", HOSTILE_TYPES)
+async def test_no_body_makes_the_sandbox_crash(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], media_type: str
+) -> None:
+    for method, path, name in operations(sandbox):
+        url = sandbox.root_url + re.sub(r"\{(?:[^{}]|\{[^{}]*\})*\}", "INBOX", path)
+        for body in HOSTILE_BODIES if method != "GET" else [b""]:
+            headers = {**bearer, "Content-Type": media_type}
+            async with http.request(method, url, headers=headers, data=body) as answer:
+                assert answer.status < 500, (name, body[:50], await answer.text())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Encoding: gzip\r\nContent-Length: 8",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 8\r\nContent-Encoding: klingon",
+    ],
+)
+async def test_body_that_cannot_be_decoded_is_a_bad_request_and_not_logged(
+    sandbox: Sandbox, head: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = urlsplit(sandbox.registration_url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    fixed = (
+        f"POST {address.path}/login HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\nConnection: close"
+    )
+    writer.write(f"{fixed}\r\n{head}\r\n\r\n?secret?".encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    assert answer.split(b" ", 2)[1] == b"400", answer
+    assert "?secret?" not in caplog.text
+
+
+@given(st.binary() | st.text().map(str.encode) | st.recursive(st.none(), st.lists).map(lambda _: b"[[]]"))
+def test_any_bytes_are_json_or_malformed(body: bytes) -> None:
+    try:
+        value = parse_json(body)
+    except MalformedBodyError:
+        return
+    assert json.loads(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+async def test_crash_is_logged_without_the_request_and_answered_in_the_services_form(
+    sandbox: Sandbox, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr("directsuite.sandbox.registration.sessions.log_in", crash)
+    with caplog.at_level(logging.ERROR, "directsuite.sandbox"):
+        login = {"username": "who", "password": "hidden"}
+        async with http.post(f"{sandbox.registration_url}/login?token=hidden", json=login) as answer:
+            assert (answer.status, (await answer.json())["code"]) == (500, "999")
+    assert "login failed" in caplog.text
+    assert "hidden" not in caplog.text
+
+
+async def test_body_beyond_64_mib_is_refused(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async def too_much() -> Any:
+        for _ in range(65):
+            yield b" " * 2**20
+
+    url = f"{sandbox.registration_url}/login"
+    async with http.post(url, data=too_much(), headers={"Content-Type": "application/json"}) as answer:
+        assert (answer.status, (await answer.json())["success"]) == (413, False)
+
+
+async def test_state_survives_in_its_folder(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    async with Sandbox(tmp_path) as first:
+        await first.add_account(ALICE, "secret")
+        token = await first.issue_token()
+        handle = await first.add_fax("15550100100")
+    async with Sandbox(tmp_path) as second:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with http.get(f"{second.fax_url}/api/fax/15550100100/{handle}", headers=headers) as answer:
+            assert answer.status == 200
+        credentials = {"username": ALICE, "password": "secret"}
+        async with http.post(f"{second.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
+            assert (await answer.json())["success"]
+
+
+async def test_reset_empties_everything_but_keeps_the_demo_account(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    await sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
+    await sandbox.add_fax("15550100100")
+    sandbox.inject_fault("login", "status", status=500)
+    await sandbox.reset()
+    assert sandbox.faults() == []
+    assert await sandbox.ledger() == []
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/0", headers=bearer) as answer:
+        assert (await answer.json())["MessageDetail"] == []
+    await sandbox.add_account(ALICE, "secret")
+
+
+async def test_reset_of_one_account_leaves_the_others(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    bob = "bob@direct.example.test"
+    for address in (ALICE, bob):
+        await sandbox.add_account(address, "secret")
+        await sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
+    assert await sandbox.reset(ALICE)
+    counts: list[int] = []
+    for address in (ALICE, bob):
+        credentials = {"username": address, "password": "secret"}
+        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
+            counts.append((await answer.json())["count"])
+    assert counts == [0, 1]
+    assert not await sandbox.reset("nobody@direct.example.test")
+
+
+async def test_signing_says_what_to_install_where_pdf_libraries_are_missing(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_pikepdf(name: str) -> ModuleSpec | None:
+        return None if name == "pikepdf" else util.find_spec(name)
+
+    monkeypatch.setattr(services, "find_spec", without_pikepdf)
+    async with Sandbox() as sandbox:
+        headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
+        async with http.get(f"{sandbox.signing_url}/pdf/x/info", headers=headers) as answer:
+            assert answer.status == 501
+            assert "directsuite[sandbox]" in (await answer.json())["description"]
+        async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as answer:
+            assert answer.status == 200
+
+
+async def test_port_in_use_is_an_error_that_leaves_nothing_open(sandbox: Sandbox) -> None:
+    port = urlsplit(sandbox.root_url).port
+    assert port is not None
+    with pytest.raises(OSError, match="address already in use"):
+        await Sandbox(port=port).__aenter__()
+
+
+async def test_closed_sandbox_takes_no_more_work(http: aiohttp.ClientSession) -> None:
+    async with Sandbox() as sandbox:
+        pass
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await http.get(f"{sandbox.control_url}/health")
+
+
+async def test_openapi_document_is_served(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
+        assert (await answer.json())["openapi"].startswith("3.1")
+
+
+async def test_passwords_and_tokens_are_not_kept_readable(tmp_path: Path) -> None:
+    async with Sandbox(tmp_path) as sandbox:
+        await sandbox.add_reseller("someone", "readable-reseller")
+        await sandbox.add_client("client", "readable-client")
+        token = await sandbox.issue_token()
+    dump = "\n".join(sqlite3.connect(tmp_path / "sandbox.sqlite3").iterdump())
+    assert "someone" in dump
+    assert "readable" not in dump
+    assert token not in dump
+
+
+async def test_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = urlsplit(sandbox.registration_url)
+    _, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = f"POST {address.path}/login HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    await writer.drain()
+    writer.transport.abort()
+    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.control_url}/health") as answer:
+        assert answer.status == 200
+    assert caplog.records == []
+
+
+async def test_spoilt_pdf_answers_are_no_base64_and_no_whole_one(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    pikepdf = pytest.importorskip("pikepdf")
+    document = io.BytesIO()
+    pdf = pikepdf.new()
+    pdf.add_blank_page()
+    pdf.save(document)
+    headers = {**bearer, "Content-Type": "text/plain"}
+    content = base64.b64encode(document.getvalue())
+    async with http.post(f"{sandbox.signing_url}/pdf", data=content, headers=headers) as answer:
+        identifier = (await answer.json())["identifier"]
+    url = f"{sandbox.signing_url}/pdf/{identifier}"
+    sandbox.inject_fault("GetDoc", "malformed")
+    async with http.get(url, headers=bearer) as answer:
+        with pytest.raises(binascii.Error):
+            base64.b64decode(await answer.read())
+    sandbox.inject_fault("Flatten", "truncate")
+    async with http.patch(f"{url}/flatten", headers=bearer) as answer:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+    async with http.get(url, headers=bearer) as answer:
+        assert base64.b64decode(await answer.read()).startswith(b"%PDF-")
+    assert [effect["operation"] for effect in await sandbox.ledger()] == ["Save", "Flatten"]
