@@ -20,6 +20,7 @@ from directsuite.errors import ConfigurationError
 
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
+_NOT_IN_FILES = ("retry", "tls", "session_factory")
 
 
 def _positive(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -90,20 +91,33 @@ class Settings:
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], origin: str) -> Self:
-        attempts = values.pop("retry_attempts", None)
-        known = {field.name for field in attrs.fields(cls)} - {"retry", "tls", "session_factory"}
-        unknown = sorted(values.keys() - known)
+        known: dict[str, Any] = {field.name: field.default for field in attrs.fields(cls)}
+        known = {name: default for name, default in known.items() if name not in _NOT_IN_FILES} | {"retry_attempts": 4}
+        unknown = sorted(values.keys() - known.keys())
         if unknown:
             raise ConfigurationError(
                 f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(known))}"
             )
+        for name, value in values.items():
+            if not _fits(value, known[name]):
+                raise ConfigurationError(
+                    f"{origin}: {name} has the wrong type: URLs are texts, limits are numbers, flags are true or false"
+                )
+        attempts = values.pop("retry_attempts", None)
         if attempts is not None:
+            if attempts < 1:
+                raise ConfigurationError(f"{origin}: retry_attempts has to be 1 or more")
             values["retry"] = RetryPolicy(attempts=attempts)
-        try:
-            return cls(**values)
-        except TypeError:
-            pass
-        raise ConfigurationError(f"{origin}: a setting has the wrong type: URLs are texts, limits are numbers")
+        return cls(**values)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value from a file has the type that its setting takes, told from the setting's default."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if default is None:
+        return isinstance(value, str)
+    return isinstance(value, int) or (isinstance(default, float) and isinstance(value, float))
 
 
 def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
@@ -125,11 +139,11 @@ def _check_url(name: str, text: str, *, allow_insecure_http: bool) -> None:
     except ValueError:
         host = None
         url = URL()
-    if url.scheme not in ("http", "https") or not host:
+    if url.scheme not in ("http", "https") or not host or " " in text or not text.isprintable():
         raise ConfigurationError(f"{name} has to be a URL that starts with https://")
     if url.user or url.password:
         raise ConfigurationError(f"{name} must not hold credentials: give them as token, login or mailbox password")
-    if url.raw_query_string or url.raw_fragment:
+    if "?" in text or "#" in text:
         raise ConfigurationError(f"{name} must not have a query or a fragment")
     if url.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
         raise ConfigurationError(f"{name} would send secrets in clear: use https://, or set allow_insecure_http=True")

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import AccessToken, TokenCache, TokenSource, token_source
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Service
-from directsuite.core.transport import Endpoint, Transport
+from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax
 from directsuite.messaging.service import Mailbox

@@ -1,31 +1,36 @@
-"""One HTTP attempt: what goes out, what comes in, and what the answer says.
+"""One HTTP attempt, within the call's deadline: credential, connection, place in the rate, request, answer.
 
 Nothing here retries, and neither may aiohttp: it sends GET, PUT and DELETE a second time when a connection drops,
-so a middleware gives that failure another name. Frames hold no URL, header or body in plain sight: the objects in
-their locals show none of it.
+so a middleware gives that failure another name. Frames hold no URL, header or body in plain sight.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import asyncio
+from typing import Any, TypeVar
 
 import aiohttp
-import attrs
+from yarl import URL
 
-from directsuite.core import outcome
-from directsuite.core.operation import Operation
-from directsuite.errors import DirectSuiteError, ResponseDecodeError
-from directsuite.wire import base64, codec
+from directsuite.core.answer import Answer, Incoming, interpret
+from directsuite.core.body import EMPTY, Outgoing
+from directsuite.core.call import Call, Exchanged
+from directsuite.core.clock import Clock
+from directsuite.core.destination import DestinationError
+from directsuite.core.lifecycle import Lifecycle
+from directsuite.core.operation import Auth
+from directsuite.core.outcome import ConnectionDroppedError, of_exception
+from directsuite.errors import (
+    ConnectFailedError,
+    ConnectionLostError,
+    DeadlineExceededError,
+    DirectSuiteError,
+    Outcome,
+    ResponseDecodeError,
+)
 from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.models import Model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 R = TypeVar("R")
-
-_KEPT = 64 * 1024  # bytes of an unreadable answer that hang on the error
 
 
 async def no_hidden_replay(
@@ -37,105 +42,175 @@ async def no_hidden_replay(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise outcome.ConnectionDroppedError from error
+        raise ConnectionDroppedError from error
 
 
-class Incoming:
-    """An answer whose head has come. `close` gives its connection back, or ends it where the body wasn't read."""
+_MIDDLEWARES = (no_hidden_replay,)
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # the deadline is ours
 
-    def __init__(self, response: aiohttp.ClientResponse, on_close: Callable[[], None]) -> None:
-        self._response = response
-        self._on_close = on_close
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
 
-    async def read(self, limit: int) -> Answer:
-        """The whole answer; its body only up to `limit` bytes and one piece more."""
-        pieces: list[bytes] = []
-        size = 0
-        async for piece in self._response.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                break
-        return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
+class Attempts:
+    """Makes attempts for the transport, over one HTTP session."""
 
-    async def chunk(self) -> bytes:
-        """The next piece of the body, empty at its end."""
-        return await self._response.content.readany()
+    def __init__(self, lifecycle: Lifecycle, clock: Clock, *, attempt_timeout: float, max_response_bytes: int) -> None:
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._attempt_timeout = attempt_timeout
+        self._max_response_bytes = max_response_bytes
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces, as they come."""
-        while piece := await self.chunk():
-            yield piece
+    async def run(self, call: Call[R]) -> R:
+        """One request and its answer, within the deadline; every failure leaves it as a typed error."""
+        outgoing = self._outgoing(call)
+        bound = asyncio.timeout_at(call.deadline)
+        value: R | DirectSuiteError
+        try:
+            async with bound:
+                value = await self._send_and_receive(call, outgoing, bound)
+        except Exception as error:  # noqa: BLE001  sorted out below; what isn't about the network is raised as it is
+            value = self._failure(call, outgoing, bound, error)
+        if not isinstance(value, DirectSuiteError):
+            return value
+        call.unknown = call.unknown or value.outcome is Outcome.UNKNOWN
+        raise value
 
-    def close(self) -> None:
-        """Let go of the connection, once."""
-        on_close, self._on_close = self._on_close, _nothing
-        self._response.close()
-        on_close()
+    async def _send_and_receive(
+        self, call: Call[R], outgoing: Outgoing | None, bound: asyncio.Timeout
+    ) -> R | DirectSuiteError:
+        incoming = await self._send(call, outgoing, bound)
+        received = call.receive is not None and 200 <= incoming.status < 300
+        try:
+            if call.receive is not None and received:
+                return await call.receive(incoming, lambda: self._bound_attempt(call, bound))
+            answer = await incoming.read(self._max_response_bytes)
+            self._report(call, answer)
+            return interpret(call.operation, answer, self._max_response_bytes)
+        finally:
+            if not (received and call.keep_open):
+                incoming.close()
 
-    def __repr__(self) -> str:
-        return f"Incoming(status={self.status})"
+    async def _send(self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout) -> Incoming:
+        """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
+        endpoint, operation = call.endpoint, call.operation
+        if endpoint.credentials is not None and operation.auth in (Auth.BEARER, Auth.SESSION):
+            call.credential = await endpoint.credentials.current()
+        # Login waits for no connection: those who hold them may be waiting for it.
+        limited = operation.auth is not Auth.NONE
+        if limited:
+            await endpoint.limits.connect()
+        try:
+            await self._wait_for_rate(call)
+            if not operation.semantics.may_repeat:
+                # Two turns of the loop let aiohttp notice a kept-alive socket that the server has closed meanwhile.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            call.attempts += 1
+            if operation.semantics.may_repeat:
+                self._bound_attempt(call, bound)
+            return Incoming(
+                await self._lifecycle.http.request(
+                    operation.method,
+                    self._url(call),
+                    data=outgoing,
+                    headers=self._headers(call),
+                    allow_redirects=False,
+                    middlewares=_MIDDLEWARES,
+                    timeout=_NO_TIMEOUT,
+                    ssl=self._lifecycle.tls,
+                    proxy=self._lifecycle.proxy,
+                ),
+                endpoint.limits.release if limited else _nothing,
+            )
+        except BaseException:
+            if limited:
+                endpoint.limits.release()
+            raise
+
+    async def _wait_for_rate(self, call: Call[Any]) -> None:
+        rate = call.endpoint.limits.rate
+        if rate.wait() >= call.time_left():
+            error = DeadlineExceededError(
+                "the limit of requests per second leaves no place within the deadline",
+                operation=call.operation.name,
+                service=call.operation.service,
+                outcome=Outcome.NOT_SENT,
+            )
+            error.retry_after = rate.wait()
+            raise error
+        if wait := rate.take():
+            await self._clock.sleep(wait)
+
+    def _url(self, call: Call[Any]) -> URL:
+        session_id = call.credential.token if call.credential is not None else None
+        return URL(f"{call.endpoint.base_url}/{call.operation.target(call.segments, session_id)}", encoded=True)
+
+    def _headers(self, call: Call[Any]) -> dict[str, str]:
+        headers = {} if call.operation.content_type is None else {"Content-Type": call.operation.content_type.value}
+        if call.operation.auth is Auth.BEARER and call.credential is not None:
+            headers["Authorization"] = f"Bearer {call.credential.token.reveal()}"
+        return headers
+
+    def _outgoing(self, call: Call[Any]) -> Outgoing | None:
+        if call.operation.method == "GET":
+            return None
+        return (call.body or EMPTY).open(call.operation.content_type)
+
+    def _bound_attempt(self, call: Call[Any], bound: asyncio.Timeout) -> None:
+        """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
+        end = asyncio.get_running_loop().time() + self._attempt_timeout
+        bound.reschedule(end if call.deadline is None else min(end, call.deadline))
+
+    async def next_chunk(self, call: Call[Any], incoming: Incoming) -> bytes:
+        bound = asyncio.timeout_at(call.deadline)
+        failure: DirectSuiteError
+        try:
+            async with bound:
+                self._bound_attempt(call, bound)
+                return await incoming.chunk()
+        except Exception as error:  # noqa: BLE001  as in run
+            failure = self._failure(call, None, bound, error)
+        raise failure
+
+    def _failure(
+        self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout, error: Exception
+    ) -> DirectSuiteError:
+        """The typed error for what an attempt raised; what isn't the network's, such as a broken source, is raised."""
+        started = outgoing is None or outgoing.started
+        if call.body is not None and not call.body.replayable and started:
+            call.consumed = True
+        if isinstance(error, DirectSuiteError):
+            return error
+        if outgoing is not None and outgoing.failure is not None:
+            raise outgoing.failure from None
+        if isinstance(error, DestinationError):
+            raise error.reason from None
+        if isinstance(error, MismatchError):
+            text = f"the answer does not fit the operation: {error}"
+            return ResponseDecodeError(
+                text, path=error.path, operation=call.operation.name, service=call.operation.service
+            )
+        if bound.expired():
+            return self._out_of_time(call, sent=call.attempts > 0 and started)
+        failure = of_exception(error, call.operation, started=started)
+        if failure is None:
+            raise error
+        return failure
+
+    def _out_of_time(self, call: Call[Any], *, sent: bool) -> DirectSuiteError:
+        loop = asyncio.get_running_loop()
+        about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
+        outcome = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
+        if call.deadline is None or loop.time() < call.deadline:
+            if not sent:
+                return ConnectFailedError("no connection within attempt_timeout", outcome=outcome, **about)
+            return ConnectionLostError("no answer within attempt_timeout", outcome=outcome, **about)
+        what = "no answer came" if sent else "nothing was sent"
+        return DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
+
+    def _report(self, call: Call[Any], answer: Answer) -> None:
+        if call.options.observe is not None:
+            elapsed = self._clock.monotonic() - call.started_at
+            call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
 
 
 def _nothing() -> None:
     return None
-
-
-@attrs.frozen(repr=False)
-class Answer:
-    """An answer that was read. too_large: it went past the limit and was broken off."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    too_large: bool = False
-
-    def __repr__(self) -> str:
-        return f"Answer(status={self.status}, bytes={len(self.body)})"
-
-
-def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | DirectSuiteError:
-    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered."""
-    about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
-    if answer.too_large:
-        hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
-        text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
-        return ResponseDecodeError(text, body=answer.body[:_KEPT], too_large=True, **about)
-    if operation.response is not bytes or answer.status >= 300:
-        document = _parsed(answer.body)
-        refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
-        if refusal is not None:
-            return refusal
-    else:
-        document = None
-    try:
-        return _read(operation, answer, document)
-    except MismatchError as mismatch:
-        expected, path = mismatch.expected, mismatch.path
-    got = answer.headers.get("Content-Type", "no media type").partition(";")[0]
-    text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
-    return ResponseDecodeError(text, path=path, body=answer.body[:_KEPT], **about)
-
-
-def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
-    if operation.response is bytes:
-        return cast("R", base64.decode(answer.body))
-    if document is None:
-        raise MismatchError("JSON")
-    if not operation.refusals.says_yes(document):
-        raise MismatchError("true", f"$.{operation.refusals.flag}")
-    model = cast("type[Model]", operation.response)
-    response = codec.structure(model, document)
-    for name in operation.essential:
-        if getattr(response, name) is None:
-            raise MismatchError("present", f"$.{codec.wire_name(model, name)}")
-    return cast("R", response)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return codec.parse(body)
-    except MismatchError:
-        return None

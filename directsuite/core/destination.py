@@ -20,7 +20,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.wire import base64
 
 if TYPE_CHECKING:
-    from directsuite.core.attempt import Incoming
+    from directsuite.core.answer import Incoming
 
 
 T = TypeVar("T")

@@ -10,9 +10,10 @@ from typing import Any, Generic, Self, TypeVar
 import attrs
 
 from directsuite.core.body import RequestBody
+from directsuite.core.call import Exchanged, Options, Proof, Receive
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy
-from directsuite.core.transport import Exchanged, Options, Proof, Receive, Transport
+from directsuite.core.transport import Transport
 
 R = TypeVar("R")
 T = TypeVar("T")

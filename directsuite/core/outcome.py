@@ -19,6 +19,7 @@ An outcome that is UNKNOWN, on an operation that may not be repeated, ends as Ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ from directsuite.errors import (
     ServiceError,
 )
 
+_NUMBER = re.compile(r"-?\d{1,4}\Z")
 _KEPT = 64 * 1024  # bytes of a refusal that hang on the error
 
 
@@ -92,9 +94,11 @@ def judge(
     if refused is not None and refused.code is not None and status != 429:
         cls, meaning = operation.refusals.codes.get(refused.code, (ServiceError, "other error"))
         code = refused.code
+    # A code that is no short number is a text of the service's own: it hangs on the error, which does not print it.
+    named = f"code {code if _NUMBER.match(str(code)) else 'of another form'}"
     own = refused is not None and operation.refusals.flag is not None and status != 429
     error = cls(
-        f"{meaning} ({f'code {code}' if code is not None else f'HTTP {status}'})",
+        f"{meaning} ({named if code is not None else f'HTTP {status}'})",
         status=status,
         code=code,
         message=refused.message if refused is not None else None,

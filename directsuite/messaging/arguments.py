@@ -17,6 +17,7 @@ RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spa
 _RESERVED = frozenset(name.lower() for name in RESERVED)
 _BREAKS = re.compile(r"[\r\n\x00]")
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
@@ -70,21 +71,25 @@ def new_folder(folder: str, parameter: str) -> str:
 def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Both ends, inclusive, as Unix timestamps in milliseconds; None is open."""
     _aware(begin, end)
-    last = 253402300799000
     return (
-        "0" if begin is None else str(milliseconds(begin)),
-        str(last) if end is None else str(-((_BEGINNING - end) // timedelta(milliseconds=1))),
+        "0" if begin is None else str(milliseconds(_within_years(begin))),
+        str(-((_BEGINNING - _within_years(end or _END)) // timedelta(milliseconds=1))),
     )
 
 
 def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Both ends, inclusive, as yyyyMMddHHmmss in UTC; parts of a second widen the span, None is open."""
     _aware(begin, end)
-    first = (begin or _BEGINNING).astimezone(UTC)
-    last = (end or _END).astimezone(UTC)
+    first = _within_years(begin or _BEGINNING)
+    last = _within_years(end or _END)
     if last.microsecond:
         last = last.replace(microsecond=0) + timedelta(seconds=1)
     return _compact(first), _compact(last)
+
+
+def _within_years(moment: datetime) -> datetime:
+    """The moment in UTC; what lies outside the years 1 to 9999 there, or in their last second, is their end."""
+    return min(max(moment, _FIRST), _END).astimezone(UTC)
 
 
 def _compact(moment: datetime) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import email.message
 import email.policy
+from collections.abc import Iterator
 from email.headerregistry import Address
 from email.message import EmailMessage
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
+
+Part: TypeAlias = "email.message.Message[Any, Any]"
+
+_BODIES = ("text/plain", "text/html")
 
 
 @attrs.frozen
@@ -30,17 +35,41 @@ def from_bytes(raw: bytes) -> EmailMessage:
 
 def parse(message: EmailMessage) -> EmailParts:
     """Sender, recipients, subject, body (HTML where there is no plain text) and attachments."""
-    body = message.get_body(("plain", "html"))
+    body = cast("Part | None", message.get_body(("plain", "html")))
     senders = _addresses(message, "From")
     subject = message["Subject"]
     return EmailParts(
         sender=senders[0] if senders else None,
         subject=None if subject is None else str(subject),
-        body=None if body is None else str(body.get_content()),
+        body=None if body is None else _text(body),
         html=body is not None and body.get_content_subtype() == "html",
         recipients=[(kind, address) for kind in ("TO", "CC", "BCC") for address in _addresses(message, kind)],
-        attachments=[_attachment(part, i) for i, part in enumerate(message.iter_attachments(), start=1)],
+        attachments=[_attachment(part, i) for i, part in enumerate(_attached(message, body), start=1)],
     )
+
+
+def _text(body: Part) -> str:
+    """A text part's content, whatever it says of its charset."""
+    try:
+        return str(cast("EmailMessage", body).get_content())
+    except LookupError:  # a charset that nobody knows
+        return _content(body).decode("utf-8", "replace")
+
+
+def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
+    """Every part that is neither the body nor the same text in another form: inline images and bare files too."""
+    if part is body:
+        return
+    if part.get_content_maintype() == "multipart" and part.is_multipart():
+        alternative = alternative or part.get_content_subtype() == "alternative"
+        for inner in cast("list[Part]", part.get_payload()):
+            yield from _attached(inner, body, alternative=alternative)
+    elif part.get_content_disposition() == "attachment" or not (alternative and part.get_content_type() in _BODIES):
+        yield part
+
+
+def _content(part: Part) -> bytes:
+    return cast("bytes", part.get_payload(decode=True) or b"")
 
 
 def _addresses(message: EmailMessage, header: str) -> list[str]:
@@ -51,10 +80,10 @@ def _addresses(message: EmailMessage, header: str) -> list[str]:
     return found
 
 
-def _attachment(part: email.message.Message[Any, Any], number: int) -> tuple[bytes, str, str]:
+def _attachment(part: Part, number: int) -> tuple[bytes, str, str]:
     if part.get_content_type() == "message/rfc822":
         nested = cast("list[EmailMessage]", part.get_payload())
         content, fallback = nested[0].as_bytes(policy=email.policy.SMTP), f"message-{number}.eml"
     else:
-        content, fallback = cast("bytes", part.get_payload(decode=True) or b""), f"attachment-{number}"
+        content, fallback = _content(part), f"attachment-{number}"
     return content, part.get_content_type(), part.get_filename() or fallback

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import attrs
 
 from directsuite.core.body import RequestBody
+from directsuite.core.call import Options
 from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.core.facade import Facade
-from directsuite.core.transport import Options, Transport
+from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.registration import operations
 from directsuite.registration.models import (

@@ -10,11 +10,11 @@ from typing import cast, overload
 import attrs
 
 from directsuite.core import destination as files
-from directsuite.core.attempt import Incoming
+from directsuite.core.answer import Incoming
 from directsuite.core.body import RequestBody, Source
+from directsuite.core.call import Receive
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.transport import Receive
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument

@@ -22,10 +22,12 @@ from directsuite.secret import Secret
 from directsuite.wire.dates import write_datetime
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model, Wire
-from directsuite.wire.values import Read, Reader, reader_for
+from directsuite.wire.values import Read, Reader, is_nothing, reader_for, write_pairs
 
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
+
+_DAY = len("yyyy-MM-dd")
 
 converter = cattrs.Converter()
 """Structures and unstructures every model; other programs may register models of their own with it."""
@@ -114,9 +116,13 @@ class _Field:
     def required(self) -> bool:
         return self.default is attrs.NOTHING
 
+    def absent(self, value: Any) -> bool:
+        """Whether this value gives the default."""
+        return not self.required and is_nothing(value, self.annotation)
+
     def read(self, value: Any) -> Any:
         """The field's value; nothing gives the default."""
-        return self.fallback() if value is None and not self.required else self.reader.read(value)
+        return self.fallback() if self.absent(value) else self.reader.read(value)
 
     def fallback(self) -> Any:
         return self.default.factory() if isinstance(self.default, attrs.Factory) else self.default  # type: ignore[arg-type]
@@ -151,7 +157,7 @@ class _ModelReader:
         for field in _fields(self.cls):
             key = next((key for key in (field.key, *field.wire.also) if members.get(key) is not None), field.key)
             member = members.get(key)
-            if member is None and not field.required:
+            if field.absent(member):
                 continue
             mismatch = field.reader.find(member, f"{path}.{key}")
             if mismatch is not None:
@@ -233,13 +239,15 @@ def _writer(annotation: Any) -> Callable[[Any], Any] | None:
     if origin is list:
         item = _writer(arguments[0])
         return None if item is None else lambda values: [item(value) for value in values]
+    if origin is dict:
+        return write_pairs
     kinds = {kind for kind in arguments or (annotation,) if kind is not type(None)}
     if any(isinstance(kind, type) and issubclass(kind, Model) for kind in kinds):
         return unstructure
     if datetime in kinds:
         return write_datetime
     if date in kinds:
-        return lambda day: day.isoformat() if isinstance(day, date) else day
+        return lambda day: day.isoformat()[:_DAY] if isinstance(day, date) else day  # a datetime is a date too
     return None
 
 

@@ -6,6 +6,7 @@ Tolerant where real servers are: digits as text for a number, a bare object for 
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Callable
@@ -20,8 +21,18 @@ from directsuite.wire.models import Model, OpenEnum
 
 Read = Callable[[Any], Any]
 
+PAIR = frozenset({"key", "value"})
+"""The members of an object that stands for one pair of a mapping."""
+
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 _NOTHING = (None, "null")
+_TEXTS = (str, bytes, Secret)
+"""Types whose values are texts on the wire, where "null" is a text like any other (and the base64 of three bytes)."""
+
+
+def is_nothing(value: Any, kind: Any) -> bool:
+    """Whether a member's value stands for no value of this type: null, or the text "null" where it can't be a value."""
+    return value is None or (kind not in _TEXTS and value in _NOTHING)
 
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:
@@ -58,16 +69,17 @@ class Leaf:
 
 
 class Maybe:
-    """A value that may be null, absent, or the text "null"."""
+    """A value of this type that may be null or absent, or the text "null" where that is no value of the type."""
 
-    def __init__(self, inner: Reader) -> None:
+    def __init__(self, inner: Reader, kind: Any) -> None:
         self.inner = inner
+        self.kind = kind
         read = inner.read
-        self.read: Read = lambda value: None if value in _NOTHING else read(value)
+        self.read: Read = lambda value: None if is_nothing(value, kind) else read(value)
 
     def find(self, value: Any, path: str) -> MismatchError | None:
         """The mismatch in `value` with its JSON path, or None where it reads well."""
-        return None if value in _NOTHING else self.inner.find(value, path)
+        return None if is_nothing(value, self.kind) else self.inner.find(value, path)
 
 
 class Sequence:
@@ -109,8 +121,7 @@ def reader_for(annotation: Any, model_reader: Callable[[type[Model]], Reader]) -
             raise TypeError(f"no reader for {annotation}")
         if len(kinds) == len(arguments):
             return inner
-        # The text "null" stays as it is in texts (known from a sample answer); elsewhere it is nothing.
-        return Leaf(_text_or_none) if kinds == [str] else Maybe(inner)
+        return Maybe(inner, kinds[0] if len(kinds) == 1 else date)
     if origin is list:
         return Sequence(reader_for(arguments[0], model_reader))
     if origin is dict:
@@ -129,10 +140,6 @@ def read_text(value: Any) -> str:
     raise MismatchError("text")
 
 
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else read_text(value)
-
-
 def read_int(value: Any) -> int:
     """A whole number, or its digits as text."""
     if type(value) is int:
@@ -148,9 +155,11 @@ def read_float(value: Any) -> float:
     """A number, or its digits as text."""
     if type(value) in (int, float) or type(value) is str:
         try:
-            return float(value)
+            number = float(value)
         except (ValueError, OverflowError):
-            pass
+            number = math.nan
+        if math.isfinite(number) and not (type(value) is str and "_" in value):
+            return number
     raise MismatchError("a number")
 
 
@@ -176,15 +185,22 @@ def read_secret(value: Any) -> Secret:
 
 
 def read_pairs(value: Any) -> dict[str, str]:
-    """A mapping of texts: an object, or a list of objects with `key` and `value`."""
+    """A mapping of texts: an object, or a list of objects with `key` and `value`, or a single one of these."""
     if value in _NOTHING:
         return {}
-    if _is_object(value) and not {"key", "value"} >= value.keys() > set():
+    if _is_object(value) and value.keys() != PAIR:
         return {key: _as_text(member) for key, member in value.items()}
     pairs: list[Any] = value if _is_list(value) else [value]
     if all(_is_object(pair) and "key" in pair for pair in pairs):
         return {_as_text(pair["key"]): _as_text(pair.get("value")) for pair in pairs}
     raise MismatchError("an object, or a list of key and value")
+
+
+def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
+    """An object; a list of pairs where the object would read as a single pair."""
+    if pairs.keys() == PAIR:
+        return [{"key": key, "value": value} for key, value in pairs.items()]
+    return pairs
 
 
 def _as_text(value: Any) -> str:

@@ -79,9 +79,8 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
 
 
 def _read(body: Mapping[str, Any], path: str) -> SignatureRequest:
-    if body and not body.keys() & set(
-        _MEMBERS
-    ):  # members that are not known are ignored, but not a body meant for another
+    # unknown members are ignored; a body of nothing else was meant for another operation
+    if body and not body.keys() & set(_MEMBERS):
         raise InvalidParameterError(
             f"{path.rstrip('.') or 'the body'} has none of a signature's members: {', '.join(_MEMBERS)}"
         )

@@ -1,0 +1,127 @@
+"""What comes back: an answer while it is coming, an answer that was read, and what it says.
+
+Objects here show nothing of what they hold, so that no frame's locals do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import aiohttp
+import attrs
+
+from directsuite.core import outcome
+from directsuite.core.operation import Operation
+from directsuite.errors import DirectSuiteError, ResponseDecodeError
+from directsuite.wire import base64, codec
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.models import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+R = TypeVar("R")
+
+_KEPT = 64 * 1024  # bytes of an unreadable answer that hang on the error
+
+
+class Incoming:
+    """An answer whose head has come. `close` gives its connection back, or ends it where the body wasn't read."""
+
+    def __init__(self, response: aiohttp.ClientResponse, on_close: Callable[[], None]) -> None:
+        self._response = response
+        self._on_close = on_close
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def read(self, limit: int) -> Answer:
+        """The whole answer; its body only up to `limit` bytes and one piece more."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self._response.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                break
+        return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
+
+    async def chunk(self) -> bytes:
+        """The next piece of the body, empty at its end."""
+        return await self._response.content.readany()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body in pieces, as they come."""
+        while piece := await self.chunk():
+            yield piece
+
+    def close(self) -> None:
+        """Let go of the connection, once."""
+        on_close, self._on_close = self._on_close, _nothing
+        self._response.close()
+        on_close()
+
+    def __repr__(self) -> str:
+        return f"Incoming(status={self.status})"
+
+
+def _nothing() -> None:
+    return None
+
+
+@attrs.frozen(repr=False)
+class Answer:
+    """An answer that was read. too_large: it went past the limit and was broken off."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    too_large: bool = False
+
+    def __repr__(self) -> str:
+        return f"Answer(status={self.status}, bytes={len(self.body)})"
+
+
+def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | DirectSuiteError:
+    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered."""
+    about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
+    if answer.too_large:
+        hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
+        text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
+        return ResponseDecodeError(text, body=answer.body[:_KEPT], too_large=True, **about)
+    if operation.response is not bytes or answer.status >= 300:
+        document = _parsed(answer.body)
+        refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
+        if refusal is not None:
+            return refusal
+    else:
+        document = None
+    try:
+        return _read(operation, answer, document)
+    except MismatchError as mismatch:
+        expected, path = mismatch.expected, mismatch.path
+    got = answer.headers.get("Content-Type", "no media type").partition(";")[0]
+    text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
+    return ResponseDecodeError(text, path=path, body=answer.body[:_KEPT], **about)
+
+
+def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
+    if operation.response is bytes:
+        return cast("R", base64.decode(answer.body))
+    if document is None:
+        raise MismatchError("JSON")
+    if not operation.refusals.says_yes(document):
+        raise MismatchError("true", f"$.{operation.refusals.flag}")
+    model = cast("type[Model]", operation.response)
+    response = codec.structure(model, document)
+    for name in operation.essential:
+        if getattr(response, name) is None:
+            raise MismatchError("present", f"$.{codec.wire_name(model, name)}")
+    return cast("R", response)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return codec.parse(body)
+    except MismatchError:
+        return None

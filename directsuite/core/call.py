@@ -1,0 +1,95 @@
+"""A call under way, and what it may be given: records, no behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import attrs
+
+from directsuite.core.answer import Answer, Incoming
+from directsuite.core.body import RequestBody
+from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.limits import Limits
+from directsuite.core.operation import Operation, Service
+from directsuite.core.retry import RetryPolicy
+from directsuite.errors import DirectSuiteError, Outcome, ResponseDecodeError
+
+R = TypeVar("R")
+
+Receive = Callable[[Incoming, Callable[[], None]], Awaitable[R]]
+"""Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
+
+Proof = Callable[[], Awaitable[R | None]]
+"""Looks for proof that an operation with an unknown outcome happened: the response, or None."""
+
+
+@attrs.frozen(kw_only=True)
+class Exchanged:
+    """How a call went, for those who ask for the raw answer. elapsed: seconds."""
+
+    answer: Answer
+    elapsed: float
+    attempts: int
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call."""
+
+    timeout: float | None = None
+    retry: RetryPolicy | None = None
+    observe: Callable[[Exchanged], None] | None = None
+
+
+@attrs.define(kw_only=True)
+class Endpoint:
+    """One service as the transport sees it."""
+
+    service: Service
+    base_url: str | None
+    limits: Limits
+    credentials: TokenCache | None = None
+
+
+@attrs.define(kw_only=True, eq=False)
+class Call(Generic[R]):
+    """One call under way.
+
+    deadline: in the event loop's time; None for a stream that only its pauses bound. retry_until: the same for the
+    beginning of another attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh
+    credential was made. consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer.
+    """
+
+    operation: Operation[R]
+    endpoint: Endpoint
+    segments: tuple[str, ...] = attrs.field(repr=False)
+    body: RequestBody | None
+    options: Options
+    policy: RetryPolicy
+    receive: Receive[R] | None
+    proof: Proof[R] | None
+    started_at: float
+    deadline: float | None
+    retry_until: float
+    attempts: int = 0
+    unknown: bool = False
+    renewed: bool = False
+    consumed: bool = False
+    keep_open: bool = False
+    credential: Credential | None = None
+
+    def may_repeat(self, error: BaseException) -> bool:
+        """Whether another attempt may be made after this failure."""
+        if not isinstance(error, DirectSuiteError) or self.consumed:
+            return False
+        if isinstance(error, ResponseDecodeError) and error.too_large:
+            return False  # a repeat would be as large
+        if error.outcome is Outcome.UNKNOWN:
+            return self.operation.semantics.may_repeat
+        return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
+
+    def time_left(self) -> float:
+        """Seconds in which another attempt has to begin."""
+        return self.retry_until - asyncio.get_running_loop().time()

@@ -1,0 +1,22 @@
+"""One sandbox for all tests of this folder, with something in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .real_values import RealValues
+from .sandbox_thread import SandboxThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def real_values() -> Iterator[RealValues]:
+    """What exists in a running sandbox."""
+    with SandboxThread() as running:
+        values = RealValues(running)
+        yield values
+        values.close()

@@ -1,0 +1,216 @@
+"""What really exists in the running sandbox, so that generated requests reach the operations and not only a refusal.
+
+A value that an operation uses up (a document, a folder, a uid, a username) is made anew each time it is asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .documented import DocumentedOperation
+    from .sandbox_thread import SandboxThread
+
+_MESSAGING = "/message-rest/api/message"
+_REGISTRATION = "/DirectRegistrationRESTful/rest/Patient"
+_DOMAIN = "direct.example.test"
+_PASSWORD = "correct-password"
+_RAW = (
+    b"From: bob@example.test\r\nTo: alice@direct.example.test\r\nCc: carol@example.test\r\n"
+    b"Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@example.test>\r\n"
+    b"Reply-To: dave@example.test\r\nDate: Fri, 1 May 2026 12:00:00 +0000\r\n"
+    b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
+    b"--b\r\nContent-Type: text/html\r\n\r\n<p>Hello</p>\r\n"
+    b'--b\r\nContent-Type: text/xml; name="a b.xml"\r\nContent-Disposition: attachment; filename="a b.xml"\r\n'
+    b"Content-Transfer-Encoding: base64\r\n\r\nPGEvPg==\r\n--b--\r\n"
+)
+
+
+def _form() -> bytes:
+    """A PDF document with a text field and an empty signature field, made so that its table of offsets is right."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [4 0 R 5 0 R] /DA (/Helv 10 Tf 0 g) >> >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << >> /Annots [4 0 R 5 0 R] >>",
+        b"<< /Subtype /Widget /FT /Tx /T (patient) /V (Zoe) /Rect [72 700 200 720] /P 3 0 R /F 4 >>",
+        b"<< /Subtype /Widget /FT /Sig /T (approval) /Rect [72 600 200 640] /P 3 0 R /F 4 >>",
+    ]
+    pdf, table = b"%PDF-1.7\n", b"0000000000 65535 f \n"
+    for number, content in enumerate(objects, start=1):
+        table += b"%010d 00000 n \n" % len(pdf)
+        pdf += b"%d 0 obj\n%b\nendobj\n" % (number, content)
+    trailer = b"trailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(pdf)
+    return pdf + b"xref\n0 6\n" + table + trailer
+
+
+PDF: Final = _form()
+
+
+class RealValues:
+    """Values that the running sandbox knows, for path parameters and bodies."""
+
+    def __init__(self, running: SandboxThread) -> None:
+        self.root = running.root
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self._numbers = itertools.count(1)
+        self._running = running
+        sandbox = running.sandbox
+        self.token: str = sandbox.environment["DIRECTSUITE_TOKEN"]
+        self._bearer = {"Authorization": f"Bearer {self.token}"}
+        self._login = {
+            "username": sandbox.environment["DIRECTSUITE_LOGIN_USERNAME"],
+            "password": sandbox.environment["DIRECTSUITE_LOGIN_PASSWORD"],
+        }
+        self._fax_number = "15550100199"
+        self._handle = running.call(sandbox.add_fax(self._fax_number))
+        self._individual = running.call(sandbox.add_individual("Zoe", "Neil", "0123", "1980-02-29"))
+        running.call(sandbox.add_reseller(self._login["username"], self._login["password"], [_DOMAIN]))
+        self._address = f"alice@{_DOMAIN}"
+        self._mailbox = {"username": self._address, "password": _PASSWORD}
+        running.call(sandbox.add_account(self._address, _PASSWORD))
+        running.call(sandbox.add_tuser("t-user", _PASSWORD, [self._address]))
+        self.session = self._answer("POST", f"{_REGISTRATION}/login", self._login)["sessionId"]
+        self._patient = self._provision()
+        self._folder("INBOX.dest")
+        self._smtp_id = self._messaging("PUT", "Send", {"message": self._message()}, "authentication")["smtpId"]
+
+    def credentials(self, operation: DocumentedOperation) -> dict[str, str]:
+        """What the operation's body must carry as credentials."""
+        if operation.name == "login":
+            return self._login
+        if operation.name.endswith("WithTuser"):
+            return {"username": "t-user", "password": _PASSWORD, "directAddr": self._address}
+        return self._mailbox
+
+    def path_parameters(self, operation: DocumentedOperation) -> dict[str, str]:
+        """A real value for each path parameter that must name something that exists; others are left out."""
+        utc = operation.name.endswith("UTC")
+        values: Mapping[str, Callable[[], str]] = {
+            "identifier": self._signed_document if operation.name == "GetDocInfo" else self._document,
+            "fax_number": lambda: self._fax_number,
+            "message_handle": lambda: self._handle,
+            "folderName": self._new_folder_name if operation.name == "CreateFolder" else self._stocked_folder,
+            "newFolderName": self._new_folder_name,
+            "destFolderName": lambda: "INBOX.dest",
+            "rootFolderName": lambda: "INBOX",
+            "smtpId": lambda: self._smtp_id,
+            "beginTime": lambda: "20000101000000" if utc else "0",
+            "endTime": lambda: "20991231235959" if utc else "4102444799000",
+            "sessionId": lambda: self.session,
+            "directDomain": lambda: _DOMAIN,
+            "directUsername": lambda: self._patient,
+        }
+        return {name: values[name]() for name in operation.path_parameters if name in values}
+
+    def body(self, operation: DocumentedOperation, generated: dict[str, Any]) -> dict[str, Any]:
+        """The generated body, with all that must name something that exists replaced."""
+        real: Mapping[str, Callable[[], Any]] = {
+            "uids": lambda: [self._uid()],
+            "recipients": lambda: [{"email": self._address, "type": "TO"}],
+            "smtpIds": lambda: [self._smtp_id],
+            "folders": lambda: [self._folder("INBOX.work")],
+            "messages": lambda: [{"data": base64.b64encode(_RAW).decode()}],
+            "message": lambda: self._addressed(generated["message"]),
+            "Signatures": lambda: [self._signature()],
+        }
+        body = {name: real[name]() if name in real else value for name, value in generated.items()}
+        match operation.name:
+            case "Forward":
+                body["recipients"] = real["recipients"]()
+            case "Sign" | "SignAndPull":
+                body = {**body, **self._signature()}
+                for name in ("graphicalSignature", "timezone", "GMTOffset"):
+                    body.pop(name, None)
+            case "ProvisionIDProofedPatient":
+                body = {"id": self._new_individual(), **self._new_user()}
+            case "GetPatientAddressByMeta":
+                body = {"id": self._individual}
+            case _:
+                pass
+        return body
+
+    def passwords(self) -> list[dict[str, str]]:
+        """The list that SetPatientsPasswords takes."""
+        return [{"username": self._patient, "password": f"new-password-{next(self._numbers)}"}]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def _answer(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.request(method, self.root + path, json=body, timeout=30).json()
+        assert answer["success"], answer
+        return answer
+
+    def _messaging(self, method: str, path: str, members: Mapping[str, Any], member: str = "auth") -> dict[str, Any]:
+        return self._answer(method, f"{_MESSAGING}/{path}", {member: self._mailbox, **members})
+
+    def _message(self) -> dict[str, Any]:
+        return {"sender": self._address, "htmlBody": False, "recipients": [{"email": self._address, "type": "TO"}]}
+
+    def _addressed(self, message: Any) -> Any:
+        """The generated message with a sender and recipients that exist; what is no object stays as it is."""
+        return {**cast("dict[str, Any]", message), **self._message()} if isinstance(message, dict) else message
+
+    def _new_folder_name(self) -> str:
+        return f"INBOX.new{next(self._numbers)}"
+
+    def _folder(self, name: str) -> str:
+        """The folder, made if it is not there."""
+        self.http.post(f"{self.root}{_MESSAGING}/CreateFolder/{name}", json=self._mailbox, timeout=30)
+        return name
+
+    def _stocked_folder(self) -> str:
+        """A folder with at least one message, so that lists in answers have something in them."""
+        self._folder("INBOX.work")
+        answer = self.http.post(f"{self.root}{_MESSAGING}/GetMessageCount/INBOX.work", json=self._mailbox, timeout=30)
+        if not answer.json()["count"]:
+            self._uid()
+        return "INBOX.work"
+
+    def _uid(self) -> int:
+        self._folder("INBOX.work")
+        return self._running.call(self._running.sandbox.deliver(self._address, _RAW, "INBOX.work"))
+
+    def _document(self) -> str:
+        headers = {**self._bearer, "Content-Type": "text/plain"}
+        identifier: str = self._carried_out("POST", "", headers=headers, data=base64.b64encode(PDF))["identifier"]
+        return identifier
+
+    def _signed_document(self) -> str:
+        """A document with a form, a signature and an empty signature field, so that GetDocInfo has much to say."""
+        identifier = self._document()
+        self._carried_out("PATCH", f"/{identifier}/sign", headers=self._bearer, json=self._signature())
+        return identifier
+
+    def _carried_out(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        answer = self.http.request(method, f"{self.root}/signing/pdf{path}", timeout=30, **request)
+        assert answer.status_code == 200, answer.text
+        content: dict[str, Any] = answer.json()
+        return content
+
+    def _signature(self) -> dict[str, Any]:
+        number = next(self._numbers)
+        return {"name": f"signature{number}", "widget": {"x": 72, "y": 72, "width": 144, "height": 36, "page": 1}}
+
+    def _new_individual(self) -> int:
+        number = next(self._numbers)
+        return self._running.call(
+            self._running.sandbox.add_individual(f"Zoe{number}", "Neil", f"{number % 10000:04}", "1980-02-29")
+        )
+
+    def _new_user(self) -> dict[str, str]:
+        return {"directUsername": f"patient{next(self._numbers)}", "directPassword": "patient-password-1"}
+
+    def _provision(self) -> str:
+        user = self._new_user()
+        path = f"{_REGISTRATION}/ProvisionIDProofedPatient/{self.session}/{_DOMAIN}"
+        self._answer("POST", path, {"id": self._individual, **user})
+        return user["directUsername"]

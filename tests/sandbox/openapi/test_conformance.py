@@ -1,0 +1,125 @@
+"""The sandbox held to its own OpenAPI document by generated requests, valid ones and others."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+from urllib.parse import quote
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from .documented import DOCUMENT, OPERATIONS, DocumentedOperation, succeeded
+from .real_values import PDF, RealValues
+
+# Any: the classes of schemathesis are generic in types that only it can name.
+SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
+
+_QUICK = hypothesis.settings(
+    max_examples=8,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
+    phases=[hypothesis.Phase.generate],
+)
+_EXHAUSTIVE = hypothesis.settings(_QUICK, max_examples=150, derandomize=False, phases=list(hypothesis.Phase))
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+
+def test_sandbox_serves_the_document(real_values: RealValues) -> None:
+    answer = real_values.http.get(f"{real_values.root}/openapi.json", timeout=30)
+    assert answer.headers["Content-Type"].startswith("application/json")
+    assert answer.json() == DOCUMENT
+
+
+@each_operation
+def test_valid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+    _explore(operation, real_values, GenerationMode.POSITIVE, _QUICK)
+
+
+@each_operation
+def test_invalid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+    _explore(operation, real_values, GenerationMode.NEGATIVE, _QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@each_operation
+def test_many_requests_are_answered_as_documented(
+    operation: DocumentedOperation, mode: GenerationMode, real_values: RealValues
+) -> None:
+    _explore(operation, real_values, mode, _EXHAUSTIVE)
+
+
+def _explore(
+    operation: DocumentedOperation, real_values: RealValues, mode: GenerationMode, settings: hypothesis.settings
+) -> None:
+    """Send generated requests with valid credentials, half of them about things that exist, and check the answers.
+
+    Of the valid requests about things that exist at least one must succeed: or the operation was never reached.
+    """
+    outcomes: list[bool] = []
+
+    @settings
+    @hypothesis.given(case=_cases(operation, mode), about_real_things=st.sampled_from([True, False]))
+    def explore(case: Any, about_real_things: bool) -> None:
+        _authorize(case, operation, real_values)
+        if about_real_things:
+            _make_real(case, operation, real_values)
+        response = case.call(base_url=real_values.root, session=real_values.http)
+        _assert_documented(operation, case, response)
+        outcomes.append(succeeded(response.status_code, response.content))
+
+    explore()
+    if mode is GenerationMode.POSITIVE:
+        assert any(outcomes), f"{operation.name} was never carried out"
+
+
+def _cases(operation: DocumentedOperation, mode: GenerationMode) -> st.SearchStrategy[Any]:
+    cases: st.SearchStrategy[Any] = SCHEMA.find_operation_by_id(operation.name).as_strategy(mode)
+    return cases
+
+
+def _assert_documented(operation: DocumentedOperation, case: Any, response: Any) -> None:
+    try:
+        media_type = response.headers.get("content-type", [""])[0]
+        operation.assert_describes(response.status_code, media_type, response.content)
+    except (AssertionError, ValueError) as error:
+        error.add_note(f"Reproduce with: {case.as_curl_command()}")
+        raise
+
+
+def _authorize(case: Any, operation: DocumentedOperation, real_values: RealValues) -> None:
+    """Put valid credentials where the operation takes them; a body that is no object cannot carry any."""
+    if operation.takes_bearer:
+        case.headers["Authorization"] = f"Bearer {real_values.token}"
+    credentials = operation.definition.get("x-credentials", {})
+    body = _object(case.body)
+    if credentials.get("in") == "body" and body is not None:
+        valid = real_values.credentials(operation)
+        case.body = {**body, **({credentials["member"]: valid} if "member" in credentials else valid)}
+    if "sessionId" in operation.path_parameters:
+        case.path_parameters = {**case.path_parameters, "sessionId": real_values.session}
+
+
+def _make_real(case: Any, operation: DocumentedOperation, real_values: RealValues) -> None:
+    """Replace what must name something that exists."""
+    real = {name: quote(value, safe="") for name, value in real_values.path_parameters(operation).items()}
+    case.path_parameters = {**case.path_parameters, **real}
+    body = _object(case.body)
+    if operation.name == "Save":
+        case.body = base64.b64encode(PDF).decode()
+    elif operation.name == "SetPatientsPasswords":
+        case.body = real_values.passwords()
+    elif body is not None:
+        case.body = real_values.body(operation, body)
+
+
+def _object(body: Any) -> dict[str, Any] | None:
+    """The body if it is a JSON object."""
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else None

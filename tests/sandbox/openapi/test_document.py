@@ -1,0 +1,237 @@
+"""The OpenAPI document itself: valid, complete, and neither too strict nor too lax about the specification's types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import schemathesis
+
+from directsuite.sandbox.openapi import document
+
+DOCUMENT = document()
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+OPERATIONS = [
+    "Save",
+    "GetDoc",
+    "GetDocInfo",
+    "Delete",
+    "Flatten",
+    "FlattenAndPull",
+    "ClearUnsignedFields",
+    "ClearUnsignedFieldsAndPull",
+    "Sign",
+    "SignAndPull",
+    "MultiSign",
+    "MultiSignAndPull",
+    "getSingleMessageInfo",
+    "getMultipleMessageInfo",
+    "Send",
+    "SendWithHeader",
+    "Forward",
+    "SendWithTuser",
+    "SendWithHeaderWithTuser",
+    "GetMessageStatus",
+    "GetMessageStatusMany",
+    "GetMessageStatusWithTuser",
+    "GetMessageCount",
+    "GetUnreadMessageCount",
+    "GetDeletedMessageCount",
+    "GetMessagesByUIDs",
+    "GetUnreadMessages",
+    "GetMessagesByReceivedDate",
+    "GetMessagesByReceivedDateUTC",
+    "GetMessagesBySender",
+    "GetMessagesBySubject",
+    "GetMessages",
+    "GetMessageMetaData",
+    "SearchMessagesMetadataByReceivedDate",
+    "SearchMessagesMetadataByReceivedDateUTC",
+    "GetUIDs",
+    "GetFolders",
+    "SetFoldersSubscribed",
+    "CreateFolder",
+    "MoveFolder",
+    "DeleteFolder",
+    "CopyMessagesByUIDs",
+    "MoveMessagesByUIDs",
+    "DeleteMessagesByUIDs",
+    "MarkMessagesAsReadByUIDs",
+    "MarkMessagesAsUnreadByUIDs",
+    "GetRawMessagesByUIDs",
+    "SaveRawMessages",
+    "login",
+    "ProvisionIDProofedPatient",
+    "GetPatientAddressByMeta",
+    "GetPatientAddressByUsername",
+    "SetPatientsPasswords",
+]
+
+TYPES = [
+    "WidgetObject",
+    "SignatureObject",
+    "FormFieldObject",
+    "PageObject",
+    "MetaDataObject",
+    "MessageObject",
+    "Authentication",
+    "AuthenticationWithTuser",
+    "SendRequest",
+    "SendRequestWithHeader",
+    "SendWithTuserRequest",
+    "SendWithHeaderWithTuserRequest",
+    "UidsRequestType",
+    "SmtpIdsRequestType",
+    "SetFoldersSubscribedRequestType",
+    "RawMessagesRequestType",
+    "RecipientCollection",
+    "Message",
+    "MessageWithHeader",
+    "Recipient",
+    "RecipientType",
+    "Attachment",
+    "MessageHeader",
+    "FHIRResourceType",
+    "FHIRQueryParameterType",
+    "APIResponse",
+    "SendMessageResponseType",
+    "DirectMessageStatusReportResponseType",
+    "GetFoldersResponseType",
+    "GetCountResponse",
+    "GetMessageResponse",
+    "GetUIDResponseType",
+    "GetRawMessageResponse",
+    "DirectMessageLog",
+    "MessageDetail",
+    "RawMessage",
+    "ResellerAPIResponseType",
+    "LoginRequest",
+    "LoginResponseType",
+    "AddUsersResponse",
+    "AddUsersResponseV2Type",
+    "GetPatientAddressesResponseType",
+    "UserPassword",
+    "IDProofedIndividual",
+    "IDProofedIndividualRESTful",
+    "BaseUser",
+    "AdminUser",
+    "DirectUser",
+    "DirectUserType",
+    "DirectUserDetail",
+    "UserStateType",
+    "PaymentConfirmation",
+    "Product",
+    "GetMessageStatusReportResponse",
+    "GetAuditFileResponseType",
+    "ArchivedAuditFile",
+    "ResellerDomainsResponse",
+    "ResellerCreditCardsResponse",
+    "CreditCard",
+]
+
+LOG = {"from": "a@x.test", "to": "b@x.test", "status": "Delivered", "ts": "2026-05-01T12:00:00.000+0000"}
+DETAIL: dict[str, Any] = {"sender": "a@x.test", "htmlBody": False, "recipients": []}
+USER = {
+    "firstName": "Zoe",
+    "lastName": "O'Neil",
+    "email": "z@x.test",
+    "username": "zoe",
+    "userType": "SMTP",
+    "UserStateType": "activated",
+}
+
+VALID: list[tuple[str, Any]] = [
+    ("APIResponse", {"success": True, "code": 0, "message": None, "another": [1]}),
+    ("GetMessageResponse", {"success": True, "code": 0}),
+    ("GetMessageResponse", {"success": True, "code": 0, "messages": None}),
+    ("GetMessageResponse", {"success": False, "code": 1, "message": "no"}),
+    ("DirectMessageLog", LOG),
+    ("DirectMessageLog", {**LOG, "ts": 1777636800000}),
+    ("MessageDetail", {**DETAIL, "body": None, "msgID": None, "size": -1, "attachments": [{"filename": "a"}]}),
+    ("MessageWithHeader", {**DETAIL, "headers": [{"name": "X-A", "value": "1"}]}),
+    ("IDProofedIndividual", {"id": 1}),
+    ("IDProofedIndividual", {"firstName": "Z", "lastName": "O", "ssn4": "0123", "dob": "1980-02-29"}),
+    ("GetPatientAddressesResponseType", {"code": "000", "success": True, "patient": [USER]}),
+    ("AdminUser", {"firstName": "Z", "lastName": "O", "email": "z@x.test", "phone": "1"}),
+    ("MetaDataObject", [{"key": "Title", "value": None}]),
+    ("MetaDataObject", {"Title": "a"}),
+]
+
+INVALID: list[tuple[str, Any]] = [
+    ("APIResponse", {"success": True, "code": 7}),
+    ("APIResponse", {"code": 0}),
+    ("GetUIDResponseType", {"success": True, "code": 0, "uids": ["1"]}),
+    ("DirectMessageLog", {**LOG, "status": "delivered"}),
+    ("DirectMessageLog", {**LOG, "ts": "1 May 2026"}),
+    ("Message", {"sender": "a@x.test", "recipients": []}),
+    ("MessageWithHeader", {**DETAIL, "headers": [{"name": 1}]}),
+    ("Message", {**DETAIL, "attachmentList": [{"content": "", "filename": "a"}]}),
+    ("Recipient", {"email": "a@x.test", "type": "to"}),
+    ("UidsRequestType", {"auth": {"username": "a"}, "uids": []}),
+    ("UidsRequestType", {"auth": {"username": "a", "password": "b"}, "uids": [1.5]}),
+    ("IDProofedIndividual", {"firstName": "Z", "lastName": "O", "dob": "1980-02-29"}),
+    ("IDProofedIndividualRESTful", {"directUsername": "zoe"}),
+    ("ResellerAPIResponseType", {"code": "001", "success": False}),
+    ("GetPatientAddressesResponseType", {"code": "000", "success": True, "patient": [{**USER, "UserStateType": ""}]}),
+    ("AdminUser", {"firstName": "Z", "lastName": "O", "email": "z@x.test"}),
+    ("DocumentDeletion", {"documentDigest": "abc", "description": ""}),
+]
+
+
+def _validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    """A validator of one schema that finds its neighbours where the document keeps them."""
+    return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+def test_document_is_valid_openapi_3_1() -> None:
+    schemathesis.openapi.from_dict(DOCUMENT).validate()
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schema_is_valid_json_schema_and_its_references_resolve(name: str) -> None:
+    jsonschema_rs.meta.validate({**SCHEMAS[name], "$schema": "https://json-schema.org/draft/2020-12/schema"})
+    _validator(SCHEMAS[name]).is_valid({})
+
+
+def test_each_operation_of_the_specification_is_there_once() -> None:
+    found = [operation["operationId"] for item in DOCUMENT["paths"].values() for operation in item.values()]
+    assert sorted(found) == sorted(OPERATIONS)
+    assert len(found) == 53
+
+
+def test_each_type_of_the_specification_is_a_named_schema() -> None:
+    assert set(TYPES) - set(SCHEMAS) == set()
+
+
+def test_objects_admit_members_that_are_not_listed() -> None:
+    closed = [name for name, schema in SCHEMAS.items() if schema.get("type") == "object" and not _is_open(schema)]
+    assert closed == []
+
+
+def _is_open(schema: dict[str, Any]) -> bool:
+    return schema["additionalProperties"] is True
+
+
+def test_a_success_without_what_it_is_for_is_no_answer_of_its_operation() -> None:
+    answer = DOCUMENT["paths"]["/message-rest/api/message/Send"]["put"]["responses"]["200"]
+    send = _validator(answer["content"]["application/json"]["schema"])
+    assert send.is_valid({"success": True, "code": 0, "smtpId": "<1@x.test>"})
+    assert send.is_valid({"success": False, "code": 2})
+    assert not send.is_valid({"success": True, "code": 0})
+
+
+@pytest.mark.parametrize(("name", "value"), VALID)
+def test_value_that_the_specification_allows_is_valid(name: str, value: Any) -> None:
+    _validator(SCHEMAS[name]).validate(value)
+
+
+@pytest.mark.parametrize(("name", "value"), INVALID)
+def test_value_that_the_specification_forbids_is_invalid(name: str, value: Any) -> None:
+    assert not _validator(SCHEMAS[name]).is_valid(value)
+
+
+def test_each_document_is_a_new_one() -> None:
+    document()["paths"].clear()
+    assert document() == DOCUMENT

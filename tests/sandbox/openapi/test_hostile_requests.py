@@ -1,0 +1,164 @@
+"""Requests that no schema would generate: broken bodies, broken paths, missing credentials, missing members."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from .documented import OPERATIONS, DocumentedOperation, succeeded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .real_values import RealValues
+
+BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "unfinished": b'{"auth": {',
+    "null": b"null",
+    "list": b"[]",
+    "text": b'"text"',
+    "number": b"1e999",
+    "not UTF-8": b'{"username": "\xff\xfe"}',
+    "UTF-16": '{"username": "a"}'.encode("utf-16"),
+    "NaN": b'{"uids": [NaN]}',
+    "lone surrogate": b'{"username": "\\ud800", "password": "a"}',
+    "NUL": b'{"username": "\\u0000", "password": "a"}',
+    "deep": b"[" * 100_000,
+    "endless number": b'{"id": ' + b"9" * 5000 + b"}",
+    "member of another type": b'{"auth": 1, "authentication": [], "username": {}, "message": "a", "uids": "b"}',
+}
+
+MEDIA_TYPES = ["application/json", "application/json; charset=nonsense", "text/html", "multipart/form-data", ""]
+
+SEGMENTS = ["%00", "%FF", "%C0%AE", "..%2F..%2F", "%25", "%", "a%0D%0Ab", ";", "%F0%9F%98%80", "9" * 400, "a" * 4000]
+
+with_a_body = [operation for operation in OPERATIONS if "requestBody" in operation.definition]
+with_path_parameters = [operation for operation in OPERATIONS if operation.path_parameters]
+
+
+def _names(value: object) -> str:
+    return value.name if isinstance(value, DocumentedOperation) else str(value)
+
+
+def _send(
+    real_values: RealValues,
+    operation: DocumentedOperation,
+    *,
+    path: str | None = None,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """Send a request as it is given, check that its answer is a documented one, and return status and body."""
+    target = _real_path(real_values, operation) if path is None else path
+    root = urlsplit(real_values.root)
+    sent = {"Authorization": f"Bearer {real_values.token}"} if operation.takes_bearer else {}
+    connection = http.client.HTTPConnection(root.hostname or "", root.port, timeout=30)
+    try:
+        connection.request(operation.method, target, body, sent if headers is None else {**sent, **headers})
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    operation.assert_describes(response.status, response.headers.get("Content-Type", ""), content)
+    return response.status, content
+
+
+def _real_path(real_values: RealValues, operation: DocumentedOperation) -> str:
+    values = {"sender": "a", "subject": "a", "subscribedFolderOnly": "false", "deleteForever": "false", "offset": "0"}
+    values.update(real_values.path_parameters(operation))
+    return operation.path.format(**{name: quote(value, safe="") for name, value in values.items()})
+
+
+@pytest.mark.parametrize("operation", with_a_body, ids=_names)
+def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+    path = _real_path(real_values, operation)
+    for meaning, body in BODIES.items():
+        status, content = _send(real_values, operation, path=path, body=body, headers={"Content-Type": MEDIA_TYPES[0]})
+        assert not succeeded(status, content), f"{operation.name} took a body: {meaning}"
+
+
+@pytest.mark.parametrize("operation", with_a_body, ids=_names)
+def test_any_media_type_is_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
+    path = _real_path(real_values, operation)
+    for media_type in MEDIA_TYPES:
+        _send(real_values, operation, path=path, body=b"{}", headers={"Content-Type": media_type})
+
+
+@pytest.mark.parametrize("operation", with_path_parameters, ids=_names)
+def test_hostile_path_segments_are_answered_as_documented(
+    operation: DocumentedOperation, real_values: RealValues
+) -> None:
+    body = json.dumps(_minimal_body(operation, real_values)).encode()
+    real = dict.fromkeys(operation.path_parameters, "a") | real_values.path_parameters(operation)
+    for name in operation.path_parameters:
+        for segment in SEGMENTS:
+            path = operation.path.format(**{**real, name: segment})
+            _send(real_values, operation, path=path, body=body, headers={"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if operation.takes_bearer], ids=lambda operation: operation.name
+)
+@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer \xff"])
+def test_no_valid_token_is_401(
+    operation: DocumentedOperation, authorization: str | None, real_values: RealValues
+) -> None:
+    root = urlsplit(real_values.root)
+    connection = http.client.HTTPConnection(root.hostname or "", root.port, timeout=30)
+    headers = {} if authorization is None else {"Authorization": authorization}
+    try:
+        connection.request(operation.method, _real_path(real_values, operation), None, headers)
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    operation.assert_describes(response.status, response.headers.get("Content-Type", ""), content)
+    assert response.status == 401
+
+
+_in_body = [operation for operation in OPERATIONS if operation.definition.get("x-credentials", {}).get("in") == "body"]
+
+
+@pytest.mark.parametrize("operation", _in_body, ids=_names)
+@pytest.mark.parametrize("member", ["username", "password"])
+def test_wrong_credentials_in_the_body_are_refused(
+    operation: DocumentedOperation, member: str, real_values: RealValues
+) -> None:
+    body = _minimal_body(operation, real_values)
+    credentials = operation.definition["x-credentials"]
+    holder = body[credentials["member"]] if "member" in credentials else body
+    holder[member] = "wrong@direct.example.test"
+    _, content = _send(
+        real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+    )
+    answer = json.loads(content)
+    assert answer["success"] is False
+    assert answer["code"] == ("011" if operation.name == "login" else 1)
+
+
+@pytest.mark.parametrize("operation", with_a_body, ids=_names)
+def test_a_body_without_a_required_member_is_refused(operation: DocumentedOperation, real_values: RealValues) -> None:
+    schema = operation.body_schema
+    for member in (schema or {}).get("required", []):
+        body = _minimal_body(operation, real_values)
+        del body[member]
+        status, content = _send(
+            real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+        )
+        assert not succeeded(status, content), f"{operation.name} took a body without {member}"
+
+
+def _minimal_body(operation: DocumentedOperation, real_values: RealValues) -> dict[str, Any]:
+    """A body with real values in all required members and in no other."""
+    required: list[str] = (operation.body_schema or {}).get("required", [])
+    body = real_values.body(operation, {name: True if name == "subscribed" else {} for name in required})
+    credentials = operation.definition.get("x-credentials", {})
+    if credentials.get("in") == "body":
+        valid = dict(real_values.credentials(operation))
+        body.update({credentials["member"]: valid} if "member" in credentials else valid)
+    return body

@@ -1,0 +1,115 @@
+"""Calls to the signing service under test, and other tools' opinion on its documents."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from directsuite.sandbox import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from aiohttp import ClientResponse, web
+    from aiohttp.test_utils import TestClient
+
+    from directsuite.sandbox.database import Database
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Speaks the service's HTTP; what is refused comes back as status and error body."""
+
+    client: TestClient[web.Request, web.Application]
+    database: Database
+
+    async def call(
+        self, method: str, path: str = "", *, body: bytes | None = None, json: object = None, account: str = "alice"
+    ) -> tuple[int, Any]:
+        """Status and answer: JSON as an object, text as the bytes behind its base64."""
+        headers = {"X-Account": account}
+        if json is not None:
+            answer = await self.client.request(method, f"/signing/pdf{path}", json=json, headers=headers)
+        else:
+            answer = await self.client.request(method, f"/signing/pdf{path}", data=body, headers=headers)
+        return answer.status, await _content(answer)
+
+    async def ok(self, method: str, path: str = "", **arguments: Any) -> Any:
+        """The answer to a call that succeeds."""
+        status, answer = await self.call(method, path, **arguments)
+        assert status == 200, answer
+        return answer
+
+    async def refused(self, method: str, path: str = "", **arguments: Any) -> str:
+        """The description of a refusal with status 400."""
+        status, answer = await self.call(method, path, **arguments)
+        assert status == 400, answer
+        assert set(answer) == {"error", "description"}
+        return str(answer["description"])
+
+    async def save(self, content: bytes) -> str:
+        """The identifier of a newly stored document."""
+        answer = await self.ok("POST", body=base64.b64encode(content))
+        return str(answer["identifier"])
+
+    async def info(self, identifier: str) -> Json:
+        """GetDocInfo."""
+        answer: Json = await self.ok("GET", f"/{identifier}/info")
+        return answer
+
+    async def pull(self, identifier: str) -> bytes:
+        """GetDoc."""
+        answer: bytes = await self.ok("GET", f"/{identifier}")
+        return answer
+
+    async def signatures(self, identifier: str) -> dict[str, bool | None]:
+        """Each signature field: whether its signature is valid, None if it is empty."""
+        signatures: list[Json] = (await self.info(identifier))["signatures"]
+        return {entry["name"]: entry["isValid"] if entry["isSigned"] else None for entry in signatures}
+
+    async def effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
+        """What the ledger holds."""
+        return await self.database.read(lambda connection: ledger.effects(connection, operation))
+
+
+async def _content(answer: ClientResponse) -> Any:
+    if answer.content_type == "application/json":
+        return await answer.json()
+    return base64.b64decode(await answer.text(), validate=True)
+
+
+def valid_by_pdfsig(content: bytes, folder: Path) -> int:
+    """How many signatures poppler calls valid; all of them must be."""
+    if shutil.which("pdfsig") is None:
+        if os.environ.get("CI"):
+            pytest.fail("pdfsig is missing: install poppler-utils")
+        pytest.skip("pdfsig of poppler-utils is not installed")
+    document = folder / "checked.pdf"
+    document.write_bytes(content)
+    # the certificates are left to the service: poppler 22.12 misreports them from the second signature on
+    report = subprocess.run(["pdfsig", "-nocert", str(document)], capture_output=True, text=True, check=False).stdout
+    valid = report.count("Signature is Valid")
+    assert valid == report.count("Signature Validation:"), report
+    return valid
+
+
+def text_by_poppler(content: bytes, folder: Path, *arguments: str) -> str:
+    """The text that poppler sees on the pages."""
+    if shutil.which("pdftotext") is None:
+        if os.environ.get("CI"):
+            pytest.fail("pdftotext is missing: install poppler-utils")
+        pytest.skip("pdftotext of poppler-utils is not installed")
+    document = folder / "read.pdf"
+    document.write_bytes(content)
+    return subprocess.run(
+        ["pdftotext", *arguments, str(document), "-"], capture_output=True, text=True, check=True
+    ).stdout

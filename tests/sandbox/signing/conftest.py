@@ -1,0 +1,76 @@
+"""The signing service on a loopback port, with a middleware in place of OAuth that takes the account from a header."""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from directsuite.sandbox import ledger
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.database import Database
+from directsuite.sandbox.signing.keys import FileKeyStore
+from directsuite.sandbox.signing.service import SCHEMA, SigningService
+
+from .caller import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def keys() -> FileKeyStore:
+    return FileKeyStore.open(None)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    clock = Clock()
+    clock.freeze(START)
+    return clock
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database(None, [SCHEMA, ledger.SCHEMA])
+
+
+@pytest.fixture
+def service(database: Database, clock: Clock, keys: FileKeyStore) -> SigningService:
+    return SigningService(database, clock, keys)
+
+
+@web.middleware
+async def account_from_header(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    with warnings.catch_warnings():  # aiohttp recommends RequestKey; the services agree on a text key
+        warnings.simplefilter("ignore", web.NotAppKeyWarning)
+        request["account"] = request.headers.get("X-Account", "alice")
+    return await handler(request)
+
+
+@pytest.fixture
+async def signing(service: SigningService, database: Database) -> AsyncIterator[Caller]:
+    application = web.Application(middlewares=[account_from_header], client_max_size=64 * 2**20)
+    application.add_routes(service.routes())
+    async with TestClient(TestServer(application, host="127.0.0.1")) as client:
+        yield Caller(client, database)
+    database.close()
+
+
+@pytest.fixture
+def picture() -> str:
+    """A small PNG of one black pixel, as base64."""
+    return base64.b64encode(
+        base64.b64decode(
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+        )
+    ).decode()

@@ -1,0 +1,217 @@
+"""Save, GetDoc, GetDocInfo, Delete: what is stored, for whom and for how long."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pikepdf import Name, String
+
+from directsuite.sandbox.signing import engine, store
+from directsuite.sandbox.signing.base64_text import decoded, encoded
+from directsuite.sandbox.signing.keys import FileKeyStore
+from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
+
+from . import documents
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.signing.service import SigningService
+
+    from .caller import Caller
+
+CONSENT = documents.consent()
+KEYS = FileKeyStore.open(None)
+
+
+async def test_save_answers_with_the_fields_of_the_specification(signing: Caller) -> None:
+    content = documents.plain()
+    answer = await signing.ok("POST", body=base64.b64encode(content))
+    assert set(answer) == {"documentType", "createdTime", "identifier", "documentDigest", "description"}
+    assert answer["documentType"] == "PDF"
+    assert answer["createdTime"] == "2026-03-01T12:00:00.000+00:00"
+    assert answer["documentDigest"] == hashlib.sha256(content).hexdigest()
+    assert await signing.pull(answer["identifier"]) == content
+
+
+@pytest.mark.parametrize("prefix", [b"", b"data:application/pdf;base64,"])
+async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: Caller, prefix: bytes) -> None:
+    content = documents.plain()
+    body = prefix + base64.encodebytes(content).replace(b"\n", b"\r\n")
+    assert await signing.pull((await signing.ok("POST", body=body))["identifier"]) == content
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", "empty"),
+        (b"%PDF-1.4 not base64", "not valid base64"),
+        (base64.b64encode(b"hello"), "not a PDF"),
+        (base64.b64encode(b"%PDF-1.7\n" + b"rubbish" * 20), "damaged beyond repair"),
+        (base64.b64encode(documents.encrypted("secret")), "password"),
+    ],
+)
+async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: Caller, body: bytes, expected: str) -> None:
+    assert expected in await signing.refused("POST", body=body)
+    assert await signing.effects() == []
+
+
+@given(st.binary(min_size=1), st.integers(1, 100))
+def test_base64_text_is_read_however_its_lines_are_broken(content: bytes, width: int) -> None:
+    text = encoded(content)
+    lines = [text[start : start + width] for start in range(0, len(text), width)]
+    assert decoded(b"\r\n".join(lines), "it") == content
+
+
+@given(st.text(alphabet="-_!*äAB", min_size=1).filter(lambda text: set(text) - set("AB")))
+def test_characters_outside_the_alphabet_are_refused(text: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        decoded(text, "it")
+
+
+async def test_a_truncated_document_is_repaired(signing: Caller) -> None:
+    content = documents.plain(3)
+    answer = await signing.ok("POST", body=base64.b64encode(content[: content.rindex(b"xref", 0, -40)]))
+    assert "repaired" in answer["description"]
+    assert len((await signing.info(answer["identifier"]))["pages"]) == 3
+    await signing.ok("PATCH", f"/{answer['identifier']}/sign", json={})
+
+
+async def test_a_truncated_signed_document_is_refused(signing: Caller) -> None:
+    identifier = await signing.save(documents.consent())
+    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    assert "signed" in await signing.refused("POST", body=base64.b64encode(signed[:-300]))
+
+
+async def test_info_tells_places_from_the_top_left_of_the_crop_box(signing: Caller) -> None:
+    info = await signing.info(await signing.save(documents.one_field(FT=Name.Tx, T=String("note"))))
+    assert info["pages"] == [{"index": 1, "width": 400, "height": 300, "rotate": 0}]
+    place = {"left": 50, "top": 120, "width": 300, "height": 30, "pageIndex": 1, "tabIndex": 1}
+    assert info["formFields"] == [place | {"name": "note", "value": "", "type": "text"}]
+
+
+async def test_info_lists_fields_with_values_and_metadata(signing: Caller) -> None:
+    info = await signing.info(await signing.save(documents.consent()))
+    values = [(field["name"], field["type"], field["value"]) for field in info["formFields"]]
+    assert values == [
+        ("patient_name", "text", "alice"),
+        ("agree", "checkbox", "Yes"),
+        ("news", "checkbox", "Off"),
+        ("state", "choice", "Ohio"),
+        ("plan", "radio", "full"),
+        ("plan", "radio", "full"),
+    ]
+    assert [field["tabIndex"] for field in info["formFields"]] == [1, 2, 3, 4, 5, 6]
+    assert {"key": "Title", "value": "Consent"} in info["metaData"]
+    assert [page["rotate"] for page in info["pages"]] == [0, 90, 0]
+    unsigned = info["signatures"][0]
+    assert (unsigned["name"], unsigned["isSigned"], unsigned["isValid"]) == ("PatientSig", False, False)
+    assert (unsigned["left"], unsigned["top"], unsigned["width"], unsigned["height"]) == (72, 622, 200, 70)
+
+
+async def test_nested_fields_have_dotted_names(signing: Caller) -> None:
+    info = await signing.info(await signing.save(documents.nested()))
+    assert [entry["name"] for entry in info["signatures"]] == ["group.first", "pair.one", "pair.two"]
+    assert [entry["name"] for entry in info["formFields"]] == ["group.note"]
+
+
+async def test_delete_leaves_nothing(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    assert (await signing.ok("DELETE", f"/{identifier}"))["documentDigest"] == ""
+    assert "no document" in await signing.refused("GET", f"/{identifier}")
+    assert "no document" in await signing.refused("DELETE", f"/{identifier}")
+    assert [(effect["operation"], effect["subject"]) for effect in await signing.effects()] == [
+        ("Save", identifier),
+        ("Delete", identifier),
+    ]
+
+
+async def test_a_document_expires_after_four_hours_without_activity(signing: Caller, clock: Clock) -> None:
+    identifier = await signing.save(documents.plain())
+    almost = timedelta(hours=4) - timedelta(milliseconds=1)
+    clock.advance(almost)
+    await signing.info(identifier)
+    clock.advance(almost)
+    await signing.pull(identifier)
+    clock.advance(timedelta(hours=4))
+    assert "expired" in await signing.refused("GET", f"/{identifier}")
+    assert "expired" in await signing.refused("PATCH", f"/{identifier}/flatten")
+
+
+async def test_expired_documents_leave_the_database(signing: Caller, clock: Clock) -> None:
+    await signing.save(documents.plain())
+    clock.advance(timedelta(hours=4))
+    kept = await signing.save(documents.plain())
+    rows = await signing.database.read(
+        lambda connection: [tuple(row) for row in connection.execute("SELECT identifier FROM signing_content")]
+    )
+    assert rows == [(kept,)]
+
+
+async def test_missing_documents_can_be_404(signing: Caller, service: SigningService) -> None:
+    service.missing_status = 404
+    status, answer = await signing.call("GET", "/unknown")
+    assert (status, answer["error"]) == (404, "no_such_document")
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("GET", "/info"), ("DELETE", ""), ("PATCH", "/flatten")])
+async def test_another_accounts_document_is_forbidden(signing: Caller, method: str, path: str) -> None:
+    identifier = await signing.save(documents.plain())
+    status, _ = await signing.call(method, f"/{identifier}{path}", account="bob")
+    assert status == 403
+    await signing.pull(identifier)
+
+
+def test_every_operation_has_its_route(service: SigningService) -> None:
+    routes = {route.kwargs["name"]: (route.method, route.path) for route in service.routes()}
+    one = "/signing/pdf/{identifier}"
+    assert routes == {
+        "Save": ("POST", "/signing/pdf"),
+        "GetDoc": ("GET", one),
+        "GetDocInfo": ("GET", f"{one}/info"),
+        "Delete": ("DELETE", one),
+        "Flatten": ("PATCH", f"{one}/flatten"),
+        "FlattenAndPull": ("PATCH", f"{one}/flatten/pull"),
+        "ClearUnsignedFields": ("PATCH", f"{one}/clearUnsignedFields"),
+        "ClearUnsignedFieldsAndPull": ("PATCH", f"{one}/clearUnsignedFields/pull"),
+        "Sign": ("PATCH", f"{one}/sign"),
+        "SignAndPull": ("PATCH", f"{one}/sign/pull"),
+        "MultiSign": ("PATCH", f"{one}/multiSign"),
+        "MultiSignAndPull": ("PATCH", f"{one}/multiSign/pull"),
+    }
+
+
+async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Database) -> None:
+    document = store.StoredDocument("one", 0, store.digest_of(b"before"), b"before")
+    await database.write(lambda connection: store.insert(connection, document, "alice"))
+    digest = await database.write(lambda connection: store.replace(connection, document, b"first"))
+    with pytest.raises(InvalidActionError, match="meanwhile"):
+        await database.write(lambda connection: store.replace(connection, document, b"second"))
+    kept = await database.read(lambda connection: store.use(connection, "one", "alice", 0))
+    assert (kept.content, kept.digest) == (b"first", digest)
+    database.close()
+
+
+async def test_a_refused_change_leaves_no_effect(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    await signing.refused("PATCH", f"/{identifier}/sign", json={"GMTOffset": 99_999})
+    assert [effect["operation"] for effect in await signing.effects()] == ["Save"]
+
+
+@given(st.binary(min_size=1, max_size=6), st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_document_is_read_or_refused_but_never_crashes(damage: bytes, place: float) -> None:
+    content = CONSENT[: int(len(CONSENT) * place)] + damage + CONSENT[int(len(CONSENT) * place) + len(damage) :]
+    with contextlib.suppress(RefusedError):
+        stored, _ = engine.receive(base64.b64encode(content))
+        circumstances = engine.Circumstances([], KEYS, datetime(2026, 3, 1, tzinfo=UTC))
+        engine.describe(stored, KEYS, circumstances.at)
+        engine.change("Flatten", stored, circumstances)
+        engine.change("ClearUnsignedFields", stored, circumstances)

@@ -1,0 +1,37 @@
+"""The key store: made once, kept privately, and nothing heavy imported before it is needed."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from directsuite.sandbox.signing.keys import FileKeyStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_keys_are_made_once_and_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    first = FileKeyStore.open(folder)
+    assert not folder.exists()
+    authority = first.authority_pem()
+    assert FileKeyStore.open(folder).authority_pem() == authority
+    assert first.signer() is first.signer()
+    assert len(first.trust_roots()) == 1
+
+
+def test_the_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    FileKeyStore.open(tmp_path).signer()
+    assert stat.S_IMODE((tmp_path / "signer.key.pem").stat().st_mode) == 0o600
+
+
+def test_the_service_is_imported_without_the_pdf_libraries() -> None:
+    code = (
+        "import sys; import directsuite.sandbox.signing.service, directsuite.sandbox.signing.keys;"
+        "print([name for name in ('pyhanko', 'pikepdf', 'PIL', 'cryptography') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,275 @@
+"""Sign and MultiSign: signatures that pyHanko and poppler call valid, where they were asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pikepdf import Name, String
+from PIL import Image
+from pyhanko.sign.fields import MDPPerm
+
+from . import documents
+from .caller import Caller, Json, text_by_poppler, valid_by_pdfsig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directsuite.sandbox.clock import Clock
+    from directsuite.sandbox.signing.keys import FileKeyStore
+
+
+async def test_three_signatures_at_once_are_valid(signing: Caller, tmp_path: Path, picture: str) -> None:
+    identifier = await signing.save(documents.consent())
+    answer = await signing.ok(
+        "PATCH",
+        f"/{identifier}/multiSign",
+        json={
+            "Signatures": [
+                {"name": "PatientSig", "gsName": "alice", "reason": "agreed", "graphicalSignature": picture},
+                {"name": "WitnessSig", "gsName": "bob"},
+                {"name": "Turned", "widget": {"x": 300, "y": 100, "width": 200, "height": 60, "page": 2}},
+            ]
+        },
+    )
+    assert set(answer) == {"documentDigest", "description"}
+    info = await signing.info(identifier)
+    assert info["documentDigest"] == answer["documentDigest"]
+    assert await signing.signatures(identifier) == {
+        "PatientSig": True, "WitnessSig": True, "UnusedSig": None, "Turned": True,
+    }  # fmt: skip
+    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 3
+    [effect] = await signing.effects("MultiSign")
+    assert effect["subject"] == identifier
+    assert effect["detail"]["digest"] == answer["documentDigest"]
+    assert effect["detail"]["names"] == ["PatientSig", "WitnessSig", "Turned"]
+
+
+async def test_a_signature_tells_signer_reason_and_time_in_the_signers_zone(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    body = {"name": "A", "gsName": "Żółć alice", "reason": "because", "timezone": "America/New_York", "GMTOffset": 3}
+    await signing.ok("PATCH", f"/{identifier}/sign", json=body)
+    [entry] = (await signing.info(identifier))["signatures"]
+    assert entry["signerName"] == "Żółć alice"
+    assert entry["reason"] == "because"
+    assert entry["signatureTime"] == "2026-03-01T07:00:00.000-05:00"
+    assert (entry["isSigned"], entry["isValid"], entry["pageIndex"]) == (True, True, 1)
+
+
+@pytest.mark.parametrize("spelling", [("x", "y", "page"), ("left", "top", "pageIndex")])
+async def test_a_widget_is_placed_from_the_top_left_of_the_crop_box(
+    signing: Caller, spelling: tuple[str, str, str]
+) -> None:
+    left, top, page = spelling
+    identifier = await signing.save(documents.turned(90, crop=(50, 100, 500, 700)))
+    widget = {left: 20, top: 40, "width": 200, "height": 70, page: 1}
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A", "widget": widget})
+    [entry] = (await signing.info(identifier))["signatures"]
+    assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [20, 40, 200, 70, 1]
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+async def test_a_signature_reads_upright_on_a_turned_page(signing: Caller, tmp_path: Path, degrees: int) -> None:
+    identifier = await signing.save(documents.turned(degrees))
+    body = {"gsName": "Alexandra", "widget": {"x": 200, "y": 300, "width": 120, "height": 120, "page": 1}}
+    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    words = text_by_poppler(content, tmp_path, "-bbox")
+    [line] = [line for line in words.splitlines() if ">Alexandra<" in line]
+    box = {part.split("=")[0]: float(part.split("=")[1].strip('"')) for part in line.split(">")[0].split()[1:]}
+    assert box["xMax"] - box["xMin"] > 2 * (box["yMax"] - box["yMin"])
+    across = {0: (200, 320), 90: (372, 492), 180: (292, 412), 270: (300, 420)}[degrees]
+    assert across[0] <= box["xMin"] < box["xMax"] <= across[1]
+
+
+async def test_an_existing_empty_field_keeps_its_place(signing: Caller) -> None:
+    identifier = await signing.save(documents.consent())
+    widget = {"x": 1, "y": 1, "width": 10, "height": 10, "page": 3}
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig", "widget": widget})
+    entry = (await signing.info(identifier))["signatures"][0]
+    assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [72, 622, 200, 70, 1]
+
+
+async def test_names_that_are_left_out_are_free_ones(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={})
+    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
+    assert await signing.signatures(identifier) == {"Signature1": True, "Signature2": True, "Signature3": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 2}}, "page 2, but the document has 1"),
+        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 0}}, "counted from 1"),
+        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 1.5}}, "whole number"),
+        ({"widget": {"x": 0, "y": 0, "width": 0, "height": 10}}, "above 0"),
+        ({"widget": {"x": 0, "y": 0, "width": -5, "height": 10}}, "above 0"),
+        ({"widget": {"x": 600, "y": 0, "width": 50, "height": 10}}, "612 wide and 792 high"),
+        ({"widget": {"x": 0, "y": -20, "width": 50, "height": 10}}, "beyond page 1"),
+        ({"widget": {"x": "far", "y": 0, "width": 50, "height": 10}}, "widget.x must be a number"),
+        ({"widget": {"y": 0, "width": 50, "height": 10}}, "widget.x must be a number"),
+        ({"widget": "here"}, "widget must be a JSON object"),
+        ({"timezone": "Nowhere/Land"}, "time zone"),
+        ({"timezone": "../../etc/passwd"}, "time zone"),
+        ({"GMTOffset": 10_000}, "14 hours"),
+        ({"GMTOffset": "five"}, "whole number"),
+        ({"graphicalSignature": "!!!"}, "graphicalSignature is not valid base64"),
+        ({"graphicalSignature": base64.b64encode(b"no picture").decode()}, "not a readable"),
+        ({"name": 5}, "name must be a string"),
+        ({"name": "new.name"}, "period"),
+        ({"reason": "a\0b"}, "NUL"),
+        ({"username": "alice"}, "none of a signature's members"),
+        ([], "must be a JSON object"),
+    ],
+)
+async def test_a_wrong_parameter_is_refused_by_name(signing: Caller, body: object, expected: str) -> None:
+    identifier = await signing.save(documents.plain())
+    assert expected in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
+    assert await signing.signatures(identifier) == {}
+
+
+@pytest.mark.parametrize(
+    ("member", "value"), [("timezone", "GMT-05:00"), ("timezone", "EST"), ("GMTOffset", -5), ("GMTOffset", -300)]
+)
+async def test_time_zones_are_understood_in_several_forms(signing: Caller, member: str, value: object) -> None:
+    identifier = await signing.save(documents.plain())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={member: value})
+    [entry] = (await signing.info(identifier))["signatures"]
+    assert entry["signatureTime"] == "2026-03-01T07:00:00.000-05:00"
+
+
+async def test_a_body_that_is_not_json_is_refused(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    assert "JSON" in await signing.refused("PATCH", f"/{identifier}/sign", body=b"{")
+
+
+@pytest.mark.parametrize("body", [{}, {"Signatures": []}, {"Signatures": {}}, {"Signatures": [5]}])
+async def test_multi_sign_needs_a_list_of_signatures(signing: Caller, body: Json) -> None:
+    identifier = await signing.save(documents.plain())
+    assert "Signatures" in await signing.refused("PATCH", f"/{identifier}/multiSign", json=body)
+
+
+async def test_multi_sign_makes_all_signatures_or_none(signing: Caller) -> None:
+    identifier = await signing.save(documents.consent())
+    before = await signing.pull(identifier)
+    body = {
+        "Signatures": [
+            {"name": "PatientSig"},
+            {"name": "B", "widget": {"x": 0, "y": 0, "width": 9, "height": 9, "page": 9}},
+        ]
+    }
+    await signing.refused("PATCH", f"/{identifier}/multiSign", json=body)
+    await signing.refused("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "A"}]})
+    assert await signing.pull(identifier) == before
+    assert await signing.effects("MultiSign") == []
+
+
+async def test_a_name_that_is_signed_already_is_refused(signing: Caller) -> None:
+    identifier = await signing.save(documents.consent())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert "signed already" in await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert "text field" in await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "patient_name"})
+
+
+async def test_a_picture_that_unpacks_to_too_much_is_refused(signing: Caller) -> None:
+    bomb = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
+    body = {"graphicalSignature": base64.b64encode(bomb.getvalue()).decode()}
+    identifier = await signing.save(documents.plain())
+    assert "pixels" in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
+
+
+async def test_simultaneous_signatures_are_both_kept(signing: Caller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.plain())
+    names = [f"S{number}" for number in range(4)]
+    await asyncio.gather(*(signing.ok("PATCH", f"/{identifier}/sign", json={"name": name}) for name in names))
+    assert await signing.signatures(identifier) == dict.fromkeys(await _names(signing, identifier), True)
+    assert sorted(await _names(signing, identifier)) == names
+    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 4
+
+
+async def test_signing_and_deleting_at_once_leaves_no_half_way(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    (signed, _), (deleted, _) = await asyncio.gather(
+        signing.call("PATCH", f"/{identifier}/sign", json={}), signing.call("DELETE", f"/{identifier}")
+    )
+    assert deleted == 200
+    assert len(await signing.effects("Sign")) == (1 if signed == 200 else 0)
+    await signing.refused("GET", f"/{identifier}")
+
+
+@pytest.mark.parametrize("to", [datetime(1975, 1, 1, tzinfo=UTC), datetime(2190, 1, 1, tzinfo=UTC)])
+async def test_signatures_are_valid_whatever_the_clock_says(signing: Caller, clock: Clock, to: datetime) -> None:
+    clock.set(to)
+    identifier = await signing.save(documents.plain())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.signatures(identifier) == {"A": True}
+
+
+async def test_a_signature_stays_valid_as_years_pass(signing: Caller, clock: Clock) -> None:
+    identifier = await signing.save(documents.plain())
+    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+    clock.advance(timedelta(days=20_000))
+    assert await signing.signatures(await signing.save(signed)) == {"A": True}
+
+
+async def test_a_changed_byte_makes_a_signature_invalid(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    signed: bytes = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A", "reason": "agreed"})
+    forged = signed.replace(b"(agreed)", b"(denied)")
+    assert forged != signed
+    assert await signing.signatures(await signing.save(forged)) == {"A": False}
+
+
+async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing: Caller) -> None:
+    identifier = await signing.save(documents.encrypted(""))
+    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    assert (await signing.signatures(identifier))["PatientSig"] is True
+    assert b"/Encrypt" in signed
+
+
+async def test_a_period_in_a_field_name_does_not_stop_validation(signing: Caller, tmp_path: Path) -> None:
+    dotted = documents.one_field(FT=Name.Tx, T=String("a.b"), V=String("x"))
+    identifier = await signing.save(dotted)
+    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "B"}]})
+    assert await signing.signatures(identifier) == {"A": True, "B": True}
+    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("permission", "body", "expected"),
+    [
+        (MDPPerm.NO_CHANGES, {"name": "PatientSig"}, "certified"),
+        (MDPPerm.FILL_FORMS, {"widget": {"x": 0, "y": 0, "width": 50, "height": 50}}, "certified"),
+        (MDPPerm.FILL_FORMS, {"name": "PatientSig"}, None),
+        (MDPPerm.FILL_FORMS, {}, None),
+    ],
+)
+async def test_certified_documents_take_what_their_certificate_allows(
+    signing: Caller, keys: FileKeyStore, permission: MDPPerm, body: Json, expected: str | None
+) -> None:
+    certified = await asyncio.to_thread(documents.certified, documents.consent(), keys.signer(), permission)
+    identifier = await signing.save(certified)
+    if expected is not None:
+        assert expected in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
+    else:
+        await signing.ok("PATCH", f"/{identifier}/sign", json=body)
+    signed = {name: valid for name, valid in (await signing.signatures(identifier)).items() if valid is not None}
+    assert set(signed.values()) == {True}
+    assert "certified" in await signing.refused("PATCH", f"/{identifier}/clearUnsignedFields")
+
+
+async def test_appearances_left_to_viewers_are_drawn_before_signing(signing: Caller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.left_to_viewers("José"))
+    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={})
+    assert b"NeedAppearances" not in signed
+    assert "José" in text_by_poppler(signed, tmp_path)
+    assert set((await signing.signatures(identifier)).values()) == {True}
+
+
+async def _names(signing: Caller, identifier: str) -> list[Any]:
+    return [entry["name"] for entry in (await signing.info(identifier))["signatures"]]
