@@ -21,8 +21,17 @@ R = TypeVar("R")
 Receive = Callable[[Incoming, Callable[[], None]], Awaitable[R]]
 """Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
 
-Proof = Callable[[], Awaitable[R | None]]
-"""Looks for proof that an operation with an unknown outcome happened: the response, or None."""
+
+@attrs.frozen(kw_only=True)
+class Proof(Generic[R]):
+    """Where to look for proof that an operation with an unknown outcome happened.
+
+    look: gives the response where it did, None where nothing shows it (yet). seconds: how long to go on looking, since
+    the request may still be on its way; 0 for one look.
+    """
+
+    look: Callable[[], Awaitable[R | None]]
+    seconds: float = 0.0
 
 
 @attrs.frozen(kw_only=True)

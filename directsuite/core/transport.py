@@ -13,6 +13,7 @@ One deadline holds over token wait, queue, attempts, bodies and back-off.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -33,10 +34,14 @@ from directsuite.errors import (
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
+    ResponseDecodeError,
     ServiceError,
+    TransportError,
 )
 
 R = TypeVar("R")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks for proof
 
 
 class Transport:
@@ -182,13 +187,36 @@ class Transport:
         return True
 
     async def _settle(self, call: Call[R], failure: DirectSuiteError) -> tuple[R] | None:
-        """The response of a call that turns out to have happened, or None: never by doing it again."""
-        if not call.unknown or not isinstance(failure, ServiceError) or failure.outcome is not Outcome.FAILED:
+        """The response of a call that turns out to have happened, or None: by proof, never by doing it again."""
+        if failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
+            return await self._look_for_proof(call)
+        refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
+        if not (refused and call.unknown):
             return None
-        if call.operation.done_answers & {failure.status, failure.code}:
+        # A repeat was refused after a first attempt of unknown outcome: perhaps because that one had done it.
+        if isinstance(failure, ServiceError) and call.operation.done_answers & {failure.status, failure.code}:
             return (call.operation.response(),)
-        proven = await call.proof() if call.proof is not None else None
-        return None if proven is None else (proven,)
+        return await self._look_for_proof(call)
+
+    async def _look_for_proof(self, call: Call[R]) -> tuple[R] | None:
+        if call.proof is None:
+            return None
+        end = self._clock.monotonic() + min(call.proof.seconds, call.time_left())
+        pause = _FIRST_PAUSE
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(call.deadline):
+                while True:
+                    with contextlib.suppress(
+                        TransportError, ServiceError, ResponseDecodeError
+                    ):  # the next may see more
+                        proven = await call.proof.look()
+                        if proven is not None:
+                            return (proven,)
+                    if self._clock.monotonic() + pause > end:
+                        return None
+                    await self._clock.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        return None
 
     def _verdict(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
         """What the caller is told: no error says more, or less, than is known."""

@@ -98,7 +98,7 @@ def _compact(moment: datetime) -> str:
 
 def _aware(begin: datetime | None, end: datetime | None) -> None:
     for parameter, moment in (("begin", begin), ("end", end)):
-        if moment is not None and moment.tzinfo is None:
+        if moment is not None and moment.utcoffset() is None:  # a zone may leave it naive
             raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from directsuite.core.body import RequestBody
+from directsuite.core.call import Proof
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations
-from directsuite.messaging.account import Account
+from directsuite.messaging.account import checked_uids
 from directsuite.messaging.arguments import INBOX, flag
+from directsuite.messaging.arrivals import Arrivals
 from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
+from directsuite.messaging.reading import Reading
 from directsuite.wire import codec
 
 
-class Changing(Account):
+class Changing(Reading):
     """What can be changed in a mailbox."""
 
     async def get_folders(
@@ -54,7 +57,9 @@ class Changing(Account):
             """Proof that the folder is there."""
             return APIResponse(success=True) if await self._has(folder) else None
 
-        await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=created)
+        await self._call(
+            operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=Proof(look=created)
+        )
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
         """Rename a folder, with what is in it.
@@ -70,7 +75,7 @@ class Changing(Account):
             return APIResponse(success=True) if happened else None
 
         await self._call(
-            operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, proof=moved
+            operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, proof=Proof(look=moved)
         )
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -83,13 +88,30 @@ class Changing(Account):
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout)
 
     async def copy_messages_by_uids(
-        self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
+        self,
+        folder: str,
+        dest_folder: str,
+        uids: Iterable[int],
+        *,
+        verify: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Copy messages to another folder. With no uids, nothing is sent.
 
-        Operation CopyMessagesByUIDs (specification 4.C). Never sent a second time.
+        Operation CopyMessagesByUIDs (specification 4.C). Never sent a second time. verify: note beforehand what is in
+        the destination, so that an unknown outcome can be settled by the Message-IDs that are new there.
         """
-        await self._change(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, uids=uids, timeout=timeout)
+        listed = checked_uids(uids)
+        operations.COPY_MESSAGES_BY_UIDS.check((folder, dest_folder))
+        if not listed:
+            return
+        proof = None
+        if verify:
+            copied = set(listed)
+            originals = [message for message in await self.get_message_metadata(folder) if message.uid in copied]
+            proof = await Arrivals.expected(self, dest_folder, [message.msg_id for message in originals])
+        body = self._uids_body(listed)
+        await self._call(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, proof=proof)
 
     async def move_messages_by_uids(
         self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -128,11 +150,17 @@ class Changing(Account):
         await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def save_raw_messages(
-        self, folder: str, messages: Iterable[RawMessage], *, timeout: float | None = None
+        self,
+        folder: str,
+        messages: Iterable[RawMessage],
+        *,
+        verify: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Append messages to a folder as they are, RFC 5322 in `data`. With none, nothing is sent.
 
-        Operation SaveRawMessages (specification 4.C). Never sent a second time.
+        Operation SaveRawMessages (specification 4.C). Never sent a second time. verify: note beforehand what is in the
+        folder, so that an unknown outcome can be settled by the Message-IDs that are new there.
         """
         listed = list(messages)
         if not all(message.data for message in listed):
@@ -140,8 +168,11 @@ class Changing(Account):
         operations.SAVE_RAW_MESSAGES.check((folder,))
         if not listed:
             return
+        proof = None
+        if verify:
+            proof = await Arrivals.expected(self, folder, [message.to_email()["Message-ID"] for message in listed])
         body = RequestBody.of(codec.encode(RawMessagesRequest(auth=self._authentication, messages=listed)))
-        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout)
+        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, proof=proof)
 
     async def _has(self, folder: str) -> bool:
         wanted = folder.lower()

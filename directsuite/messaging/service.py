@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.errors import InvalidArgumentError
-from directsuite.messaging import arguments, operations
+from directsuite.core.call import Proof
+from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.messaging import arguments, once, operations
 from directsuite.messaging.account import checked_uids
 from directsuite.messaging.changing import Changing
 from directsuite.messaging.listings import Listings
@@ -57,6 +60,40 @@ class Mailbox(Listings, Changing):
         message = self._checked(message)
         body = send_body(SendRequestWithHeader(authentication=self._authentication, message=message))
         return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)
+
+    async def send_once(
+        self,
+        message: Message,
+        *,
+        key: str | None = None,
+        since: datetime | None = None,
+        settle: float = 30.0,
+        resend: bool = False,
+        timeout: float | None = None,
+    ) -> SendMessageResponse:
+        """Send a message; where the answer gets lost, look in INBOX.Sent whether it went.
+
+        Operation SendWithHeader (specification 4.C) with a header `X-Request-ID`, a hash of `key` that recipients see.
+        key: your own name for this message, which makes the promise hold across a crash: call again with the same key
+        and `since`, the time of the first attempt, and a message that is there already is not sent again. settle:
+        seconds to look for it. resend: where it isn't found by then, send it again under the same key; only on a server
+        that was seen to show such headers in metadata. Raises OutcomeUnknownError where it may or may not have gone.
+        """
+        message = self._checked(message)
+        mark = once.request_id(self._username, secrets.token_hex(16) if key is None else key)
+        if since is not None and since.tzinfo is None:
+            raise InvalidArgumentError("give an aware datetime, with a time zone", parameter="since")
+        request = SendRequestWithHeader(authentication=self._authentication, message=once.marked(message, mark))
+        sent = once.SentMessage(self, mark, since or datetime.now(UTC))
+        if since is not None and (found := await sent.find()) is not None:
+            return found
+        proof = Proof(look=sent.find, seconds=settle)
+        try:
+            return await self._call(operations.SEND_WITH_HEADER, body=send_body(request), timeout=timeout, proof=proof)
+        except OutcomeUnknownError:
+            if not (resend and sent.shows_marks):
+                raise
+        return await self._call(operations.SEND_WITH_HEADER, body=send_body(request), timeout=timeout, proof=proof)
 
     async def forward(
         self,

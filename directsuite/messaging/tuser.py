@@ -7,6 +7,7 @@ import attrs
 from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
+from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.models import (
     AuthenticationWithTuser,
@@ -40,6 +41,8 @@ class TUser(Facade):
 
         Operation SendWithTuser (specification 4.C).
         """
+        if isinstance(message, MessageWithHeader):
+            raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         arguments.check_message(message, self._address)
         message = attrs.evolve(message, sender=self._address)
         body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message))

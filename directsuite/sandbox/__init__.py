@@ -2,3 +2,8 @@
 
 `directsuite.sandbox.server.Sandbox` runs it inside a program or test, `python -m directsuite.sandbox` as a server.
 """
+
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.server import Sandbox
+
+__all__ = ["Clock", "Sandbox"]

@@ -1,0 +1,1 @@
+"""The client against the sandbox while connections and answers go wrong."""
