@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,25 @@ from directsuite.errors import ConfigurationError
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
 _NOT_IN_FILES = ("retry", "tls", "session_factory")
+
+
+class Variables(Mapping[str, str]):
+    """The environment, or a mapping in its place. Its `repr` shows nothing: frames that hold it may be printed."""
+
+    def __init__(self, variables: Mapping[str, str] | None) -> None:
+        self._variables = os.environ if variables is None else variables
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __repr__(self) -> str:
+        return "Variables(...)"
 
 
 def _positive(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -76,7 +95,7 @@ class Settings:
 
         DIRECTSUITE_CONFIG names a TOML file for the rest; a variable goes before the file's value.
         """
-        environ = os.environ if environ is None else environ
+        environ = Variables(environ)
         config = environ.get(f"{_PREFIX}CONFIG")
         values = _read_toml(config) if config else {}
         for service in SERVICES:

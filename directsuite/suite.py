@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
@@ -20,8 +19,8 @@ from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tuser import TUser
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
-from directsuite.secret import Secret
-from directsuite.settings import Settings
+from directsuite.secret import Secret, as_optional_secret, as_secret
+from directsuite.settings import Settings, Variables
 from directsuite.signing.service import Signing
 
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource
@@ -51,6 +50,8 @@ class DirectSuite:
         *,
         clock: Clock | None = None,
     ) -> None:
+        if isinstance(token, str):
+            token = Secret(token)  # this frame may stand in a traceback
         settings = settings or Settings()
         clock = clock or SystemClock()
         urls = {
@@ -97,8 +98,9 @@ class DirectSuite:
         """A suite from the environment: Settings.from_env(), DIRECTSUITE_TOKEN, and DIRECTSUITE_LOGIN_USERNAME with
         DIRECTSUITE_LOGIN_PASSWORD.
         """
-        environ = os.environ if environ is None else environ
-        username, password = (environ.get(f"DIRECTSUITE_LOGIN_{name}") for name in ("USERNAME", "PASSWORD"))
+        environ = Variables(environ)
+        username = environ.get("DIRECTSUITE_LOGIN_USERNAME")
+        password = as_optional_secret(environ.get("DIRECTSUITE_LOGIN_PASSWORD"))
         if bool(username) != bool(password):
             raise ConfigurationError("set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither")
         login = Login(username, password) if username and password else None
@@ -106,10 +108,12 @@ class DirectSuite:
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
         """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
+        password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
+        password = as_secret(password)
         return TUser(self._transport, username, password, direct_addr)
 
     async def __aenter__(self) -> Self:
@@ -123,9 +127,11 @@ class DirectSuite:
 
     async def aclose(self, grace: float = 5.0) -> None:
         """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections."""
-        await self._lifecycle.close(grace)
-        for cache in self._caches:
-            await cache.aclose()
+        try:
+            await self._lifecycle.close(grace)
+        finally:
+            for cache in self._caches:
+                await cache.aclose()
 
 
 def _limits(settings: Settings, clock: Clock) -> Limits:

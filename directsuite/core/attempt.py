@@ -16,6 +16,7 @@ from directsuite.core.answer import Answer, Incoming, interpret
 from directsuite.core.body import EMPTY, Outgoing
 from directsuite.core.call import Call, Exchanged
 from directsuite.core.clock import Clock
+from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.destination import DestinationError
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.operation import Auth
@@ -68,6 +69,8 @@ class Attempts:
                 value = await self._send_and_receive(call, outgoing, bound)
         except Exception as error:  # noqa: BLE001  sorted out below; what isn't about the network is raised as it is
             value = self._failure(call, outgoing, bound, error)
+        finally:
+            call.consumed = call.consumed or (outgoing is not None and outgoing.spent)
         if not isinstance(value, DirectSuiteError):
             return value
         call.unknown = call.unknown or value.outcome is Outcome.UNKNOWN
@@ -80,7 +83,9 @@ class Attempts:
         received = call.receive is not None and 200 <= incoming.status < 300
         try:
             if call.receive is not None and received:
-                return await call.receive(incoming, lambda: self._bound_attempt(call, bound))
+                value = await call.receive(incoming, lambda: self._bound_attempt(call, bound))
+                self._report(call, Answer(incoming.status, incoming.headers, b""))
+                return value
             answer = await incoming.read(self._max_response_bytes)
             self._report(call, answer)
             return interpret(call.operation, answer, self._max_response_bytes)
@@ -92,7 +97,7 @@ class Attempts:
         """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
         endpoint, operation = call.endpoint, call.operation
         if endpoint.credentials is not None and operation.auth in (Auth.BEARER, Auth.SESSION):
-            call.credential = await endpoint.credentials.current()
+            call.credential = await _credential(endpoint.credentials)
         # Login waits for no connection: those who hold them may be waiting for it.
         limited = operation.auth is not Auth.NONE
         if limited:
@@ -160,6 +165,7 @@ class Attempts:
         bound.reschedule(end if call.deadline is None else min(end, call.deadline))
 
     async def next_chunk(self, call: Call[Any], incoming: Incoming) -> bytes:
+        """The next piece of a streamed answer, empty at its end; every failure leaves it as a typed error."""
         bound = asyncio.timeout_at(call.deadline)
         failure: DirectSuiteError
         try:
@@ -175,8 +181,6 @@ class Attempts:
     ) -> DirectSuiteError:
         """The typed error for what an attempt raised; what isn't the network's, such as a broken source, is raised."""
         started = outgoing is None or outgoing.started
-        if call.body is not None and not call.body.replayable and started:
-            call.consumed = True
         if isinstance(error, DirectSuiteError):
             return error
         if outgoing is not None and outgoing.failure is not None:
@@ -210,6 +214,16 @@ class Attempts:
         if call.options.observe is not None:
             elapsed = self._clock.monotonic() - call.started_at
             call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
+
+
+async def _credential(cache: TokenCache) -> Credential:
+    """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
+    try:
+        return await cache.current()
+    except DirectSuiteError as error:
+        if error.outcome is Outcome.UNKNOWN:
+            error.outcome = Outcome.NOT_SENT
+        raise
 
 
 def _nothing() -> None:

@@ -126,6 +126,11 @@ class Outgoing(Payload):
         self.started = False
         self.failure: Exception | None = None
 
+    @property
+    def spent(self) -> bool:
+        """Whether the body can't be sent again."""
+        return self.started and not self._body.replayable
+
     def __repr__(self) -> str:
         return f"Outgoing({self._body!r}, started={self.started})"
 

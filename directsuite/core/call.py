@@ -45,11 +45,15 @@ class Exchanged:
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call."""
+    """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call.
+
+    within_a_call: made for another call, such as its login, and so not refused while a closing suite waits for that.
+    """
 
     timeout: float | None = None
     retry: RetryPolicy | None = None
     observe: Callable[[Exchanged], None] | None = None
+    within_a_call: bool = False
 
 
 @attrs.define(kw_only=True)

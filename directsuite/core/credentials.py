@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import attrs
 
@@ -22,6 +23,7 @@ from directsuite.core.clock import Clock
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, Outcome, TransportError
 from directsuite.secret import Secret, as_secret
 
+_VISIBLE = re.compile(r"[!-~]+")  # what a header can carry (RFC 6750 allows less)
 _FIRST_BACK_OFF = 1.0
 _LONGEST_BACK_OFF = 60.0
 
@@ -76,14 +78,29 @@ class CallableToken:
 def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
     """A TokenSource from anything that a user may give as `token`."""
     if isinstance(token, str | Secret):
-        if not (token if isinstance(token, str) else token.reveal()).strip():
+        token = as_secret(token)
+        if not token.reveal().strip():
             raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
+        if not _VISIBLE.fullmatch(token.reveal()):
+            raise ConfigurationError("the token holds a space, line break or letter that no token has: strip it")
         return StaticToken(token)
     if isinstance(token, TokenSource):
         return token
     if callable(token):
         return CallableToken(token)
     raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
+
+
+def _usable(given: object) -> AccessToken:
+    """What a source gave, if it is a token that can go on the wire."""
+    if not isinstance(given, AccessToken):
+        raise ConfigurationError(f"the token source gave {type(given).__name__} in place of an AccessToken")
+    text = cast("object", given.token.reveal())  # a user's function may give anything
+    if not isinstance(text, str):
+        raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
+    if not _VISIBLE.fullmatch(text):
+        raise ConfigurationError("the token source gave a token that is empty, or holds a space or line break")
+    return given
 
 
 @attrs.frozen
@@ -191,7 +208,7 @@ class TokenCache:
     async def _ask(self) -> AccessToken:
         try:
             async with asyncio.timeout(self._patience):
-                return await self._source.fetch()
+                return _usable(await self._source.fetch())
         except DirectSuiteError:
             raise
         except TimeoutError:

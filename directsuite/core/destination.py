@@ -49,7 +49,7 @@ async def decode_to(path: Path, incoming: Incoming, alive: Callable[[], None]) -
     decoder = base64.Decoder()
     file, temporary = _local(lambda: _temporary(path))
     try:
-        with file:
+        try:
             async for piece in incoming.chunks():
                 alive()
                 _local(functools.partial(file.write, decoder.feed(piece)))
@@ -57,6 +57,8 @@ async def decode_to(path: Path, incoming: Incoming, alive: Callable[[], None]) -
             decoder.finish()
             _local(file.flush)
             await _local_async(lambda: os.fsync(file.fileno()))
+        finally:
+            _local(file.close)  # it flushes, and a full disk fails here a second time
         _local(lambda: temporary.replace(path))
     except BaseException:
         with contextlib.suppress(OSError):

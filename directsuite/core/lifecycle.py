@@ -61,9 +61,12 @@ class Lifecycle:
         self._process = os.getpid()
         self._http = self._factory() if self._factory is not None else _session()
 
-    def check(self) -> None:
-        """Raise the error that says why the suite can't be used here and now, if it can't."""
-        if self._closed:
+    def check(self, *, within_a_call: bool = False) -> None:
+        """Raise the error that says why the suite can't be used here and now, if it can't.
+
+        within_a_call: for the sake of a call that is under way, which closing waits for.
+        """
+        if self._closed and not (within_a_call and self._calls and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
@@ -95,13 +98,15 @@ class Lifecycle:
             return
         self.check()
         self._closed = True
-        if self._calls and grace > 0:
-            self._idle = asyncio.Event()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    await self._idle.wait()
-        http, self._http = self._http, None
-        await http.close()
+        try:
+            if self._calls and grace > 0:
+                self._idle = asyncio.Event()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await self._idle.wait()
+        finally:
+            http, self._http = self._http, None
+            await http.close()
 
 
 def _session() -> aiohttp.ClientSession:

@@ -83,14 +83,15 @@ class Transport:
                 return await self._attempt(call)  # most calls end here, without any retry machinery
             except DirectSuiteError as error:
                 failure = error
-            try:
-                return await self._again(call, failure)
-            except DirectSuiteError as error:
-                failure = error
+            if call.may_repeat(failure):
+                try:
+                    return await self._again(call, failure)
+                except DirectSuiteError as error:
+                    failure = error
             settled = await self._settle(call, failure)
             if settled:
                 return settled[0]
-        raise self._verdict(call, failure)
+        raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
 
     async def stream(
         self, operation: Operation[Any], *segments: str, body: RequestBody | None = None, options: Options
@@ -121,6 +122,7 @@ class Transport:
             else:
                 return
             finally:
+                chunk = b""  # the frame may stand in a traceback, and holds nothing of what was answered
                 for incoming in opened:
                     incoming.close()
         raise failure
@@ -134,7 +136,7 @@ class Transport:
         receive: Receive[R] | None,
         proof: Proof[R] | None,
     ) -> Call[R]:
-        self._lifecycle.check()
+        self._lifecycle.check(within_a_call=options.within_a_call)
         endpoint = self._endpoints[operation.service]
         _refuse_incomplete(operation, endpoint)
         operation.check(segments)
@@ -176,6 +178,8 @@ class Transport:
             if not self._renewable(call):
                 refusal.outcome = Outcome.FAILED
                 raise
+            if call.consumed:
+                raise  # the next call has a fresh credential; this one's body can't be sent again
         call.renewed = True
         return await self._attempt(call)
 
@@ -232,9 +236,10 @@ class Transport:
             error.__cause__ = failure
         elif isinstance(failure, DeadlineExceededError) and call.unknown:
             failure.outcome = Outcome.UNKNOWN
-        if error.operation in (None, call.operation.name):  # a login's error keeps its own figures
-            error.attempts = call.attempts
-            error.elapsed = self._clock.monotonic() - call.started_at
+        for told in (failure, error):
+            if told.operation in (None, call.operation.name):  # a login's error keeps its own figures
+                told.attempts = call.attempts
+                told.elapsed = self._clock.monotonic() - call.started_at
         return error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 from directsuite.core import outcome
@@ -104,12 +104,13 @@ class Listings(Reading):
         failure: DirectSuiteError | None = None
         try:
             async for piece in pieces:
-                for element in splitter.feed(piece):
-                    yield _message(element, next(number))
+                for message in _messages(splitter.feed(piece), number):
+                    yield message
             failure = _refusal(operation, splitter.finish())
         except MismatchError as mismatch:
             failure = _unreadable(operation, mismatch)
         finally:
+            piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
             await pieces.aclose()
         if failure is not None:
             raise failure
@@ -123,16 +124,18 @@ def _refuse(folder: str, batch_size: int = 1) -> None:
 
 def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
     """The messages in the order of the uids asked for; what came without a uid stands last."""
-    place = {uid: position for position, uid in enumerate(uids)}
-    return sorted(messages, key=lambda message: place.get(message.uid or -1, len(uids)))
+    place: dict[int | None, int] = {uid: position for position, uid in enumerate(uids)}
+    return sorted(messages, key=lambda message: place.get(message.uid, len(uids)))
 
 
-def _message(element: Any, number: int) -> MessageDetail:
-    try:
-        return codec.structure(MessageDetail, element)
-    except MismatchError as mismatch:
-        found = MismatchError(mismatch.expected, f"$.messages[{number}]{mismatch.path[1:]}")
-    raise found
+def _messages(elements: Iterable[Any], number: Iterator[int]) -> Iterator[MessageDetail]:
+    """The messages that these elements are; MismatchError names the one that is none by its number."""
+    for element in elements:
+        try:
+            yield codec.structure(MessageDetail, element)
+        except MismatchError as mismatch:
+            raise MismatchError(mismatch.expected, f"$.messages[{next(number)}]{mismatch.path[1:]}") from None
+        next(number)
 
 
 def _refusal(operation: Operation[Any], rest: dict[str, Any]) -> DirectSuiteError | None:

@@ -40,7 +40,9 @@ class SessionSource:
 
     async def fetch(self) -> AccessToken:
         """Log in."""
-        return session_of(await self._transport.call(operations.LOGIN, body=self._body, options=Options()))
+        return session_of(
+            await self._transport.call(operations.LOGIN, body=self._body, options=Options(within_a_call=True))
+        )
 
 
 def login_body(login: Login) -> RequestBody:

@@ -10,6 +10,7 @@ A failure is found again by a second, slower walk (`Reader.find`), so that the f
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -113,12 +114,18 @@ class _Field:
         return head + "".join(part.capitalize() for part in tail)
 
     @property
+    def kinds(self) -> list[Any]:
+        """The types that the field takes, None apart."""
+        united = isinstance(self.annotation, types.UnionType)
+        return [kind for kind in get_args(self.annotation) if kind is not type(None)] if united else [self.annotation]
+
+    @property
     def required(self) -> bool:
         return self.default is attrs.NOTHING
 
     def absent(self, value: Any) -> bool:
         """Whether this value gives the default."""
-        return not self.required and is_nothing(value, self.annotation)
+        return not self.required and is_nothing(value, self.kinds[0])
 
     def read(self, value: Any) -> Any:
         """The field's value; nothing gives the default."""
@@ -203,10 +210,9 @@ def _structurer(cls: type[Any]) -> Callable[[Any, Any], Any]:
 
 
 def _expression(field: _Field, number: int) -> str:
-    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
     tests = ["v is None"] if field.default is None else []
-    if len(kinds) == 1 and kinds[0] in _AS_IT_IS and get_origin(field.annotation) is not list:
-        tests.append(_AS_IT_IS[kinds[0]])
+    if len(field.kinds) == 1 and field.kinds[0] in _AS_IT_IS:
+        tests.append(_AS_IT_IS[field.kinds[0]])
     return f"v if {' or '.join(tests)} else read{number}(v)" if tests else f"read{number}(v)"
 
 

@@ -50,7 +50,7 @@ def read_day(value: object) -> date | str:
     """A day as `yyyy-MM-dd`; any other text stays as it came."""
     if not isinstance(value, str):
         raise MismatchError("a day as yyyy-MM-dd, or text")
-    if len(value) == len("yyyy-MM-dd") and value[4] == "-":
+    if len(value) == len("yyyy-MM-dd") and value[4] == value[7] == "-":
         try:
             return date.fromisoformat(value)
         except ValueError:
