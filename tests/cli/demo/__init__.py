@@ -1,0 +1,1 @@
+"""The demo: its steps, what they make, and what is said of it."""

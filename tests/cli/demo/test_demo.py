@@ -1,0 +1,165 @@
+"""The demo as a whole: its exit status, its report, its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.cli import main
+from directsuite.cli.demo.command import demonstrate
+from directsuite.cli.demo.outcome import Done
+from directsuite.cli.demo.scene import NotHeldError, Scene, Sizes
+from directsuite.cli.demo.steps import Step
+from directsuite.cli.demo.verification import verify
+
+SMALL = ("--messages", "4", "--documents", "3", "--faxes", "12")
+NAMES = ["patient", "message", "mailbox", "signing", "fax"]
+DEMO = (sys.executable, "-W", "error", "-m", "directsuite.cli", "demo")
+
+
+def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "new" / "folder"
+    assert main(["demo", *SMALL, "--output", str(output)]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert "All of it held" in told.out
+    assert str(output) in told.out
+    assert [name for name in NAMES if f"│ {name}" not in told.out] == []
+    assert sorted(file.relative_to(output).as_posix() for file in output.rglob("*") if file.is_file()) == [
+        *(f"mailbox/{number:04d}.eml" for number in range(1, 5)),
+        "messages/visit-summary.eml",
+        "sandbox-ca.pem",
+        *(f"signed/consent-{number:03d}.pdf" for number in range(1, 4)),
+    ]
+
+
+def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*DEMO, *SMALL, "--json", "--output", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    report: dict[str, Any] = json.loads(ended.stdout)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (report["held"], report["failed"], report["output"]) == (True, [], str(tmp_path))
+    assert [(step["name"], step["count"], step["held"], step["problem"]) for step in report["steps"]] == [
+        (name, count, True, None) for name, count in zip(NAMES, (1, 4, 4, 3, 12), strict=True)
+    ]
+    files = [tmp_path / file for step in report["steps"] for file in step["files"]]
+    assert [file for file in files if not file.is_file()] == []
+    authority = (tmp_path / "sandbox-ca.pem").read_bytes()
+    signed = [verify(file.read_bytes(), authority) for file in files if file.suffix == ".pdf"]
+    assert [len(verdicts) for verdicts in signed] == [1, 2, 1]
+    assert all(verdict.good for verdicts in signed for verdict in verdicts)
+    message = message_from_bytes((tmp_path / "messages" / "visit-summary.eml").read_bytes(), policy=policy.default)
+    assert [part.get_content_type() for part in message.iter_attachments()] == ["text/xml", "application/pdf"]
+
+
+async def _holds(scene: Scene) -> Done:
+    return Done(count=2, thing="thing", checked=("it is [so]",))
+
+
+async def _does_not_hold(scene: Scene) -> Done:
+    raise ExceptionGroup("side by side", [NotHeldError("two [things] differ")])
+
+
+async def _breaks(scene: Scene) -> Done:
+    raise ZeroDivisionError("no value")
+
+
+STEPS = (Step("good", "Good", _holds), Step("bad", "Bad", _does_not_hold), Step("broken", "Broken", _breaks))
+
+
+def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = (*STEPS, Step("last", "Last", _holds))
+    assert demonstrate(tmp_path, Sizes(), as_json=False, steps=steps) == 1
+    told = capsys.readouterr().out
+    assert "bad did not hold: two [things] differ" in told
+    assert "broken did not hold: ZeroDivisionError: no value" in told
+    assert told.count("it is [so]") == 2
+    assert "All of it held" not in told
+
+
+def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demonstrate(tmp_path, Sizes(), as_json=True, steps=STEPS) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["held"], report["failed"]) == (False, ["bad", "broken"])
+    assert [step["problem"] for step in report["steps"]] == [None, "two [things] differ", "ZeroDivisionError: no value"]
+
+
+def test_progress_on_a_terminal_leaves_stdout_to_the_json_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    assert demonstrate(tmp_path, Sizes(), as_json=True, steps=STEPS[:1]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["held"] is True
+    assert "Good" in told.err
+
+
+@pytest.mark.parametrize("output", ["file", "file/below"])
+def test_output_folder_that_cannot_be_is_refused(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    assert main(["demo", "--json", "--output", str(tmp_path / output)]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert str(tmp_path / output) in told.err
+    assert "--output" in told.err
+    assert "Traceback" not in told.err
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+def test_output_folder_that_is_not_writable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("directsuite.cli.demo.command.tempfile.TemporaryFile", denied)  # root may write anywhere
+    assert main(["demo", "--output", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"directsuite: the output folder {tmp_path} cannot be written: Permission denied")
+
+
+def test_sandbox_that_cannot_start_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def taken(_: object) -> None:
+        raise OSError(98, "no port is free")
+
+    monkeypatch.setattr("directsuite.cli.demo.scene.Sandbox.__aenter__", taken)
+    assert main(["demo", "--output", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "directsuite: the sandbox cannot start: [Errno 98] no port is free\n"
+
+
+def test_interrupt_ends_the_demo_with_130_and_leaves_no_state(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    process = subprocess.Popen(
+        [*DEMO, "--messages", "5000", "--output", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        text=True,
+    )
+    give_up = time.monotonic() + 30
+    try:
+        while not (tmp_path / "out" / "messages").exists():  # the second step writes it, the third one is long
+            assert process.poll() is None
+            assert time.monotonic() < give_up
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, out, errors) == (130, "", "\ndirectsuite: interrupted\n")
+    assert list((tmp_path / "temporary").iterdir()) == []

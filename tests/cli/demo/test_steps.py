@@ -1,0 +1,152 @@
+"""Each step notices a service that does not do what it should."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from directsuite.cli.demo import message, signing
+from directsuite.cli.demo.pdf import Form, consent_form
+from directsuite.cli.demo.progress import Quiet
+from directsuite.cli.demo.scene import CLINIC, MAILBOX_PASSWORD, NotHeldError, Scene, Sizes, scene
+from directsuite.cli.demo.steps import STEPS, run_step
+from directsuite.messaging.models import Attachment
+from directsuite.sandbox.signing.keys import FileKeyStore
+
+BY_NAME = {step.name: step for step in STEPS}
+DONE: dict[str, Any] = {"success": True, "code": 0}
+REGISTERED: dict[str, Any] = {"success": True, "code": "000"}
+ACTIVE = {"username": "ada", "UserStateType": "activated"}
+UNSIGNED_PDF = base64.b64encode(consent_form(Form.numbered(1))).decode()
+OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path, Sizes(messages=3, documents=2, faxes=12), Quiet()) as opened:
+        yield opened
+
+
+def _lie(name: str, operation: str, body: Any, problem: str, **rule: Any) -> Any:
+    """rule: members of the sandbox's fault, such as how many requests it lets through first."""
+    return pytest.param(name, operation, {"body": body, **rule}, problem, id=f"{name}-{operation}-{problem}")
+
+
+def _metadata(**members: str) -> dict[str, Any]:
+    messages = [{"uid": number, "subject": f"Résultat {number:04d}", **members} for number in (1, 2, 3)]
+    return DONE | {"messages": messages}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "rule", "problem"),
+    [
+        _lie("patient", "ProvisionIDProofedPatient", REGISTERED, "not active"),
+        _lie("patient", "ProvisionIDProofedPatient", REGISTERED | {"users": [ACTIVE]}, "no payment"),
+        _lie("patient", "GetMessageCount", DONE | {"count": 1}, "the mailbox is not empty"),
+        _lie("patient", "GetPatientAddressByMeta", REGISTERED, "not found by name and birth date"),
+        _lie("patient", "GetPatientAddressByUsername", REGISTERED, "not found by username"),
+        _lie("patient", "ProvisionIDProofedPatient", REGISTERED, "provisioned twice", skip=1),
+        _lie("patient", "ProvisionIDProofedPatient", {"success": False, "code": "002"}, "in place of 014", skip=1),
+        _lie("message", "GetMessageStatus", DONE, "after 0 minutes the statuses are , not"),
+        _lie("message", "GetMessagesByUIDs", DONE, "in place of one"),
+        _lie("mailbox", "GetMessageCount", DONE | {"count": 4}, "counts other than 3"),
+        _lie("mailbox", "GetUIDs", DONE | {"uids": [1, 2]}, "the uids are not those"),
+        _lie("mailbox", "GetMessagesByUIDs", DONE, "iter_messages gives 0 messages of 3"),
+        _lie("mailbox", "GetMessages", DONE | {"messages": [{"uid": 2}]}, "in the place of 1"),
+        _lie("mailbox", "GetMessages", DONE | {"messages": [{"uid": 1}]}, "changes the message"),
+        _lie("mailbox", "GetMessageMetaData", DONE, "gives other uids"),
+        _lie("mailbox", "GetMessageMetaData", _metadata(subject="Other"), "gives other subjects"),
+        _lie("mailbox", "GetMessageMetaData", _metadata(body="Told too much"), "gives bodies"),
+        _lie("mailbox", "GetRawMessagesByUIDs", DONE, "iter_raw gives 0 messages of 3"),
+        _lie("signing", "GetDocInfo", {"identifier": "1", "signatures": []}, "GetDocInfo tells of other"),
+        _lie("signing", "SignAndPull", OTHER_PDF, "has been changed", processed=True),
+        _lie("signing", "SignAndPull", UNSIGNED_PDF, "pyHanko finds other signatures", processed=True),
+        _lie("signing", "SignAndPull", OTHER_PDF, "GetDocInfo tells of other"),
+        _lie("signing", "Delete", {"documentDigest": "still there"}, "the digest is not empty"),
+        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the page at offset 0 holds others"),
+        _lie("fax", "getSingleMessageInfo", {"MessageDetail": []}, "not the one that still waits"),
+        _lie("fax", "getMultipleMessageInfo", {"MessageDetail": []}, "the walk gives 10 records", skip=3),
+    ],
+)
+async def test_step_notices_a_false_answer(
+    name: str, operation: str, rule: dict[str, Any], problem: str, stage: Scene
+) -> None:
+    if name == "message":  # it writes to the patient of the first step
+        assert (await run_step(BY_NAME["patient"], stage)).held
+    media_type = "text/plain" if isinstance(rule["body"], str) else "application/json"
+    stage.sandbox.inject_fault(operation, "status", status=200, media_type=media_type, times=None, **rule)
+    result = await run_step(BY_NAME[name], stage)
+    assert not result.held
+    assert result.done is None
+    assert problem in (result.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("patient", "SetPatientsPasswords"),
+        ("message", "Send"),
+        ("mailbox", "GetMessages"),
+        ("signing", "Save"),
+        ("fax", "getMultipleMessageInfo"),
+    ],
+)
+async def test_step_tells_of_a_service_that_refuses(name: str, operation: str, stage: Scene) -> None:
+    stage.sandbox.inject_fault(operation, "status", status=400, times=None)
+    result = await run_step(BY_NAME[name], stage)
+    assert (result.problem or "").startswith(f"{operation}: ")
+
+
+async def test_document_that_outlives_its_deletion_is_noticed(stage: Scene) -> None:
+    stage.sandbox.inject_fault("Delete", "status", status=200, body={"documentDigest": ""}, times=None)
+    result = await run_step(BY_NAME["signing"], stage)
+    assert result.problem == "a document can still be read after its deletion"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"subject": "Another"}, "the subject has changed on the way"),
+        ({"attachment_list": [Attachment(content=b"x", filename="x")]}, "the attachments have changed on the way"),
+    ],
+)
+async def test_message_that_changes_on_the_way_is_noticed(changes: dict[str, Any], problem: str, stage: Scene) -> None:
+    assert (await run_step(BY_NAME["patient"], stage)).held
+    sent = message._message()
+    answer = await stage.suite.mailbox(CLINIC, MAILBOX_PASSWORD).send(sent)
+    with pytest.raises(NotHeldError, match=problem):
+        await message._read(stage, attrs.evolve(sent, **changes), answer.smtp_id or "")
+    with pytest.raises(NotHeldError, match="another message"):
+        await message._read(stage, sent, "<other@direct.example.test>")
+
+
+async def test_signature_of_a_foreign_authority_is_noticed(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = FileKeyStore.open(None).authority_pem()
+
+    def authority(_: Scene) -> bytes:
+        return foreign
+
+    monkeypatch.setattr(signing, "_authority", authority)
+    result = await run_step(BY_NAME["signing"], stage)
+    assert "pyHanko does not accept" in (result.problem or "")
+    assert "trusted=False" in (result.problem or "")
+
+
+async def test_sandbox_is_back_in_the_present_after_a_step(stage: Scene) -> None:
+    before = stage.sandbox.clock.now()
+    stage.pass_time(hours=5)
+    result = await run_step(BY_NAME["fax"], stage)
+    assert result.held
+    assert (stage.sandbox.clock.now() - before).total_seconds() < 600
+
+
+async def test_steps_count_what_they_did(stage: Scene) -> None:
+    results = [await run_step(step, stage) for step in STEPS]
+    assert [(result.problem, result.done and result.done.count) for result in results] == [
+        (None, count) for count in (1, 4, 3, 2, 12)
+    ]

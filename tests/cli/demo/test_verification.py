@@ -1,0 +1,61 @@
+"""pyHanko's word on signatures: it accepts what was signed, and notices what was done to it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+import pytest
+from pyhanko.pdf_utils import generic
+from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+
+from directsuite.cli.demo.pdf import PATIENT_FIELD, Form, consent_form
+from directsuite.cli.demo.progress import Quiet
+from directsuite.cli.demo.scene import Sizes, scene
+from directsuite.cli.demo.verification import verify
+from directsuite.sandbox.signing.keys import FileKeyStore
+from directsuite.signing.models import Signature
+
+
+@pytest.fixture
+async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
+    """A signed PDF, and the authority that its signature leads to."""
+    async with scene(tmp_path, Sizes(), Quiet()) as stage:
+        stored = await stage.suite.signing.save(consent_form(Form.numbered(2)))
+        content = await stage.suite.signing.sign_and_pull(stored, Signature(name=PATIENT_FIELD))
+        return content, FileKeyStore.open(stage.state).authority_pem()
+
+
+def test_signature_is_good_and_its_spoilt_copies_are_not(signed: tuple[bytes, bytes]) -> None:
+    content, authority = signed
+    (good,) = verify(content, authority)
+    assert (good.field, good.good) == (PATIENT_FIELD, True)
+
+    (tampered,) = verify(content.replace(b"Consent form 2", b"Consent form 9"), authority)
+    assert (tampered.intact, tampered.good) == (False, False)
+
+    (foreign,) = verify(content, FileKeyStore.open(None).authority_pem())
+    assert (foreign.intact, foreign.valid, foreign.trusted, foreign.good) == (True, True, False, False)
+
+    (changed,) = verify(_with_another_title(content), authority)
+    assert (changed.intact, changed.valid, changed.unharmed, changed.good) == (True, True, False, False)
+
+
+def test_document_without_signatures_has_no_verdicts(signed: tuple[bytes, bytes]) -> None:
+    with pikepdf.open(io.BytesIO(consent_form(Form.numbered(1)))) as pdf:
+        output = io.BytesIO()
+        pdf.save(output)
+    assert verify(output.getvalue(), signed[1]) == []
+
+
+def _with_another_title(content: bytes) -> bytes:
+    """The page's content replaced by an incremental update: nothing that was signed is touched."""
+    writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
+    page = writer.root["/Pages"]["/Kids"][0]
+    page["/Contents"] = writer.add_object(generic.StreamObject(stream_data=b"q Q"))
+    writer.update_container(page)
+    output = io.BytesIO()
+    writer.write(output)
+    return output.getvalue()

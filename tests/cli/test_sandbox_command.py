@@ -1,0 +1,68 @@
+"""`directsuite sandbox`: what it hands on, and a process of its own from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from directsuite.cli import main, sandbox
+from directsuite.sandbox.__main__ import DEFAULT_FOLDER, DEFAULT_PORT
+
+
+@pytest.mark.parametrize(
+    ("options", "handed_on"),
+    [
+        ([], (DEFAULT_FOLDER, "127.0.0.1", DEFAULT_PORT)),
+        (["--memory"], (None, "127.0.0.1", DEFAULT_PORT)),
+        (["--data", "kept"], (Path("kept"), "127.0.0.1", DEFAULT_PORT)),
+        (["--host", "::1", "--port", "0"], (DEFAULT_FOLDER, "::1", 0)),
+    ],
+    ids=["nothing", "memory", "data", "host and port"],
+)
+def test_options_are_handed_on(
+    options: list[str], handed_on: tuple[Path | None, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Path | None, str, int]] = []
+
+    def serves(folder: Path | None, *, host: str, port: int) -> int:
+        given.append((folder, host, port))
+        return 7
+
+    monkeypatch.setattr(sandbox, "run", serves)
+    assert main(["sandbox", *options]) == 7
+    assert given == [handed_on]
+
+
+def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sandbox", "--memory", "--host", "192.0.2.1", "--port", "0"]) == 1
+    assert "loopback" in capsys.readouterr().err
+
+
+async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-m", "directsuite.cli", "sandbox", "--memory", "--port", "0"),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(20):
+            while not (line := await process.stdout.readline()).startswith(b"{"):
+                assert line, "it ended before it was ready"
+            ready = json.loads(line)
+            async with aiohttp.ClientSession() as http, http.get(f"{ready['urls']['control']}/health") as answer:
+                assert (await answer.json())["status"] == "ok"
+            process.send_signal(signal.SIGTERM)
+            _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (process.returncode, errors) == (0, b"")
