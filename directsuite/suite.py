@@ -86,7 +86,8 @@ class DirectSuite:
             self._caches.append(tokens)
         sessions: TokenCache | None = None
         if login is not None:
-            sessions = TokenCache(SessionSource(self._transport, login), clock, margin=settings.session_margin)
+            source = SessionSource(self._transport, login)
+            sessions = TokenCache(source, clock, margin=settings.session_margin, in_header=False)
             endpoints[Service.REGISTRATION].credentials = sessions
             self._caches.append(sessions)
         self.signing = Signing(self._transport)

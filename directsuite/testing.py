@@ -1,6 +1,8 @@
 """For users' own tests: the four services answered from memory, without a socket.
 
-    with directsuite.testing.mocked_services() as mocked:
+    from directsuite.testing import mocked_services
+
+    with mocked_services() as mocked:
         mocked.post(f"{message_url}/GetMessageCount/INBOX", payload={"success": True, "count": 3})
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 

@@ -91,14 +91,14 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
     raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
 
 
-def _usable(given: object) -> AccessToken:
+def _usable(given: object, *, in_header: bool) -> AccessToken:
     """What a source gave, if it is a token that can go on the wire."""
     if not isinstance(given, AccessToken):
         raise ConfigurationError(f"the token source gave {type(given).__name__} in place of an AccessToken")
     text = cast("object", given.token.reveal())  # a user's function may give anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
-    if not _VISIBLE.fullmatch(text):
+    if not text or (in_header and not _VISIBLE.fullmatch(text)):
         raise ConfigurationError("the token source gave a token that is empty, or holds a space or line break")
     return given
 
@@ -114,13 +114,26 @@ class Credential:
 
 
 class TokenCache:
-    """The current token of a source. margin: seconds before expiry at which it is renewed. patience: of one fetch."""
+    """The current token of a source.
 
-    def __init__(self, source: TokenSource, clock: Clock, *, margin: float = 60.0, patience: float = 60.0) -> None:
+    margin: seconds before expiry at which it is renewed. patience: of one fetch. in_header: tokens have to fit into a
+    header; a path takes any.
+    """
+
+    def __init__(
+        self,
+        source: TokenSource,
+        clock: Clock,
+        *,
+        margin: float = 60.0,
+        patience: float = 60.0,
+        in_header: bool = True,
+    ) -> None:
         self._source = source
         self._clock = clock
         self._margin = margin
         self._patience = patience
+        self._in_header = in_header
         self._credential: Credential | None = None
         self._generation = 0
         self._refresh: asyncio.Task[Credential] | None = None
@@ -208,7 +221,7 @@ class TokenCache:
     async def _ask(self) -> AccessToken:
         try:
             async with asyncio.timeout(self._patience):
-                return _usable(await self._source.fetch())
+                return _usable(await self._source.fetch(), in_header=self._in_header)
         except DirectSuiteError:
             raise
         except TimeoutError:

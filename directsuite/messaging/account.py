@@ -44,6 +44,6 @@ class Account(Facade):
 def checked_uids(uids: Iterable[int]) -> list[int]:
     """Uids as a list; InvalidArgumentError where one of them can't be a uid."""
     listed = list(uids)
-    if not all(0 <= uid <= MAX_UID for uid in listed):
+    if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
         raise InvalidArgumentError("give uids as get_uids returns them: whole numbers, not negative", parameter="uids")
     return listed

@@ -29,8 +29,18 @@ def address(text: str, parameter: str) -> str:
     return text
 
 
+def texts(given: Iterable[str], parameter: str) -> list[str]:
+    """Several texts, none of them empty; one text alone is not a list of its letters."""
+    listed = [] if isinstance(given, str) else list(given)
+    if isinstance(given, str) or not all(listed):
+        raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
+    return listed
+
+
 def recipients(given: Iterable[Recipient | str]) -> list[Recipient]:
     """Recipients from recipients and plain addresses, each checked."""
+    if isinstance(given, str):
+        raise InvalidArgumentError("give a list of recipients", parameter="recipients")
     listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in given]
     for entry in listed:
         address(entry.email, "recipients")

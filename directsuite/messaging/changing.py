@@ -37,9 +37,7 @@ class Changing(Reading):
 
         Operation SetFoldersSubscribed (specification 4.C).
         """
-        listed = list(folders)
-        if not all(listed):
-            raise InvalidArgumentError("give folder names that are not empty", parameter="folders")
+        listed = arguments.texts(folders, "folders")
         if not listed:
             return []
         request = SetFoldersSubscribedRequest(auth=self._authentication, folders=listed, subscribed=subscribed)

@@ -41,7 +41,7 @@ def parse(message: EmailMessage) -> EmailParts:
     return EmailParts(
         sender=senders[0] if senders else None,
         subject=None if subject is None else str(subject),
-        body=None if body is None else _text(body),
+        body=None if body is None or body.get_payload() is None else _text(body),
         html=body is not None and body.get_content_subtype() == "html",
         recipients=[(kind, address) for kind in ("TO", "CC", "BCC") for address in _addresses(message, kind)],
         attachments=[_attachment(part, i) for i, part in enumerate(_attached(message, body), start=1)],

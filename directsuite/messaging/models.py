@@ -260,7 +260,7 @@ class SendMessageResponse(APIResponse):
 
 
 @attrs.frozen(kw_only=True, repr=False)
-class DirectMessageLog(Model):
+class MessageStatusLog(Model):
     """The delivery of one message to one recipient. ts: when it was sent. message_size: bytes."""
 
     _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
@@ -270,12 +270,18 @@ class DirectMessageLog(Model):
     message_id: str | None = None
     message_size: int | None = None
     status: MessageStatus | None = None
-    status_details: str | None = None
     ts: datetime | None = None
     xdr_id: str | None = None
     unique_id: str | None = None
     source_id: str | None = None
     patient_id: str | None = None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DirectMessageLog(MessageStatusLog):
+    """The delivery of one message to one recipient, with its details."""
+
+    status_details: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -352,24 +358,6 @@ class GetRawMessageResponse(APIResponse):
     """Messages as they stand on the server."""
 
     messages: list[RawMessage] = attrs.field(factory=list[RawMessage])
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class MessageStatusLog(Model):
-    """A DirectMessageLog without details, as GetMessageStatusReportResponse has it."""
-
-    _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
-
-    from_: Annotated[str | None, Wire("from")] = None
-    to: str | None = None
-    message_id: str | None = None
-    message_size: int | None = None
-    status: MessageStatus | None = None
-    ts: datetime | None = None
-    xdr_id: str | None = None
-    unique_id: str | None = None
-    source_id: str | None = None
-    patient_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False)

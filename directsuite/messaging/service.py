@@ -129,9 +129,7 @@ class Mailbox(Listings, Changing):
 
         Operation GetMessageStatus for many (specification 4.C).
         """
-        listed = list(smtp_ids)
-        if not all(listed):
-            raise InvalidArgumentError("give Message-IDs as send returned them", parameter="smtp_ids")
+        listed = arguments.texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)
         body = RequestBody.of(codec.encode(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed)))

@@ -11,7 +11,7 @@ import attrs
 
 from directsuite.core import destination as files
 from directsuite.core.answer import Incoming
-from directsuite.core.body import RequestBody, Source
+from directsuite.core.body import RequestBody, Source, size_of
 from directsuite.core.call import Receive
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
@@ -252,8 +252,7 @@ def _refuse_other_than_pdf(pdf: Source) -> None:
         head = bytes(pdf[:_HEAD])
     elif isinstance(pdf, str | PathLike):
         path = Path(pdf)
-        if not path.is_file():
-            raise InvalidArgumentError("no such file", parameter="pdf")
+        size_of(path, "pdf")
         with path.open("rb") as file:
             head = file.read(_HEAD)
     else:

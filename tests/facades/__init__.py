@@ -1,0 +1,1 @@
+"""The facades, answered from memory: what each method gives, refuses and adds."""

@@ -1,0 +1,169 @@
+"""The fax facade: single messages, pages, and the iterator that goes through all pages."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.testing import mocked_services
+
+from .stage import FAX, SETTINGS, Row, Stage
+
+NUMBER = "15550100100"
+LIST = f"{FAX}/api/fax/getMessageList/{NUMBER}"
+
+_RECORD = {
+    "MessageHandle": "h1",
+    "fax_number": NUMBER,
+    "status": "complete",
+    "updated_ts": "2026-05-01T12:00:00.000+0000",
+    "recipients": [{"Address": NUMBER, "Name": "Clinic", "PageCount": 3, "description": "sent"}],
+    "description": "Fax 1",
+}
+_MESSAGE = ds.FaxMessage(
+    message_handle="h1",
+    fax_number=NUMBER,
+    status=ds.FaxStatus.COMPLETE,
+    updated_ts=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    recipients=[ds.FaxRecipient(address=NUMBER, name="Clinic", page_count=3, description="sent")],
+    description="Fax 1",
+)
+_ANSWER = {"Username": "demo", "MessageHandle": "h1", "MessageDetail": [_RECORD], "description": "1 message"}
+_INFORMATION = ds.FaxMessageInformation(
+    username="demo", message_handle="h1", message_detail=[_MESSAGE], description="1 message"
+)
+
+ROWS = [
+    Row(
+        "getSingleMessageInfo",
+        "GET",
+        f"{FAX}/api/fax/{NUMBER}/h1",
+        _ANSWER,
+        lambda suite: suite.fax.get_single_message_info(NUMBER, "h1"),
+        _INFORMATION,
+    ),
+    Row(
+        "getMultipleMessageInfo",
+        "GET",
+        f"{LIST}/0",
+        _ANSWER,
+        lambda suite: suite.fax.get_multiple_message_info(NUMBER),
+        _INFORMATION,
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
+async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
+    await row.check(stage, suite)
+
+
+def record(number: int, *, handle: bool = True) -> dict[str, Any]:
+    """A fax told apart by its number."""
+    return {"MessageHandle": f"h{number}"} if handle else {"description": f"Fax {number}"}
+
+
+def page(*numbers: int, handle: bool = True) -> dict[str, Any]:
+    """An answer with these faxes."""
+    return {"Username": "demo", "MessageDetail": [record(number, handle=handle) for number in numbers]}
+
+
+def numbers_of(messages: list[ds.FaxMessage]) -> list[int]:
+    """The faxes' numbers."""
+    return [int((message.message_handle or message.description or "").strip("Faxh ")) for message in messages]
+
+
+def answer_pages(stage: Stage, *pages: range | list[int], handle: bool = True) -> None:
+    """Answer offsets 0, 10, 20 and so on with these faxes, once each."""
+    for index, numbers in enumerate(pages):
+        stage.answer("GET", f"{LIST}/{index * 10}", page(*numbers, handle=handle))
+
+
+# Pages as answered, and the faxes that come of them; a page not asked for is left out.
+PAGES: dict[str, tuple[list[list[int]], list[int]]] = {
+    "nothing": ([[]], []),
+    "short page": ([[3, 2, 1]], [3, 2, 1]),
+    "full page, then nothing": ([list(range(10, 0, -1)), []], list(range(10, 0, -1))),
+    "short last page": ([list(range(25, 15, -1)), list(range(15, 5, -1)), [5, 4]], list(range(25, 3, -1))),
+    "shifted by three new ones": (
+        [list(range(25, 15, -1)), list(range(18, 8, -1)), list(range(8, 0, -1))],
+        list(range(25, 0, -1)),
+    ),
+    "shifted by a whole page": (
+        [list(range(25, 15, -1)), list(range(25, 15, -1)), list(range(15, 5, -1)), [5, 4]],
+        list(range(25, 3, -1)),
+    ),
+    "the same page for ever": ([list(range(10, 0, -1))] * 3, list(range(10, 0, -1))),
+    "twice in one page": ([[2, 2, 1]], [2, 1]),
+}
+
+
+@pytest.mark.parametrize("handle", [True, False], ids=["by handle", "by the whole record"])
+@pytest.mark.parametrize(("pages", "expected"), PAGES.values(), ids=PAGES)
+async def test_every_fax_comes_once_newest_first(
+    pages: list[list[int]], expected: list[int], handle: bool, stage: Stage, suite: ds.DirectSuite
+) -> None:
+    answer_pages(stage, *pages, handle=handle)
+    assert numbers_of([message async for message in suite.fax.iter_messages(NUMBER)]) == expected
+    assert [request.url for request in stage.sent] == [f"{LIST}/{index * 10}" for index in range(len(pages))]
+
+
+async def test_same_handle_with_a_new_status_is_the_same_fax(stage: Stage, suite: ds.DirectSuite) -> None:
+    waiting, complete = record(1) | {"status": "waiting"}, record(1) | {"status": "complete"}
+    stage.answer("GET", f"{LIST}/0", {"MessageDetail": [waiting, complete]})
+    assert [message.status async for message in suite.fax.iter_messages(NUMBER)] == [ds.FaxStatus.WAITING]
+
+
+async def test_records_without_handle_that_differ_are_different_faxes(stage: Stage, suite: ds.DirectSuite) -> None:
+    records = [{"description": "Fax", "updated_ts": 1}, {"description": "Fax", "updated_ts": 2}]
+    stage.answer("GET", f"{LIST}/0", {"MessageDetail": records})
+    assert len([message async for message in suite.fax.iter_messages(NUMBER)]) == 2
+
+
+@pytest.mark.parametrize(("limit", "offsets"), [(1, [0]), (10, [0]), (11, [0, 10]), (99, [0, 10, 20])])
+async def test_limit_ends_the_listing_without_a_further_page(
+    limit: int, offsets: list[int], stage: Stage, suite: ds.DirectSuite
+) -> None:
+    answer_pages(stage, range(25, 15, -1), range(15, 5, -1), [5])
+    listed = numbers_of([message async for message in suite.fax.iter_messages(NUMBER, limit=limit)])
+    assert listed == list(range(25, 4, -1))[:limit]
+    assert [request.url for request in stage.sent] == [f"{LIST}/{offset}" for offset in offsets]
+
+
+async def test_leaving_early_asks_for_no_further_page(stage: Stage, suite: ds.DirectSuite) -> None:
+    answer_pages(stage, range(25, 15, -1))
+    async with suite.fax.iter_messages(NUMBER) as messages:
+        async for message in messages:
+            assert message.message_handle == "h25"
+            break
+    assert [message async for message in messages] == []
+    assert len(stage.sent) == 1
+
+
+async def test_nothing_is_sent_before_the_first_step(stage: Stage, suite: ds.DirectSuite) -> None:
+    async with aclosing(suite.fax.iter_messages(NUMBER)):
+        pass
+    assert stage.sent == []
+
+
+@settings(max_examples=50)
+@given(total=st.integers(0, 60), arrivals=st.lists(st.integers(0, 9), max_size=8))
+async def test_faxes_that_arrive_meanwhile_neither_hide_nor_repeat_others(total: int, arrivals: list[int]) -> None:
+    def faxes(newest: int, offset: int) -> dict[str, Any]:
+        return page(*range(newest - offset, max(0, newest - offset - 10), -1))
+
+    with mocked_services() as mocked:
+        stage = Stage(mocked)
+        async with ds.DirectSuite(SETTINGS, token="access-token") as suite:
+            newest = total
+            for index in range(12):
+                stage.answer("GET", f"{LIST}/{index * 10}", faxes(newest, index * 10))
+                newest += arrivals[index] if index < len(arrivals) else 0
+            listed = numbers_of([message async for message in suite.fax.iter_messages(NUMBER)])
+    assert listed == list(range(total, 0, -1))

@@ -1,0 +1,177 @@
+"""Sending, forwarding, and T-Users: what is filled in, how attachments travel, what comes back."""
+
+from __future__ import annotations
+
+import base64
+from email.message import EmailMessage
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import directsuite as ds
+
+from .stage import ALICE, BOB, MESSAGE, SUCCESS, Row, Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SENT = SUCCESS | {"smtpId": "<m@direct.example.test>"}
+_RESPONSE = ds.SendMessageResponse(success=True, code=0, smtp_id="<m@direct.example.test>")
+_NO_LOGS = SUCCESS | {"hasCvData": False, "messageLogs": None}
+_MESSAGE = ds.Message(recipients=[ds.Recipient(BOB)])
+_WITH_HEADER = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Case", "7")])
+
+ROWS = [
+    Row("Send", "PUT", f"{MESSAGE}/Send", _SENT, lambda suite: suite.mailbox(ALICE, "s").send(_MESSAGE), _RESPONSE),
+    Row(
+        "SendWithHeader",
+        "PUT",
+        f"{MESSAGE}/SendWithHeader",
+        _SENT,
+        lambda suite: suite.mailbox(ALICE, "s").send_with_header(_WITH_HEADER),
+        _RESPONSE,
+    ),
+    Row(
+        "Forward",
+        "PUT",
+        f"{MESSAGE}/Forward/INBOX",
+        _SENT,
+        lambda suite: suite.mailbox(ALICE, "s").forward("INBOX", iter([7]), iter([BOB])),
+        _RESPONSE,
+    ),
+    Row(
+        "SendWithTuser",
+        "PUT",
+        f"{MESSAGE}/SendWithTuser",
+        _SENT,
+        lambda suite: suite.tuser("front-desk", "s", ALICE).send(_MESSAGE),
+        _RESPONSE,
+    ),
+    Row(
+        "SendWithHeaderWithTuser",
+        "PUT",
+        f"{MESSAGE}/SendWithHeaderWithTuser",
+        _SENT,
+        lambda suite: suite.tuser("front-desk", "s", ALICE).send_with_header(_WITH_HEADER),
+        _RESPONSE,
+    ),
+    Row(
+        "GetMessageStatusWithTuser",
+        "POST",
+        f"{MESSAGE}/GetMessageStatusWithTuser/<m@x>",
+        _NO_LOGS,
+        lambda suite: suite.tuser("front-desk", "s", ALICE).get_message_status("<m@x>"),
+        ds.DirectMessageStatusReportResponse(success=True, code=0, has_cv_data=False),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
+async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
+    await row.check(stage, suite)
+
+
+@pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
+async def test_sender_is_filled_in_and_compared_case_blind(sender: str | None, stage: Stage, box: ds.Mailbox) -> None:
+    stage.answer("PUT", f"{MESSAGE}/Send", _SENT)
+    await box.send(ds.Message(sender=sender, recipients=[ds.Recipient(BOB)]))
+    assert stage.sent[0].members["message"]["sender"] == (sender or ALICE)
+
+
+async def test_tuser_sends_as_the_direct_address(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("PUT", f"{MESSAGE}/SendWithTuser", _SENT)
+    await suite.tuser("front-desk", "secret", ALICE).send(_MESSAGE)
+    assert stage.sent[0].members["message"]["sender"] == ALICE
+    assert stage.sent[0].members["authentication"] == {
+        "username": "front-desk",
+        "password": "secret",
+        "directAddr": ALICE,
+    }
+
+
+async def test_message_of_the_caller_is_not_changed(stage: Stage, box: ds.Mailbox) -> None:
+    stage.answer("PUT", f"{MESSAGE}/Send", _SENT)
+    message = ds.Message(recipients=[ds.Recipient(BOB)])
+    await box.send(message)
+    assert message.sender is None
+
+
+async def test_forward_takes_addresses_and_recipients(stage: Stage, box: ds.Mailbox) -> None:
+    stage.answer("PUT", f"{MESSAGE}/Forward/INBOX", _SENT)
+    await box.forward("INBOX", [7, 8], [BOB, ds.Recipient(ALICE, ds.RecipientType.CC)])
+    assert stage.sent[0].members["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "CC"}]
+    assert stage.sent[0].members["uids"] == [7, 8]
+
+
+@pytest.mark.parametrize("tuser", [False, True], ids=["mailbox", "tuser"])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 192 * 1024 - 1, 192 * 1024 + 1])
+async def test_attachment_from_a_path_is_the_same_as_one_in_memory(
+    size: int, tuser: bool, stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
+    content = bytes(index % 251 for index in range(size))
+    path = tmp_path / "report.pdf"
+    path.write_bytes(content)
+    in_memory = ds.Attachment(content=b"<a/>", content_type="text/xml", filename='a "b".xml')
+    message = ds.Message(
+        body="the body",
+        recipients=[ds.Recipient(BOB)],
+        attachment_list=[in_memory, ds.Attachment.from_path(path), ds.Attachment.from_path(path, filename="again")],
+    )
+    stage.answer("PUT", f"{MESSAGE}/{'SendWithTuser' if tuser else 'Send'}", _SENT)
+    await (suite.tuser("t", "s", ALICE) if tuser else suite.mailbox(ALICE, "s")).send(message)
+    members: dict[str, Any] = stage.sent[0].members["message"]
+    coded = base64.b64encode(content).decode()
+    assert members["attachmentList"] == [
+        {"content": "PGEvPg==", "contentType": "text/xml", "filename": 'a "b".xml'},
+        {"content": coded, "contentType": "application/pdf", "filename": "report.pdf"},
+        {"content": coded, "contentType": "application/pdf", "filename": "again"},
+    ]
+    assert members["body"] == "the body"
+
+
+def test_attachment_from_a_path_reads_nothing_yet(tmp_path: Path) -> None:
+    path = tmp_path / "unknown.zzz"
+    path.write_bytes(b"content")
+    attachment = ds.Attachment.from_path(path)
+    assert (attachment.content, attachment.media_type) == (b"", "application/octet-stream")
+    assert ds.Attachment.from_path(path, content_type="text/csv; header=present").media_type == "text/csv"
+
+
+async def test_email_message_becomes_a_message(stage: Stage, box: ds.Mailbox) -> None:
+    email = EmailMessage()
+    email["From"], email["To"], email["Cc"] = f"Alice <{ALICE}>", BOB, "carol@x.test, Dan <dan@x.test>"
+    email["Subject"] = "Grüße"
+    email.set_content("Plain.\n")
+    email.add_alternative("<p>Rich</p>", subtype="html")
+    email.add_attachment(b"%PDF-", maintype="application", subtype="pdf", filename="a.pdf")
+    stage.answer("PUT", f"{MESSAGE}/Send", _SENT)
+    await box.send(ds.Message.from_email(email))
+    members = stage.sent[0].members["message"]
+    assert members["recipients"] == [
+        {"email": BOB, "type": "TO"},
+        {"email": "carol@x.test", "type": "CC"},
+        {"email": "dan@x.test", "type": "CC"},
+    ]
+    assert (members["sender"], members["subject"], members["body"]) == (ALICE, "Grüße", "Plain.\n")
+    assert members["htmlBody"] is False
+    assert members["attachmentList"] == [{"content": "JVBERi0=", "contentType": "application/pdf", "filename": "a.pdf"}]
+
+
+async def test_send_answered_without_a_message_id_is_still_sent(stage: Stage, box: ds.Mailbox) -> None:
+    stage.answer("PUT", f"{MESSAGE}/Send", SUCCESS)
+    assert (await box.send(_MESSAGE)).smtp_id is None
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
+    ids=str,
+)
+async def test_spoilt_answer_to_a_send_leaves_the_outcome_open(
+    spoilt: dict[str, Any], stage: Stage, box: ds.Mailbox
+) -> None:
+    stage.answer("PUT", f"{MESSAGE}/Send", **spoilt)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await box.with_options(retry=ds.RetryPolicy(attempts=4)).send(_MESSAGE)
+    assert "INBOX.Sent" in caught.value.how_to_find_out
+    assert len(stage.sent) == 1

@@ -1,0 +1,279 @@
+"""The signing facade: what each method gives, identifiers in all their forms, PDFs to and from files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+import pytest
+
+import directsuite as ds
+
+from .stage import SIGNING, Row, Stage
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
+TEXT = base64.b64encode(PDF)
+DOCUMENT = f"{SIGNING}/pdf/d1"
+SIGNATURE = ds.Signature(name="PatientSig", graphical_signature=b"png")
+
+_STORED = {
+    "documentType": "PDF",
+    "createdTime": "2026-05-01T12:00:00.000+0000",
+    "identifier": "d1",
+    "documentDigest": "abc",
+    "description": "stored",
+}
+_DOCUMENT = ds.StoredDocument(
+    document_type="PDF",
+    created_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    identifier="d1",
+    document_digest="abc",
+    description="stored",
+)
+_UPDATE = {"documentDigest": "def", "description": "changed"}
+_UPDATED = ds.DocumentUpdate(identifier="d1", document_digest="def", description="changed")
+_INFO = {
+    **_STORED,
+    "signatures": [{"name": "PatientSig", "isSigned": True, "pageIndex": 1, "left": 72.5, "isValid": True}],
+    "formFields": [{"name": "patient", "value": "Ada", "tabIndex": 1}],
+    "pages": [{"index": 1, "width": 612, "height": 792, "rotate": 90}],
+    "metaData": [{"key": "Title", "value": "Consent"}],
+}
+_INFORMATION = ds.DocumentInfo(
+    document_type="PDF",
+    created_time=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    identifier="d1",
+    document_digest="abc",
+    description="stored",
+    signatures=[ds.DocumentSignature(name="PatientSig", is_signed=True, page_index=1, left=72.5, is_valid=True)],
+    form_fields=[ds.FormField(name="patient", value="Ada", tab_index=1)],
+    pages=[ds.Page(index=1, width=612.0, height=792.0, rotate=90)],
+    meta_data={"Title": "Consent"},
+)
+
+Pull = Callable[[ds.Signing, Path], Awaitable[Path]]
+
+ROWS = [
+    Row(
+        "Save",
+        "POST",
+        f"{SIGNING}/pdf",
+        _STORED,
+        lambda suite: suite.signing.save(PDF),
+        _DOCUMENT,
+    ),
+    Row("GetDoc", "GET", DOCUMENT, TEXT, lambda suite: suite.signing.get_doc("d1"), PDF),
+    Row("GetDocInfo", "GET", f"{DOCUMENT}/info", _INFO, lambda suite: suite.signing.get_doc_info("d1"), _INFORMATION),
+    Row(
+        "Delete",
+        "DELETE",
+        DOCUMENT,
+        {"documentDigest": "", "description": "deleted"},
+        lambda suite: suite.signing.delete("d1"),
+        ds.DocumentUpdate(identifier="d1", document_digest="", description="deleted"),
+    ),
+    Row("Flatten", "PATCH", f"{DOCUMENT}/flatten", _UPDATE, lambda suite: suite.signing.flatten("d1"), _UPDATED),
+    Row(
+        "FlattenAndPull",
+        "PATCH",
+        f"{DOCUMENT}/flatten/pull",
+        TEXT,
+        lambda suite: suite.signing.flatten_and_pull("d1"),
+        PDF,
+    ),
+    Row(
+        "ClearUnsignedFields",
+        "PATCH",
+        f"{DOCUMENT}/clearUnsignedFields",
+        _UPDATE,
+        lambda suite: suite.signing.clear_unsigned_fields("d1"),
+        _UPDATED,
+    ),
+    Row(
+        "ClearUnsignedFieldsAndPull",
+        "PATCH",
+        f"{DOCUMENT}/clearUnsignedFields/pull",
+        TEXT,
+        lambda suite: suite.signing.clear_unsigned_fields_and_pull("d1"),
+        PDF,
+    ),
+    Row("Sign", "PATCH", f"{DOCUMENT}/sign", _UPDATE, lambda suite: suite.signing.sign("d1", SIGNATURE), _UPDATED),
+    Row(
+        "SignAndPull",
+        "PATCH",
+        f"{DOCUMENT}/sign/pull",
+        TEXT,
+        lambda suite: suite.signing.sign_and_pull("d1", SIGNATURE),
+        PDF,
+    ),
+    Row(
+        "MultiSign",
+        "PATCH",
+        f"{DOCUMENT}/multiSign",
+        _UPDATE,
+        lambda suite: suite.signing.multi_sign("d1", [SIGNATURE]),
+        _UPDATED,
+    ),
+    Row(
+        "MultiSignAndPull",
+        "PATCH",
+        f"{DOCUMENT}/multiSign/pull",
+        TEXT,
+        lambda suite: suite.signing.multi_sign_and_pull("d1", iter([SIGNATURE])),
+        PDF,
+    ),
+]
+
+PULLS: dict[str, tuple[str, str, Pull]] = {
+    "download": ("GET", DOCUMENT, lambda signing, path: signing.download("d1", path)),
+    "flatten": (
+        "PATCH",
+        f"{DOCUMENT}/flatten/pull",
+        lambda signing, path: signing.flatten_and_pull("d1", destination=path),
+    ),
+    "clear": (
+        "PATCH",
+        f"{DOCUMENT}/clearUnsignedFields/pull",
+        lambda signing, path: signing.clear_unsigned_fields_and_pull("d1", destination=path),
+    ),
+    "sign": (
+        "PATCH",
+        f"{DOCUMENT}/sign/pull",
+        lambda signing, path: signing.sign_and_pull("d1", SIGNATURE, destination=path),
+    ),
+    "multi_sign": (
+        "PATCH",
+        f"{DOCUMENT}/multiSign/pull",
+        lambda signing, path: signing.multi_sign_and_pull("d1", [SIGNATURE], destination=path),
+    ),
+}
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The folder's files, temporary ones included."""
+    return list(folder.iterdir())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
+async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
+    await row.check(stage, suite)
+
+
+@pytest.mark.parametrize(
+    "document",
+    ["d1", ds.StoredDocument(identifier="d1"), ds.DocumentInfo(identifier="d1"), ds.DocumentUpdate(identifier="d1")],
+    ids=lambda document: type(document).__name__,
+)
+async def test_document_stands_for_its_identifier(
+    document: str | ds.StoredDocument | ds.DocumentUpdate, stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
+    stage.answer("GET", DOCUMENT, body=TEXT)
+    stage.answer("GET", DOCUMENT, body=TEXT)
+    stage.answer("PATCH", f"{DOCUMENT}/sign", _UPDATE)
+    assert await suite.signing.get_doc(document) == PDF
+    assert await suite.signing.download(document, tmp_path / "d1.pdf") == tmp_path / "d1.pdf"
+    assert (await suite.signing.sign(document, SIGNATURE)).identifier == "d1"
+
+
+async def test_update_leads_on_to_the_next_call(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("PATCH", f"{DOCUMENT}/flatten", _UPDATE)
+    stage.answer("DELETE", DOCUMENT, {"documentDigest": ""})
+    update = await suite.signing.flatten("d1")
+    assert await suite.signing.delete(update) == ds.DocumentUpdate(identifier="d1", document_digest="")
+
+
+@pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
+async def test_destination_gets_the_pdf(
+    pull: tuple[str, str, Pull], stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
+    method, url, call = pull
+    destination = tmp_path / "signed.pdf"
+    destination.write_bytes(b"the file before")
+    stage.answer(method, url, body=base64.encodebytes(PDF), content_type="text/plain")
+    assert await call(suite.signing, destination) == destination
+    assert destination.read_bytes() == PDF
+    assert files_in(tmp_path) == [destination]
+
+
+@pytest.mark.parametrize("answer", [TEXT[:-5], b'{"identifier": "d1"}', b"%PDF-1.7"], ids=["cut", "json", "bare"])
+async def test_destination_stays_as_it_was_where_the_answer_is_no_base64(
+    answer: bytes, stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
+    destination = tmp_path / "signed.pdf"
+    destination.write_bytes(b"the file before")
+    stage.answer("GET", DOCUMENT, body=answer, content_type="text/plain")
+    with pytest.raises(ds.ResponseDecodeError):
+        await suite.signing.download("d1", destination)
+    assert destination.read_bytes() == b"the file before"
+    assert files_in(tmp_path) == [destination]
+
+
+async def test_refusal_leaves_no_file(stage: Stage, suite: ds.DirectSuite, tmp_path: Path) -> None:
+    stage.answer("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
+    with pytest.raises(ds.BadRequestError) as caught:
+        await suite.signing.download("d1", tmp_path / "d1.pdf")
+    assert caught.value.message == "no_such_document"
+    assert files_in(tmp_path) == []
+
+
+async def test_spoilt_answer_to_a_pull_leaves_the_outcome_open(
+    stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
+    stage.answer("PATCH", f"{DOCUMENT}/sign/pull", body=TEXT[:-5])
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await suite.signing.sign_and_pull("d1", SIGNATURE, destination=tmp_path / "d1.pdf")
+    assert isinstance(caught.value.__cause__, ds.ResponseDecodeError)
+
+
+async def test_save_codes_bytes_files_and_streams_alike(stage: Stage, suite: ds.DirectSuite, tmp_path: Path) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(PDF), 7):
+            yield PDF[start : start + 7]
+
+    path = tmp_path / "consent.pdf"
+    path.write_bytes(PDF)
+    for source in (PDF, bytearray(PDF), memoryview(PDF), path, str(path), pieces()):
+        stage.answer("POST", f"{SIGNING}/pdf", _STORED)
+        assert await suite.signing.save(source) == _DOCUMENT
+    assert [request.body for request in stage.sent] == [TEXT] * 6
+
+
+async def test_magic_may_stand_anywhere_in_the_first_kilobyte(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("POST", f"{SIGNING}/pdf", _STORED)
+    await suite.signing.save(b"\n" * 1019 + b"%PDF-")
+    with pytest.raises(ds.InvalidArgumentError):
+        await suite.signing.save(b"\n" * 1020 + b"%PDF-")
+
+
+async def test_save_without_an_identifier_is_no_answer(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("POST", f"{SIGNING}/pdf", {"documentDigest": "abc"})
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        await suite.signing.save(PDF)
+    assert caught.value.path == "$.identifier"
+
+
+async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("PATCH", f"{DOCUMENT}/multiSign", _UPDATE)
+    second = attrs.evolve(SIGNATURE, name="Witness", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+    await suite.signing.multi_sign("d1", (SIGNATURE, second))
+    assert stage.sent[0].members == {
+        "Signatures": [
+            {"name": "PatientSig", "graphicalSignature": "cG5n"},
+            {
+                "name": "Witness",
+                "graphicalSignature": "cG5n",
+                "widget": {"x": 1, "y": 2, "width": 3, "height": 4, "page": 1},
+            },
+        ]
+    }
+
+
+async def test_raw_view_gives_the_answer_around_the_value(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("GET", f"{DOCUMENT}/info", _INFO, headers={"X-Trace": "t1"})
+    raw = await suite.signing.with_raw_response.get_doc_info("d1")
+    assert raw.value == _INFORMATION
+    assert (raw.status, raw.headers["X-Trace"], raw.attempts) == (200, "t1", 1)
+    assert raw.elapsed >= 0

@@ -1,0 +1,1 @@
+"""The client against the sandbox, over a socket."""

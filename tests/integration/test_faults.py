@@ -1,0 +1,237 @@
+"""Answers and connections that go wrong: what is tried again, and what never is.
+
+The client's clock stands still, so that no back-off takes time; the ledger says what really happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import directsuite as ds
+
+from .documents import consent
+from .world import ALICE, BOB, World, client_of, message, raw_message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directsuite.sandbox.server import Sandbox
+
+Call = Callable[[World], Awaitable[Any]]
+
+# Faults that a safe operation gets over, and the waits that the service asks for.
+PASSING: dict[str, tuple[dict[str, Any], list[float] | None]] = {
+    "500": ({"kind": "status", "status": 500}, None),
+    "502 as HTML": ({"kind": "status", "status": 502, "body": "<html>"}, None),
+    "503": ({"kind": "status", "status": 503}, None),
+    "503 with Retry-After": ({"kind": "status", "status": 503, "retry_after": 17}, [17.0, 17.0]),
+    "429 with Retry-After": ({"kind": "status", "status": 429, "retry_after": 3}, [3.0, 3.0]),
+    "429": ({"kind": "status", "status": 429}, None),
+    "truncate": ({"kind": "truncate"}, None),
+    "malformed": ({"kind": "malformed"}, None),
+    "reset_before": ({"kind": "reset_before"}, None),
+    "reset_after": ({"kind": "reset_after"}, None),
+    "success that is empty": ({"kind": "status", "status": 200, "body": {}}, None),
+}
+
+
+@pytest.mark.parametrize(("fault", "waits"), PASSING.values(), ids=PASSING)
+async def test_safe_operation_gets_over_two_faults(
+    fault: dict[str, Any], waits: list[float] | None, world: World
+) -> None:
+    await world.deliver("a")
+    world.sandbox.inject_fault("GetMessageCount", times=2, **fault)
+    raw = await world.box.with_raw_response.get_message_count()
+    assert (raw.value, raw.attempts) == (1, 3)
+    assert len(world.clock.slept) == 2
+    assert waits is None or world.clock.slept == waits
+
+
+@pytest.mark.parametrize("kind", ["truncate", "malformed", "reset_after"])
+async def test_download_gets_over_a_fault(kind: str, world: World) -> None:
+    document = await world.save()
+    world.sandbox.inject_fault("GetDoc", kind, times=2)
+    path = await world.suite.signing.download(document, world.folder / "d.pdf")
+    assert read(path) == consent()
+    assert files_in(world.folder) == [path]
+
+
+def read(path: Path) -> bytes:
+    """A file's bytes."""
+    return path.read_bytes()
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The folder's files, temporary ones included."""
+    return list(folder.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["hang", "latency"])
+async def test_attempt_that_takes_too_long_is_made_again(kind: str, sandbox: Sandbox, tmp_path: Path) -> None:
+    async with client_of(sandbox, tmp_path, attempt_timeout=0.25) as world:
+        sandbox.inject_fault("GetMessageCount", kind, seconds=0.5)
+        raw = await world.box.with_raw_response.get_message_count()
+    assert (raw.value, raw.attempts) == (0, 2)
+
+
+async def test_latency_within_the_time_is_borne(world: World) -> None:
+    world.sandbox.inject_fault("Send", "latency", seconds=0.05)
+    assert (await world.box.send(message())).smtp_id
+    assert len(await world.effects("Send")) == 1
+
+
+async def test_fault_that_stays_is_raised_after_four_attempts(world: World) -> None:
+    world.sandbox.inject_fault("GetMessageCount", "status", status=500, times=None)
+    with pytest.raises(ds.ServerError) as caught:
+        await world.box.get_message_count()
+    assert (caught.value.attempts, caught.value.status) == (4, 500)
+
+
+async def test_no_retries_where_none_are_wanted(world: World) -> None:
+    world.sandbox.inject_fault("GetMessageCount", "status", status=503, retry_after=1)
+    with pytest.raises(ds.ServerError) as caught:
+        await world.box.with_options(retry=ds.RetryPolicy.none()).get_message_count()
+    assert (caught.value.attempts, caught.value.retry_after) == (1, 1.0)
+
+
+# Faults after which a send may have happened; and how many messages then really went out.
+LEFT_OPEN: dict[str, tuple[dict[str, Any], int]] = {
+    "500 after sending": ({"kind": "status", "status": 500, "processed": True}, 1),
+    "502 after sending": ({"kind": "status", "status": 502, "processed": True, "body": "<html>"}, 1),
+    "503 after sending": ({"kind": "status", "status": 503, "processed": True}, 1),
+    "500 instead of sending": ({"kind": "status", "status": 500}, 0),
+    "truncate": ({"kind": "truncate"}, 1),
+    "malformed": ({"kind": "malformed"}, 1),
+    "reset_after": ({"kind": "reset_after"}, 1),
+    "reset_before": ({"kind": "reset_before"}, 0),
+    "empty success": ({"kind": "status", "status": 200, "body": {}, "processed": True}, 1),
+}
+
+
+@pytest.mark.parametrize(("fault", "effects"), LEFT_OPEN.values(), ids=LEFT_OPEN)
+async def test_send_is_never_made_again_where_it_may_have_happened(
+    fault: dict[str, Any], effects: int, world: World
+) -> None:
+    await world.box.get_message_count()  # a connection kept alive is where aiohttp itself would send again
+    number = world.sandbox.inject_fault("Send", times=None, **fault)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.box.send(message())
+    error = caught.value
+    assert (error.operation, error.outcome, error.attempts) == ("Send", ds.Outcome.UNKNOWN, 1)
+    assert error.how_to_find_out
+    assert len(await world.effects("Send")) == effects
+    assert await world.bob.get_message_count() == effects
+    assert {rule["id"]: rule["applied"] for rule in world.sandbox.faults()}[number] == 1
+    assert world.clock.slept == []
+
+
+async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(world: World) -> None:
+    world.sandbox.inject_fault("Send", "hang", processed=True)
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.send(message(), timeout=0.3)
+    assert len(await world.effects("Send")) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_send_that_was_put_off_is_made_again(status: int, world: World) -> None:
+    world.sandbox.inject_fault("Send", "status", status=status, retry_after=5, times=2)
+    raw = await world.box.with_raw_response.send(message())
+    assert raw.attempts == 3
+    assert world.clock.slept == [5.0, 5.0]
+    assert len(await world.effects("Send")) == 1
+
+
+async def test_send_refused_with_500_has_not_happened(world: World) -> None:
+    refusal = {"success": False, "code": 4, "message": "no"}
+    world.sandbox.inject_fault("Send", "status", status=500, body=refusal)
+    with pytest.raises(ds.ServiceError) as caught:
+        await world.box.send(message())
+    assert (type(caught.value), caught.value.outcome) == (ds.ServiceError, ds.Outcome.FAILED)
+
+
+HEADED = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Case", "7")])
+
+ONCE: dict[str, Call] = {
+    "SendWithHeader": lambda world: world.box.send_with_header(HEADED),
+    "Forward": lambda world: world.box.forward("INBOX", [1], [BOB]),
+    "SendWithTuser": lambda world: world.tuser.send(message()),
+    "SendWithHeaderWithTuser": lambda world: world.tuser.send_with_header(HEADED),
+    "CopyMessagesByUIDs": lambda world: world.box.copy_messages_by_uids("INBOX", "INBOX.a", [1]),
+    "SaveRawMessages": lambda world: world.box.save_raw_messages("INBOX", [ds.RawMessage(data=raw_message("x"))]),
+}
+ONCE_ON_A_DOCUMENT: dict[str, Callable[[ds.Signing, str], Awaitable[Any]]] = {
+    "Flatten": lambda signing, identifier: signing.flatten(identifier),
+    "FlattenAndPull": lambda signing, identifier: signing.flatten_and_pull(identifier),
+    "ClearUnsignedFields": lambda signing, identifier: signing.clear_unsigned_fields(identifier),
+    "ClearUnsignedFieldsAndPull": lambda signing, identifier: signing.clear_unsigned_fields_and_pull(identifier),
+    "Sign": lambda signing, identifier: signing.sign(identifier, ds.Signature()),
+    "SignAndPull": lambda signing, identifier: signing.sign_and_pull(identifier, ds.Signature()),
+    "MultiSign": lambda signing, identifier: signing.multi_sign(identifier, [ds.Signature()]),
+    "MultiSignAndPull": lambda signing, identifier: signing.multi_sign_and_pull(identifier, [ds.Signature()]),
+}
+
+
+@pytest.mark.parametrize("kind", ["reset_after", "malformed"])
+@pytest.mark.parametrize(("operation", "call"), ONCE.items(), ids=ONCE)
+async def test_other_side_effects_of_mail_happen_once(operation: str, call: Call, kind: str, world: World) -> None:
+    await world.deliver("a")
+    await world.box.create_folder("INBOX.a")
+    world.sandbox.inject_fault(operation, kind, times=None)
+    with pytest.raises(ds.OutcomeUnknownError):
+        await call(world)
+    assert len(await world.effects(operation)) == 1
+
+
+@pytest.mark.parametrize(("operation", "call"), ONCE_ON_A_DOCUMENT.items(), ids=ONCE_ON_A_DOCUMENT)
+async def test_change_of_a_document_happens_once(
+    operation: str, call: Callable[[ds.Signing, str], Awaitable[Any]], world: World
+) -> None:
+    identifier = (await world.save()).identifier or ""
+    world.sandbox.inject_fault(operation, "reset_after", times=None)
+    with pytest.raises(ds.OutcomeUnknownError):
+        await call(world.suite.signing, identifier)
+    assert len(await world.effects(operation)) == 1
+
+
+# Operations whose repeat changes nothing more: made again, and right in the end, whatever the repeat is told.
+REPEATED: dict[str, Call] = {
+    "CreateFolder": lambda world: world.box.create_folder("INBOX.new"),
+    "MoveFolder": lambda world: world.box.move_folder("INBOX.a", "INBOX.b"),
+    "SetFoldersSubscribed": lambda world: world.box.set_folders_subscribed(["INBOX.a"], False),
+    "MoveMessagesByUIDs": lambda world: world.box.move_messages_by_uids("INBOX", "INBOX.a", [1]),
+    "DeleteMessagesByUIDs": lambda world: world.box.delete_messages_by_uids("INBOX", [1], forever=True),
+    "MarkMessagesAsReadByUIDs": lambda world: world.box.mark_messages_as_read_by_uids("INBOX", [1]),
+    "MarkMessagesAsUnreadByUIDs": lambda world: world.box.mark_messages_as_unread_by_uids("INBOX", [1]),
+}
+
+
+@pytest.mark.parametrize("kind", ["reset_after", "truncate"])
+@pytest.mark.parametrize(("operation", "call"), REPEATED.items(), ids=REPEATED)
+async def test_idempotent_operation_is_made_again(operation: str, call: Call, kind: str, world: World) -> None:
+    await world.deliver("a")
+    await world.box.create_folder("INBOX.a")
+    number = world.sandbox.inject_fault(operation, kind)
+    await call(world)
+    assert {rule["id"]: rule["applied"] for rule in world.sandbox.faults()}[number] == 1
+    assert await world.effects(operation)
+    assert len(world.clock.slept) == 1
+
+
+async def test_deletion_whose_answer_was_lost_is_a_deletion(world: World) -> None:
+    document = await world.save()
+    world.sandbox.inject_fault("Delete", "reset_after")
+    update = await world.suite.signing.delete(document)
+    assert update.identifier == document.identifier
+    assert len(await world.effects("Delete")) == 1
+
+
+async def test_password_shows_in_no_error(world: World) -> None:
+    world.sandbox.inject_fault("*", "reset_after", times=None)
+    for call in (world.box.get_message_count(), world.box.send(message()), world.suite.registration.login()):
+        with pytest.raises(ds.TransportError) as caught:
+            await call
+        texts = f"{caught.value} {caught.value!r} {caught.value.__cause__!r} {caught.value.args}"
+        assert not [secret for secret in ("correct horse", "demo-login", ALICE, "Referral") if secret in texts]

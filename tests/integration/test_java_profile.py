@@ -1,0 +1,122 @@
+"""A server in the manner of some Java stacks, read by the same client: the same models."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+
+from .world import BOB, World, message
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.messaging.profile import Profile
+
+Read = Callable[[ds.Mailbox], Awaitable[Any]]
+
+JAVAMAIL = {"modified": False, "saved": True, "strict": True}
+"""Members of a message that the specification doesn't name, which this profile adds."""
+
+
+async def listed(listing: Any) -> list[Any]:
+    """All that an iterator gives."""
+    return [message async for message in listing]
+
+
+def of_folder(method: str, folder: str) -> Read:
+    """A call of the method on the folder, awaited or listed."""
+    if method.startswith(("iter_", "stream_")):
+        return lambda box: listed(getattr(box, method)(folder))
+    return lambda box: getattr(box, method)(folder)
+
+
+def status_of(smtp_id: str) -> Read:
+    """A call of get_message_status."""
+    return lambda box: box.get_message_status(smtp_id)
+
+
+BY_FOLDER = (
+    "get_messages",
+    "get_message_metadata",
+    "get_unread_messages",
+    "get_uids",
+    "get_message_count",
+    "iter_messages",
+    "iter_metadata",
+    "iter_raw",
+    "stream_messages",
+)
+
+# Reads of a mailbox with one message in INBOX, two in INBOX.two, none in INBOX.Drafts.
+READS: dict[str, Read] = {
+    **{
+        f"{method} of {folder}": of_folder(method, folder)
+        for method in BY_FOLDER
+        for folder in ("INBOX", "INBOX.two", "INBOX.Drafts")
+    },
+    "one raw message": lambda box: box.get_raw_messages_by_uids("INBOX", [1]),
+    "two raw messages": lambda box: box.get_raw_messages_by_uids("INBOX.two", [1, 2]),
+    "no raw message": lambda box: box.get_raw_messages_by_uids("INBOX", [999]),
+    "one folder below": lambda box: box.get_folders("INBOX.a"),
+    "no folder below": lambda box: box.get_folders("INBOX.two"),
+    "status of nothing": lambda box: box.get_message_status("<nothing@x>"),
+}
+
+
+def plain(answer: Any) -> Any:
+    """The answer without what the profile adds to it: members of JavaMail's, and no text for people."""
+    if isinstance(answer, list):
+        return list(map(plain, answer))  # pyright: ignore[reportUnknownArgumentType]  a list of anything
+    if isinstance(answer, ds.MessageDetail):
+        extra = {name: value for name, value in answer.extra.items() if name not in JAVAMAIL}
+        return attrs.evolve(answer, extra=extra)
+    if isinstance(answer, ds.APIResponse):
+        return attrs.evolve(answer, message=None)
+    return answer
+
+
+async def of_profile(world: World, profile: Profile, read: Read) -> Any:
+    """What a read gives while the service answers in this manner."""
+    world.sandbox._services.messaging.profile = profile
+    return await read(world.box)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+async def test_both_profiles_give_the_same_models(read: Read, world: World) -> None:
+    for folder in ("INBOX.two", "INBOX.a.b"):
+        await world.box.create_folder(folder)
+    await world.deliver("alone")
+    await world.deliver("first", "second", folder="INBOX.two")
+    strict = await of_profile(world, "strict", read)
+    java = await of_profile(world, "java", read)
+    assert plain(java) == plain(strict)
+
+
+async def test_status_of_one_and_of_several_recipients(world: World) -> None:
+    for recipients in ([BOB], [BOB, "slow@ok.test"]):
+        smtp_id = (await world.box.send(message("Status", *recipients))).smtp_id or ""
+        strict = await of_profile(world, "strict", status_of(smtp_id))
+        java = await of_profile(world, "java", status_of(smtp_id))
+        assert [record.to for record in java.records] == recipients
+        assert plain(java) == plain(strict)
+
+
+async def test_members_of_the_server_s_own_are_kept(world: World) -> None:
+    await world.deliver("a")
+    world.sandbox._services.messaging.profile = "java"
+    for received in (await world.box.get_messages(), await listed(world.box.stream_messages())):
+        assert [{name: message.extra[name] for name in JAVAMAIL} for message in received] == [JAVAMAIL]
+
+
+async def test_changes_and_sends_work_with_this_profile_too(world: World) -> None:
+    world.sandbox._services.messaging.profile = "java"
+    assert (await world.box.send(message())).smtp_id
+    await world.box.create_folder("INBOX.a")
+    uids = await world.deliver("a")
+    await world.box.move_messages_by_uids("INBOX", "INBOX.a", uids)
+    assert await world.box.get_message_count("INBOX.a") == 1
+    with pytest.raises(ds.AuthenticationError):
+        await world.suite.mailbox(BOB, "wrong").get_uids()

@@ -1,0 +1,177 @@
+"""What the sandbox refuses, as the client's typed errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+
+from .sending_exercises import ADA
+from .world import ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, World, message, settings_for
+
+HOURS = timedelta(hours=1)
+Call = Callable[[World], Awaitable[Any]]
+
+
+async def _forward_to_nobody(world: World) -> None:
+    await world.box.forward("INBOX", await world.deliver("a"))
+
+
+# What is asked, the error, the operation that it names, and the service's code.
+REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = {
+    "wrong mailbox password": (
+        lambda world: world.suite.mailbox(ALICE, "wrong").get_message_count(),
+        ds.AuthenticationError,
+        "GetMessageCount",
+        1,
+    ),
+    "wrong password of a send": (
+        lambda world: world.suite.mailbox(ALICE, "wrong").send(message()),
+        ds.AuthenticationError,
+        "Send",
+        1,
+    ),
+    "wrong T-User password": (
+        lambda world: world.suite.tuser("front-desk", "wrong", ALICE).send(message()),
+        ds.AuthenticationError,
+        "SendWithTuser",
+        1,
+    ),
+    "T-User for another's address": (
+        lambda world: world.suite.tuser("front-desk", PASSWORD, BOB).send(message("Hi", ALICE)),
+        ds.AddressError,
+        "SendWithTuser",
+        2,
+    ),
+    "unknown folder": (lambda world: world.box.get_uids("INBOX.nowhere"), ds.ServiceError, "GetUIDs", 3),
+    "folder that exists": (
+        lambda world: world.box.create_folder("INBOX.Trash"),
+        ds.ServiceError,
+        "CreateFolder",
+        4,
+    ),
+    "no message of this uid": (
+        lambda world: world.box.forward("INBOX", [999], [BOB]),
+        ds.ServiceError,
+        "Forward",
+        4,
+    ),
+    "nobody to forward to": (_forward_to_nobody, ds.AddressError, "Forward", 2),
+    "missing document": (
+        lambda world: world.suite.signing.get_doc("00000000-0000-0000-0000-000000000000"),
+        ds.BadRequestError,
+        "GetDoc",
+        None,
+    ),
+    "damaged PDF": (lambda world: world.suite.signing.save(b"%PDF-1.7 nothing"), ds.BadRequestError, "Save", None),
+    "unknown domain": (
+        lambda world: world.suite.registration.get_patient_address_by_username("direct.nowhere.test", "ada"),
+        ds.NotFoundError,
+        "GetPatientAddressByUsername",
+        "208",
+    ),
+    "unknown Direct username": (
+        lambda world: world.suite.registration.get_patient_address_by_username(DOMAIN, "nobody"),
+        ds.NotFoundError,
+        "GetPatientAddressByUsername",
+        "210",
+    ),
+    "password of nobody": (
+        lambda world: world.suite.registration.set_patients_passwords(DOMAIN, [ds.UserPassword("nobody", "x")]),
+        ds.NotFoundError,
+        "SetPatientsPasswords",
+        "210",
+    ),
+    "person who is not proofed": (
+        lambda world: world.suite.registration.provision_id_proofed_patient(
+            DOMAIN, ds.IDProofedIndividualRESTful(id=999)
+        ),
+        ds.BadRequestError,
+        "ProvisionIDProofedPatient",
+        "205",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "operation", "code"), REFUSED.values(), ids=REFUSED)
+async def test_refusal_is_a_typed_error(
+    call: Call, kind: type[ds.ServiceError], operation: str, code: int | str | None, world: World
+) -> None:
+    with pytest.raises(ds.ServiceError) as caught:
+        await call(world)
+    error = caught.value
+    assert type(error) is kind
+    assert (error.operation, error.code, error.attempts) == (operation, code, 1)
+    assert error.message
+    assert error.message not in str(error)
+    assert world.clock.slept == []
+
+
+async def test_unknown_domain_of_a_recipient_fails_on_delivery(world: World) -> None:
+    smtp_id = (await world.box.send(message("Hi", "dan@nowhere.internal", f"nobody@{DOMAIN}"))).smtp_id or ""
+    report = await world.box.get_message_status(smtp_id)
+    assert [record.status for record in report.records] == [
+        ds.MessageStatus.LOCALLY_FAILED,
+        ds.MessageStatus.REMOTELY_FAILED,
+    ]
+
+
+async def test_provisioning_the_same_name_twice_is_refused(world: World) -> None:
+    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+    with pytest.raises(ds.BadRequestError) as caught:
+        await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+    assert caught.value.code == "014"
+    assert len(await world.effects("ProvisionIDProofedPatient")) == 1
+
+
+async def test_wrong_token_is_an_authentication_error(world: World) -> None:
+    async with ds.DirectSuite(settings_for(world.sandbox), token="wrong", clock=world.clock) as suite:
+        for call in (suite.signing.get_doc("d1"), suite.fax.get_multiple_message_info(FAX_NUMBER)):
+            with pytest.raises(ds.AuthenticationError) as caught:
+                await call
+            assert (caught.value.status, caught.value.attempts) == (401, 1)
+            assert "wrong" not in f"{caught.value} {caught.value!r}"
+    assert world.clock.slept == []
+
+
+async def test_wrong_login_is_an_authentication_error(world: World) -> None:
+    login = ds.Login("demo-reseller", "wrong")
+    async with ds.DirectSuite(settings_for(world.sandbox), login=login, clock=world.clock) as suite:
+        with pytest.raises(ds.AuthenticationError) as of_login:
+            await suite.registration.login()
+        with pytest.raises(ds.AuthenticationError) as of_call:
+            await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
+    assert (of_login.value.operation, of_login.value.code) == ("login", "011")
+    assert of_call.value.code == "011"
+
+
+async def test_another_account_may_not_touch_a_document(world: World) -> None:
+    document = await world.save()
+    number = await world.sandbox.add_fax(FAX_NUMBER)
+    token = await world.sandbox.issue_token("another")
+    async with ds.DirectSuite(settings_for(world.sandbox), token=token, clock=world.clock) as suite:
+        for call in (
+            suite.signing.get_doc(document),
+            suite.signing.delete(document),
+            suite.fax.get_single_message_info(FAX_NUMBER, number),
+        ):
+            with pytest.raises(ds.PermissionDeniedError) as caught:
+                await call
+            assert (caught.value.status, caught.value.attempts) == (403, 1)
+    assert await world.suite.signing.get_doc(document)
+
+
+async def test_document_expires_after_four_hours_without_use(world: World) -> None:
+    document = await world.save()
+    world.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
+    await world.suite.signing.get_doc(document)  # which counts as use
+    world.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
+    await world.suite.signing.get_doc(document)
+    world.sandbox.clock.advance(4 * HOURS)
+    with pytest.raises((ds.BadRequestError, ds.NotFoundError)) as caught:
+        await world.suite.signing.get_doc(document)
+    assert caught.value.attempts == 1

@@ -1,0 +1,127 @@
+"""The table in README.md that says which method does which operation of the specification."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import directsuite as ds
+
+README = Path(__file__).parent.parent / "README.md"
+
+FACADES: dict[str, type] = {
+    "signing": ds.Signing,
+    "fax": ds.Fax,
+    "mailbox": ds.Mailbox,
+    "tuser": ds.TUser,
+    "registration": ds.Registration,
+}
+
+# By hand, from the specification (section 4): neither the client's table nor the sandbox's.
+METHODS = {
+    "Save": "POST",
+    "GetDoc": "GET",
+    "GetDocInfo": "GET",
+    "Delete": "DELETE",
+    "Flatten": "PATCH",
+    "FlattenAndPull": "PATCH",
+    "ClearUnsignedFields": "PATCH",
+    "ClearUnsignedFieldsAndPull": "PATCH",
+    "Sign": "PATCH",
+    "SignAndPull": "PATCH",
+    "MultiSign": "PATCH",
+    "MultiSignAndPull": "PATCH",
+    "getSingleMessageInfo": "GET",
+    "getMultipleMessageInfo": "GET",
+    "Send": "PUT",
+    "SendWithHeader": "PUT",
+    "Forward": "PUT",
+    "SendWithTuser": "PUT",
+    "SendWithHeaderWithTuser": "PUT",
+    "GetMessageStatus": "POST",
+    "GetMessageStatusMany": "POST",
+    "GetMessageStatusWithTuser": "POST",
+    "GetMessageCount": "POST",
+    "GetUnreadMessageCount": "POST",
+    "GetDeletedMessageCount": "POST",
+    "GetMessagesByUIDs": "POST",
+    "GetUnreadMessages": "POST",
+    "GetMessagesByReceivedDate": "POST",
+    "GetMessagesByReceivedDateUTC": "POST",
+    "GetMessagesBySender": "POST",
+    "GetMessagesBySubject": "POST",
+    "GetMessages": "POST",
+    "GetMessageMetaData": "POST",
+    "SearchMessagesMetadataByReceivedDate": "POST",
+    "SearchMessagesMetadataByReceivedDateUTC": "POST",
+    "GetUIDs": "POST",
+    "GetFolders": "POST",
+    "SetFoldersSubscribed": "POST",
+    "CreateFolder": "POST",
+    "MoveFolder": "POST",
+    "DeleteFolder": "POST",
+    "CopyMessagesByUIDs": "POST",
+    "MoveMessagesByUIDs": "POST",
+    "DeleteMessagesByUIDs": "POST",
+    "MarkMessagesAsReadByUIDs": "POST",
+    "MarkMessagesAsUnreadByUIDs": "POST",
+    "GetRawMessagesByUIDs": "POST",
+    "SaveRawMessages": "POST",
+    "login": "POST",
+    "ProvisionIDProofedPatient": "POST",
+    "GetPatientAddressByMeta": "POST",
+    "GetPatientAddressByUsername": "GET",
+    "SetPatientsPasswords": "POST",
+}
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells, without backquotes, of each row of a table that begins with the name of an operation."""
+    lines = [[cell.strip().strip("`") for cell in line.strip().strip("|").split("|")] for line in text.splitlines()]
+    return [cells for cells in lines if len(cells) > 1 and cells[0] in METHODS]
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, list[str]]:
+    found = rows(README.read_text(encoding="utf-8"))
+    assert found, "README.md has no table with rows such as | GetMessageCount | POST | `mailbox.get_message_count` |"
+    names = [cells[0] for cells in found]
+    assert sorted(names) == sorted(set(names)), "an operation stands in the table twice"
+    return {cells[0]: cells[1:] for cells in found}
+
+
+def test_specification_has_53_operations() -> None:
+    assert len(METHODS) == 53
+
+
+def test_table_has_each_operation_once(table: dict[str, list[str]]) -> None:
+    assert set(METHODS) - set(table) == set()
+
+
+@pytest.mark.parametrize("operation", METHODS)
+def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table: dict[str, list[str]]) -> None:
+    assert operation in table, f"README.md's table of operations lacks {operation}"
+    http_method, named, *_ = [*table[operation], "", ""]
+    assert http_method == METHODS[operation]
+    parts = re.fullmatch(r"(?:suite\.)?(\w+)\.(\w+)", named)
+    assert parts is not None, f"{operation}: {named!r} is not of the form facade.method"
+    facade, method = parts.groups()
+    assert inspect.iscoroutinefunction(getattr(FACADES[facade], method, None)), f"{named} is no awaitable method"
+
+
+def test_every_method_of_the_table_is_there_once(table: dict[str, list[str]]) -> None:
+    named = [cells[1] for cells in table.values()]
+    assert sorted(named) == sorted(set(named))
+
+
+@pytest.mark.parametrize("text", ["", "| GetMessages |", "GetMessages, POST", "| Operation | Method |"])
+def test_what_is_no_row_is_not_read(text: str) -> None:
+    assert rows(text) == []
+
+
+def test_row_is_read_with_and_without_backquotes() -> None:
+    expected = [["GetUIDs", "POST", "mailbox.get_uids"]]
+    assert rows("| GetUIDs | POST | `mailbox.get_uids` |\n|`GetUIDs`|POST|mailbox.get_uids|") == expected * 2
