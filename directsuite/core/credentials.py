@@ -23,7 +23,7 @@ from directsuite.core.clock import Clock
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, Outcome, TransportError
 from directsuite.secret import Secret, as_secret
 
-_VISIBLE = re.compile(r"[!-~]+")  # what a header can carry (RFC 6750 allows less)
+_VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
 _FIRST_BACK_OFF = 1.0
 _LONGEST_BACK_OFF = 60.0
 
@@ -82,7 +82,9 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
         if not token.reveal().strip():
             raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
         if not _VISIBLE.fullmatch(token.reveal()):
-            raise ConfigurationError("the token holds a space, line break or letter that no token has: strip it")
+            raise ConfigurationError(
+                "the token holds a line break or letter that no header can carry, or spaces around it"
+            )
         return StaticToken(token)
     if isinstance(token, TokenSource):
         return token
@@ -99,7 +101,7 @@ def _usable(given: object, *, in_header: bool) -> AccessToken:
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
     if not text or (in_header and not _VISIBLE.fullmatch(text)):
-        raise ConfigurationError("the token source gave a token that is empty, or holds a space or line break")
+        raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
     return given
 
 

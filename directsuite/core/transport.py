@@ -30,7 +30,6 @@ from directsuite.errors import (
     ConfigurationError,
     ConnectFailedError,
     ConnectionLostError,
-    DeadlineExceededError,
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
@@ -234,8 +233,8 @@ class Transport:
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
             error = ConnectionLostError(text, outcome=Outcome.UNKNOWN, **about)
             error.__cause__ = failure
-        elif isinstance(failure, DeadlineExceededError) and call.unknown:
-            failure.outcome = Outcome.UNKNOWN
+        elif call.unknown and failure.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
+            failure.outcome = Outcome.UNKNOWN  # so much for the last attempt; an earlier one may have been acted upon
         for told in (failure, error):
             if told.operation in (None, call.operation.name):  # a login's error keeps its own figures
                 told.attempts = call.attempts

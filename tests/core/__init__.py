@@ -1,0 +1,1 @@
+"""The core over real sockets: outcomes, retries, credentials, limits, deadlines, life cycle."""

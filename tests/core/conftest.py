@@ -1,0 +1,31 @@
+"""Tests of the core run in virtual time, against a scripted server on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+from . import plays
+from .scripted_server import ScriptedServer
+from .virtual_time import LoopClock, VirtualTimeLoop
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual time": VirtualTimeLoop}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    """Answers every request with a success of each service's form until its script says otherwise."""
+    async with ScriptedServer(plays.answer({"success": True, "code": 0, "count": 7})) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> LoopClock:
+    return LoopClock()

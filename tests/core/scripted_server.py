@@ -1,0 +1,193 @@
+"""A server on loopback that plays, request by request, what a test wrote into its script.
+
+    ScriptedServer ── reads a head ─► Exchange ── next play of the script ─► answer, reset, silence, …
+
+It records every request that it got, and how many were open at once. What it can play is in `plays`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+
+@attrs.define
+class Request:
+    """One request as it came. connection: the number of the connection that it came on, from 1."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    connection: int
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The target without the first segment, which names the service."""
+        return self.target.split("/", 2)[2]
+
+    @property
+    def document(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class Exchange:
+    """A request whose head has come, and the connection to answer it on."""
+
+    def __init__(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.request = request
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> None:
+        """Read the request's body to its end."""
+        if self.request.headers.get("transfer-encoding") == "chunked":
+            while size := int(await self._reader.readline(), 16):
+                self.request.body += (await self._reader.readexactly(size + 2))[:-2]
+            await self._reader.readline()
+        else:
+            self.request.body = await self._reader.readexactly(int(self.request.headers.get("content-length", 0)))
+
+    async def write(self, content: bytes) -> None:
+        self._writer.write(content)
+        await self._writer.drain()
+
+    async def gone(self) -> None:
+        """Return when the client has left."""
+        with contextlib.suppress(ConnectionError):
+            while await self._reader.read(65536):
+                pass
+
+    def close(self) -> None:
+        """End the connection in order (FIN)."""
+        self._writer.close()
+
+    def finish(self) -> None:
+        """As `close`, before this returns."""
+        peer: socket.socket = self._writer.get_extra_info("socket")
+        peer.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Break the connection off (RST)."""
+        peer: socket.socket = self._writer.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+
+Play = Callable[[Exchange], Awaitable[None]]
+
+
+class ScriptedServer:
+    """Plays `script`, one play a request, and `otherwise` when it is at its end."""
+
+    def __init__(self, otherwise: Play, *, tls: ssl.SSLContext | None = None) -> None:
+        self.script: list[Play] = []
+        self.otherwise = otherwise
+        self.requests: list[Request] = []
+        self.connections = 0
+        self.refuse_connections = False
+        self.busy = 0
+        self.busiest = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._tls = tls
+        self._exchanges: dict[int, Exchange] = {}
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    def plays(self, *script: Play) -> None:
+        """What to play next, request by request."""
+        self.script.extend(script)
+
+    def url(self, service: str) -> str:
+        """The base URL of a service, whose name is the first segment of its targets."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self.port}/{service}"
+
+    def to(self, *fragments: str) -> list[Request]:
+        """The requests whose target holds all of these texts."""
+        return [request for request in self.requests if all(text in request.target for text in fragments)]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths asked for, in order."""
+        return [request.path for request in self.requests]
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open now."""
+        return len(self.tasks)
+
+    def close_idle(self) -> None:
+        """End all connections in order, as a server does with kept-alive ones after a while."""
+        for exchange in self._exchanges.values():
+            exchange.finish()
+
+    async def stop(self) -> None:
+        """Stop listening and end all connections."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._serve(self.connections, reader, writer))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if self.refuse_connections:
+                Exchange(Request("", "", {}, number), reader, writer).reset()
+                return
+            while not writer.is_closing() and (request := await _head(reader, number)) is not None:
+                exchange = self._exchanges[number] = Exchange(request, reader, writer)
+                self.requests.append(request)
+                play = self.script.pop(0) if self.script else self.otherwise
+                self.busy += 1
+                self.busiest = max(self.busiest, self.busy)
+                try:
+                    await play(exchange)
+                finally:
+                    self.busy -= 1
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass  # the client left: its right
+        finally:
+            self._exchanges.pop(number, None)
+            writer.close()
+
+
+async def _head(reader: asyncio.StreamReader, number: int) -> Request | None:
+    try:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    method, target, _ = lines[0].split(" ")
+    return Request(method, target, _headers(lines[1:]), number)
+
+
+def _headers(lines: Iterable[str]) -> dict[str, str]:
+    pairs = [line.partition(":") for line in lines if line]
+    return {name.lower(): value.strip() for name, _, value in pairs}

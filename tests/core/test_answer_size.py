@@ -1,0 +1,117 @@
+"""Answers are bounded: by what they hold, not by what they say, and before they are in memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_nothing_held, failure_of, opened
+from .scripted_server import Play, ScriptedServer
+
+LIMIT = 1000
+
+
+async def _get_doc(suite: ds.DirectSuite) -> object:
+    return await suite.signing.get_doc("doc")
+
+
+async def _get_messages(suite: ds.DirectSuite) -> object:
+    return await suite.mailbox(ALICE, PASSWORD).get_messages()
+
+
+async def _get_raw(suite: ds.DirectSuite) -> object:
+    return await suite.mailbox(ALICE, PASSWORD).get_raw_messages_by_uids("INBOX", [1])
+
+
+async def _flatten_and_pull(suite: ds.DirectSuite) -> object:
+    return await suite.signing.flatten_and_pull("doc")
+
+
+HINTS: list[tuple[Callable[[ds.DirectSuite], Awaitable[object]], str]] = [
+    (_get_doc, "download"),
+    (_get_messages, "stream_messages"),
+    (_get_raw, "iter_raw"),
+    (_flatten_and_pull, "destination="),
+    (GET_DOC_INFO.call, "max_response_bytes"),
+    (SAVE.call, "max_response_bytes"),
+]
+
+
+@pytest.mark.parametrize(("call", "hint"), HINTS)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_answer_beyond_the_limit_names_what_to_do_and_is_not_repeated(
+    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], hint: str, *, chunked: bool
+) -> None:
+    large = b'{"success": true, "x": "%b"}' % (b"A" * LIMIT)
+    server.otherwise = plays.pieces(large[:500], large[500:]) if chunked else plays.answer(large)
+    async with opened(server, max_response_bytes=LIMIT) as suite:
+        error = await failure_of(call(suite))
+        assert_nothing_held(suite)
+    failure = error.__cause__ if isinstance(error, ds.OutcomeUnknownError) else error
+    assert isinstance(failure, ds.ResponseDecodeError)
+    assert failure.too_large
+    assert hint in str(failure)
+    assert "max_response_bytes" in str(failure)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("size", "fits"), [(LIMIT, True), (LIMIT + 1, False)])
+async def test_limit_itself_still_fits(server: ScriptedServer, size: int, *, fits: bool) -> None:
+    text = b'{"identifier": "doc"}'
+    server.otherwise = plays.answer(text + b" " * (size - len(text)))
+    async with opened(server, max_response_bytes=LIMIT) as suite:
+        if fits:
+            assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
+        else:
+            assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
+
+
+async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"<html>" + bytes(LIMIT), 404)
+    async with opened(server, max_response_bytes=LIMIT) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+
+
+def bomb(megabytes: int, encoding: str) -> Play:
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    coded = b"".join(compressor.compress(bytes(2**20)) for _ in range(megabytes)) + compressor.flush()
+    return plays.answer(coded, Content_Encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encoding: str) -> None:
+    server.otherwise = bomb(200, encoding)
+    async with opened(server, max_response_bytes=2**20) as suite:
+        tracemalloc.start()
+        try:
+            error = await failure_of(GET_DOC_INFO.call(suite))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert len(server.requests) == 1
+    assert peak < 16 * 2**20
+
+
+async def test_compressed_answer_is_read(server: ScriptedServer) -> None:
+    text = zlib.compress(b'{"identifier": "doc"}', wbits=31)
+    server.otherwise = plays.answer(text, Content_Encoding="gzip")
+    async with opened(server) as suite:
+        assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
+
+
+async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"not gzip at all", Content_Encoding="gzip")
+    async with opened(server) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert (error.outcome, error.attempts) == (ds.Outcome.UNKNOWN, 2)

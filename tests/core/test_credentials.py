@@ -1,0 +1,265 @@
+"""The token cache by itself: one fetch for all, renewal before expiry, numbered invalidation, back-off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+import directsuite as ds
+from directsuite.core.credentials import AccessToken, TokenCache, token_source
+from directsuite.secret import Secret
+
+from .virtual_time import ManualClock, turns
+
+
+class Source:
+    """Numbered tokens, from when the gate is open; `failures` are raised first. Counts what it was asked."""
+
+    renewable = True
+
+    def __init__(self, lifetime: float | None = 600.0) -> None:
+        self.lifetime = lifetime
+        self.asked = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[BaseException] = []
+
+    async def fetch(self) -> AccessToken:
+        self.asked += 1
+        number = self.asked
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return AccessToken(f"token-{number}", self.lifetime)
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def time() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def cache(source: Source, time: ManualClock) -> Iterator[TokenCache]:
+    return cast("Iterator[TokenCache]", TokenCache(source, time))
+
+
+async def text(cache: TokenCache) -> str:
+    return (await cache.current()).token.reveal()
+
+
+async def test_hundred_callers_cause_one_fetch(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    callers = [asyncio.create_task(text(cache)) for _ in range(100)]
+    await turns()
+    source.gate.set()
+    assert set(await asyncio.gather(*callers)) == {"token-1"}
+    assert source.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "at", "asked"),
+    [
+        (600, 539.9, 1),
+        (600, 540, 2),
+        (600, 10_000, 2),
+        (100, 49.9, 1),
+        (100, 50, 2),
+        (0, 0, 2),
+        (None, 10**9, 1),
+    ],
+)
+async def test_token_is_renewed_when_its_margin_begins(
+    time: ManualClock, lifetime: float | None, at: float, asked: int
+) -> None:
+    source = Source(lifetime)
+    cache = TokenCache(source, time)
+    await cache.current()
+    time.now = at
+    await cache.current()
+    assert source.asked == asked
+
+
+async def test_life_counts_from_when_the_token_was_asked_for(
+    cache: TokenCache, source: Source, time: ManualClock
+) -> None:
+    source.gate.clear()
+    waiting = asyncio.create_task(text(cache))
+    await turns()
+    time.now = 100
+    source.gate.set()
+    await waiting
+    time.now = 540
+    assert await text(cache) == "token-2"
+
+
+async def test_late_401_keeps_the_new_token(cache: TokenCache, source: Source) -> None:
+    old = await cache.current()
+    cache.invalidate(old.generation)
+    new = await cache.current()
+    cache.invalidate(old.generation)
+    assert await cache.current() == new
+    assert source.asked == 2
+
+
+async def test_refused_token_is_fetched_anew(cache: TokenCache) -> None:
+    cache.invalidate((await cache.current()).generation)
+    assert await text(cache) == "token-2"
+
+
+async def test_cancelled_caller_does_not_kill_the_fetch(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    first, second = (asyncio.create_task(text(cache)) for _ in range(2))
+    await turns()
+    first.cancel()
+    await turns()
+    source.gate.set()
+    assert await second == "token-1"
+    assert first.cancelled()
+    assert source.asked == 1
+
+
+async def test_all_callers_cancelled_leave_the_token_for_the_next(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    caller = asyncio.create_task(text(cache))
+    await turns()
+    caller.cancel()
+    await turns()
+    source.gate.set()
+    assert await text(cache) == "token-1"
+    assert source.asked == 1
+
+
+async def test_failure_reaches_all_who_waited_each_with_an_error_of_his_own(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    source.failures.append(ValueError("broken"))
+    callers = [asyncio.create_task(text(cache)) for _ in range(5)]
+    await turns()
+    source.gate.set()
+    errors = await asyncio.gather(*callers, return_exceptions=True)
+    assert {type(error) for error in errors} == {ds.TransportError}
+    assert len({id(error) for error in errors}) == 5
+    assert source.asked == 1
+
+
+async def test_failures_back_off_doubling_and_success_ends_it(
+    cache: TokenCache, source: Source, time: ManualClock
+) -> None:
+    async def fails() -> None:
+        with pytest.raises(ds.TransportError):
+            await cache.current()
+
+    source.failures = [ValueError("broken") for _ in range(9)]
+    for wait in (1, 2, 4, 8, 16, 32, 60, 60):
+        asked = source.asked
+        await fails()
+        time.now += wait - 0.01
+        await fails()
+        assert source.asked == asked + 1
+        time.now += 0.02
+    await fails()
+    time.now += 60
+    token = await text(cache)
+    assert token == f"token-{source.asked}"
+    cache.invalidate((await cache.current()).generation)
+    source.failures = [ValueError("broken")]
+    await fails()
+    time.now += 1
+    assert await text(cache)
+
+
+async def test_token_that_is_still_good_bridges_a_failed_renewal(
+    cache: TokenCache, source: Source, time: ManualClock
+) -> None:
+    await cache.current()
+    source.failures = [ValueError("broken")]
+    time.now = 599.9
+    assert await text(cache) == "token-1"
+    time.now = 600.0
+    with pytest.raises(ds.TransportError):
+        await cache.current()
+    time.now = 602.0
+    assert await text(cache) == "token-3"
+
+
+async def test_fetch_that_hangs_is_given_up(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(ds.TransportError) as caught:
+        await cache.current()
+    assert asyncio.get_running_loop().time() - began == pytest.approx(60)
+    assert caught.value.outcome is ds.Outcome.NOT_SENT
+
+
+async def test_closing_ends_a_fetch_under_way(cache: TokenCache, source: Source) -> None:
+    source.gate.clear()
+    caller = asyncio.create_task(text(cache))
+    await turns()
+    await cache.aclose()
+    with pytest.raises(ds.ClosedError):
+        await caller
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_failed_fetch_that_nobody_waits_for_is_no_complaint(cache: TokenCache, source: Source) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    source.gate.clear()
+    source.failures = [ValueError("broken")]
+    caller = asyncio.create_task(text(cache))
+    await turns()
+    caller.cancel()
+    await turns()
+    source.gate.set()
+    await turns()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("garbage", [None, 5, b"token", "", "  ", "two\nlines", " padded ", "ünlaut", object()])
+async def test_garbage_in_place_of_a_token_is_refused_by_name(time: ManualClock, garbage: object) -> None:
+    async def ask() -> str:
+        return cast("str", garbage)
+
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        await TokenCache(token_source(ask), time).current()
+    assert "token" in str(caught.value)
+    if isinstance(garbage, str) and garbage.strip():
+        assert garbage not in str(caught.value)
+
+
+async def test_source_that_gives_no_access_token_is_refused_by_name(time: ManualClock) -> None:
+    class Odd(Source):
+        async def fetch(self) -> AccessToken:
+            return cast("AccessToken", "plain text")
+
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        await TokenCache(Odd(), time).current()
+    assert "AccessToken" in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded ", Secret(""), 5, None])
+def test_static_token_that_cannot_be_right_is_refused(token: object) -> None:
+    with pytest.raises(ds.ConfigurationError):
+        token_source(cast("str", token))
+
+
+async def _plain() -> str:
+    return "t"
+
+
+async def _whole() -> AccessToken:
+    return AccessToken("t", 5)
+
+
+@pytest.mark.parametrize("token", ["t", Secret("t"), _plain, _whole])
+async def test_each_form_of_a_token_is_taken(
+    token: str | Secret | Callable[[], Awaitable[str | AccessToken]], time: ManualClock
+) -> None:
+    assert await text(TokenCache(token_source(token), time)) == "t"

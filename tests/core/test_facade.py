@@ -1,0 +1,90 @@
+"""Views of a facade: other options, raw answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pybase64
+import pytest
+from tenacity import wait_fixed
+
+import directsuite as ds
+
+from . import plays
+from .opened import ALICE, PASSWORD, PDF, failure_of, opened
+from .scripted_server import ScriptedServer
+
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+
+
+async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
+    server.otherwise = plays.reset
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        patient = box.with_options(retry=ds.RetryPolicy(attempts=5, wait=wait_fixed(1)))
+        assert type(patient) is type(box)
+        assert (await failure_of(patient.get_message_count())).attempts == 5
+        assert (await failure_of(patient.with_options(timeout=2.5).get_message_count())).attempts == 3
+        assert (await failure_of(box.get_message_count())).attempts == 2
+
+
+async def test_raw_response_has_the_value_and_the_answer_it_came_in(server: ScriptedServer) -> None:
+    server.plays(plays.reset, plays.slow(2, plays.answer({"success": True, "count": 7}, X_Trace="abc")))
+    async with opened(server) as suite:
+        raw = await suite.mailbox(ALICE, PASSWORD).with_raw_response.get_message_count()
+    assert (raw.value, raw.status, raw.attempts) == (7, 200, 2)
+    assert raw.elapsed == pytest.approx(3)
+    assert raw.headers["x-trace"] == "abc"
+
+
+async def test_raw_view_keeps_the_options_of_its_facade(server: ScriptedServer) -> None:
+    server.otherwise = plays.reset
+    async with opened(server) as suite:
+        once = suite.signing.with_options(retry=ds.RetryPolicy.none())
+        error = await failure_of(once.with_raw_response.get_doc_info("doc"))
+    assert error.attempts == 1
+
+
+async def test_raw_views_do_not_mix_up_answers(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        server.plays(plays.answer({"success": True, "count": 1}, X_Number="1"))
+        first = await box.with_raw_response.get_message_count()
+        server.plays(plays.answer({"success": True, "count": 2}, X_Number="2"))
+        second = await box.with_raw_response.get_message_count()
+    assert (first.value, first.headers["x-number"]) == (1, "1")
+    assert (second.value, second.headers["x-number"]) == (2, "2")
+
+
+@pytest.mark.parametrize("method", ["download", "sign_and_pull"])
+async def test_raw_response_of_what_goes_to_a_file(server: ScriptedServer, tmp_path: Path, method: str) -> None:
+    server.otherwise = plays.answer(pybase64.b64encode(PDF), X_Trace="abc")
+    path = tmp_path / "a.pdf"
+    async with opened(server) as suite:
+        raw_view = suite.signing.with_raw_response
+        if method == "download":
+            raw = await raw_view.download("doc", path)
+        else:
+            raw = await raw_view.sign_and_pull("doc", SIGNATURE, destination=path)
+    assert (raw.value, raw.status, raw.headers["x-trace"]) == (path, 200, "abc")
+    assert path.read_bytes() == PDF
+
+
+@pytest.mark.parametrize("name", ["iter_messages", "no_such_method", "with_options", "_call"])
+async def test_raw_view_has_awaitable_methods_only(server: ScriptedServer, name: str) -> None:
+    async with opened(server) as suite:
+        with pytest.raises(AttributeError, match=name):
+            getattr(suite.mailbox(ALICE, PASSWORD).with_raw_response, name)
+
+
+async def test_raw_response_of_nothing_sent_is_refused(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        with pytest.raises(ValueError, match="without a request"):
+            await suite.mailbox(ALICE, PASSWORD).with_raw_response.get_messages_by_uids("INBOX", [])
+
+
+async def test_repr_of_a_raw_response_shows_no_header_and_no_value(server: ScriptedServer) -> None:
+    server.plays(plays.answer({"success": True, "count": 7}, X_Trace="abc"))
+    async with opened(server) as suite:
+        raw = await suite.mailbox(ALICE, PASSWORD).with_raw_response.get_message_count()
+    assert repr(raw) == "RawResponse(status=200, elapsed=0.000, attempts=1)"

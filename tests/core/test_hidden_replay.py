@@ -1,0 +1,89 @@
+"""A request goes out once an attempt: aiohttp's own replay on a dropped connection is switched off."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import DELETE, FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, SAVE, SEND, Ask, failure_of, opened
+from .scripted_server import Play, ScriptedServer
+from .virtual_time import turns
+
+ONCE = ds.RetryPolicy.none()
+DROPS: dict[str, Play] = {"reset": plays.reset, "closed": plays.hang_up, "half a head": plays.half_a_head}
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
+@pytest.mark.parametrize("ask", [SEND, DELETE, GET_DOC_INFO, SAVE, FLATTEN, GET_MESSAGE_COUNT], ids=str)
+async def test_dropped_connection_sees_the_request_once(
+    server: ScriptedServer, ask: Ask, drop: str, *, reused: bool
+) -> None:
+    async with opened(server, retry=ONCE) as suite:
+        if reused:
+            await GET_MESSAGE_COUNT.call(suite)
+        server.otherwise = DROPS[drop]
+        error = await failure_of(ask.call(suite))
+    requests = server.requests[reused:]
+    assert len(requests) == error.attempts == 1
+    assert requests[0].connection == 1
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
+async def test_bare_aiohttp_beside_it_sends_twice(server: ScriptedServer, *, reused: bool) -> None:
+    async with aiohttp.ClientSession() as session:
+        if reused:
+            async with session.get(server.url("message")) as response:
+                await response.read()
+        server.otherwise = plays.reset
+        with pytest.raises(aiohttp.ClientError):
+            await session.put(server.url("message") + "/Send", json={"message": "once"})
+    assert len(server.requests[reused:]) == 2
+
+
+async def test_send_notices_that_the_server_has_closed_the_idle_connection(server: ScriptedServer) -> None:
+    async with opened(server, retry=ONCE) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        server.close_idle()
+        await SEND.call(suite)
+    assert [request.connection for request in server.requests] == [1, 2]
+
+
+@pytest.mark.parametrize("ask", [SEND, FLATTEN], ids=str)
+async def test_connection_closed_long_ago_costs_no_outcome(server: ScriptedServer, ask: Ask) -> None:
+    async with opened(server, retry=ONCE) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        server.close_idle()
+        await turns()
+        await ask.call(suite)
+    assert len(server.requests) == 2
+
+
+async def test_connection_is_kept_alive_after_a_refusal_that_was_read(server: ScriptedServer) -> None:
+    server.plays(plays.answer({"error": "no"}, 400), plays.answer(b"", 500))
+    async with opened(server, retry=ONCE) as suite:
+        for _ in range(2):
+            await failure_of(GET_DOC_INFO.call(suite))
+        await GET_MESSAGE_COUNT.call(suite)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirect_is_not_followed(server: ScriptedServer, status: int) -> None:
+    server.plays(plays.answer(b"", status, Location=server.url("signing") + "/pdf/other/info"))
+    async with opened(server) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert isinstance(error, ds.ServiceError)
+    assert (error.status, len(server.requests)) == (status, 1)
+
+
+async def test_cookies_are_not_kept(server: ScriptedServer) -> None:
+    server.plays(plays.answer({"identifier": "doc"}, Set_Cookie="a=b"))
+    async with opened(server) as suite:
+        for _ in range(2):
+            server.plays(plays.answer({"identifier": "doc"}, Set_Cookie="a=b"))
+            await GET_DOC_INFO.call(suite)
+    assert not any("cookie" in request.headers for request in server.requests)

@@ -1,0 +1,286 @@
+"""When a suite may be used: open, in its own loop and process; and how it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import (
+    ALICE,
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    GET_PATIENT_ADDRESS,
+    LOGIN,
+    PASSWORD,
+    SEND,
+    TOKEN,
+    failure_of,
+    opened,
+    settings,
+)
+from .scripted_server import ScriptedServer
+from .virtual_time import elapsed, turns, until
+
+
+async def stream(suite: ds.DirectSuite) -> None:
+    async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
+        pass
+
+
+async def login(suite: ds.DirectSuite) -> None:
+    await suite.registration.login()
+
+
+CALLS: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
+    GET_MESSAGE_COUNT.call,
+    GET_DOC_INFO.call,
+    GET_PATIENT_ADDRESS.call,
+    SEND.call,
+    stream,
+    login,
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_suite_that_is_not_open_says_how_to_open_it(
+    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
+) -> None:
+    suite = ds.DirectSuite(settings(server), token=TOKEN, login=LOGIN)
+    error = await failure_of(call(suite))
+    assert type(error) is ds.ClosedError
+    assert "async with" in str(error)
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_closed_suite_refuses_calls(
+    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
+) -> None:
+    async with opened(server) as suite:
+        pass
+    error = await failure_of(call(suite))
+    assert type(error) is ds.ClosedError
+    assert server.requests == []
+
+
+async def test_suite_is_built_without_an_event_loop() -> None:
+    built: list[ds.DirectSuite] = []
+    thread = threading.Thread(target=lambda: built.append(ds.DirectSuite(token=TOKEN, login=LOGIN)))
+    thread.start()
+    thread.join()
+    async with built[0]:
+        pass
+
+
+async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        with pytest.raises(ds.ConfigurationError, match="open already"):
+            async with suite:
+                pass
+        await GET_MESSAGE_COUNT.call(suite)
+
+
+async def test_entering_again_after_closing_is_refused(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        pass
+    with pytest.raises(ds.ClosedError, match="new DirectSuite"):
+        async with suite:
+            pass
+
+
+async def test_closing_twice_and_closing_unopened_are_harmless(server: ScriptedServer) -> None:
+    suite = ds.DirectSuite(settings(server))
+    async with suite:
+        await suite.aclose()
+        await suite.aclose()
+    unopened = ds.DirectSuite(settings(server))
+    await unopened.aclose()
+    with pytest.raises(ds.ClosedError):
+        await unopened.__aenter__()
+
+
+async def test_other_event_loop_is_refused(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        errors: list[BaseException] = []
+
+        def elsewhere() -> None:
+            async def call() -> None:
+                errors.append(await failure_of(GET_MESSAGE_COUNT.call(suite)))
+                errors.append(await failure_of(suite.aclose()))
+
+            asyncio.run(call())
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert [type(error) for error in errors] == [ds.ConfigurationError] * 2
+        assert all("another event loop" in str(error) for error in errors)
+        await GET_MESSAGE_COUNT.call(suite)
+
+
+FORKS = textwrap.dedent(
+    """
+    import asyncio, os, warnings
+    import directsuite as ds
+    warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of threads at a fork, which is the point here
+
+    async def main():
+        settings = ds.Settings(message_url="http://127.0.0.1:9/message")
+        async with ds.DirectSuite(settings) as suite:
+            reading, writing = os.pipe()
+            if os.fork() == 0:
+                try:
+                    await suite.mailbox("alice@direct.example.test", "p").get_message_count()
+                except Exception as error:
+                    os.write(writing, f"{type(error).__name__}: {error}".encode())
+                os._exit(0)
+            os.wait()
+            print(os.read(reading, 4096).decode())
+
+    asyncio.run(main())
+    """
+)
+
+
+def test_forked_process_is_told_to_open_its_own() -> None:
+    script = [sys.executable, "-c", FORKS]
+    told = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert told.startswith("ConfigurationError: ")
+    assert "fork" in told
+    assert "each worker process" in told
+
+
+async def test_closing_waits_for_calls_under_way(server: ScriptedServer) -> None:
+    server.otherwise = plays.slow(3, server.otherwise)
+    async with opened(server) as suite:
+        call = asyncio.create_task(_count(suite))
+        await until(lambda: server.busy == 1)
+        assert await elapsed(suite.aclose(grace=5)) == pytest.approx(3)
+        assert await call == 7
+
+
+async def _count(suite: ds.DirectSuite) -> int:
+    return await suite.mailbox(ALICE, PASSWORD).get_message_count()
+
+
+async def _send(suite: ds.DirectSuite) -> object:
+    return await SEND.call(suite)
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0])
+async def test_closing_ends_calls_when_its_grace_is_over(server: ScriptedServer, grace: float) -> None:
+    server.otherwise = plays.silence
+    async with opened(server, leaky=True, attempt_timeout=1000, timeout=1000) as suite:
+        safe = asyncio.create_task(_count(suite))
+        once = asyncio.create_task(_send(suite))
+        await until(lambda: server.busy == 2)
+        assert await elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
+        safe_error, once_error = await asyncio.gather(failure_of(safe), failure_of(once))
+    assert isinstance(safe_error, ds.ClosedError | ds.ConnectionLostError)
+    assert type(once_error) is ds.OutcomeUnknownError
+    assert len(server.requests) == 2
+
+
+async def test_call_in_back_off_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"", 429, Retry_After="30")
+    async with opened(server, leaky=True) as suite:
+        call = asyncio.create_task(_count(suite))
+        await until(lambda: len(server.requests) == 1)
+        await turns()
+        await suite.aclose(grace=1)
+        error = await failure_of(call)
+    assert type(error) is ds.ClosedError
+    assert len(server.requests) == 1
+
+
+async def test_call_in_the_queue_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
+    server.otherwise = plays.silence
+    async with opened(server, leaky=True, max_connections=1, attempt_timeout=1000) as suite:
+        first = asyncio.create_task(_send(suite))
+        await until(lambda: server.busy == 1)
+        queued = asyncio.create_task(_send(suite))
+        await turns()
+        await suite.aclose(grace=1)
+        assert type(await failure_of(first)) is ds.OutcomeUnknownError
+        assert type(await failure_of(queued)) is ds.ClosedError
+    assert len(server.requests) == 1
+
+
+async def test_session_is_renewed_for_calls_that_closing_waits_for(server: ScriptedServer) -> None:
+    gate = asyncio.Event()
+    good = {"success": True, "code": "000", "sessionId": "s"}
+    server.plays(plays.answer(good), plays.gated(gate, plays.answer({"success": False, "code": "011"})))
+    server.otherwise = plays.answer(good)
+    async with opened(server) as suite:
+        call = asyncio.create_task(_look(suite))
+        await until(lambda: server.busy == 1 and len(server.requests) == 2)
+        closing = asyncio.create_task(suite.aclose(grace=5))
+        await turns()
+        gate.set()
+        await call
+        await closing
+
+
+async def _look(suite: ds.DirectSuite) -> object:
+    return await GET_PATIENT_ADDRESS.call(suite)
+
+
+async def test_cancelled_closing_still_ends_the_connections(server: ScriptedServer) -> None:
+    server.otherwise = plays.silence
+    async with opened(server, leaky=True, attempt_timeout=1000) as suite:
+        call = asyncio.create_task(_send(suite))
+        await until(lambda: server.busy == 1)
+        closing = asyncio.create_task(suite.aclose(grace=50))
+        await turns()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert type(await failure_of(call)) is ds.OutcomeUnknownError
+        await until(lambda: server.open_connections == 0)
+
+
+async def test_error_in_the_block_closes_without_waiting(server: ScriptedServer) -> None:
+    server.otherwise = plays.silence
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    calls: list[asyncio.Task[object]] = []
+
+    async def block() -> None:
+        async with opened(server, leaky=True) as suite:
+            calls.append(asyncio.create_task(_send(suite)))
+            await until(lambda: server.busy == 1)
+            raise ValueError("the block's own")
+
+    with pytest.raises(ValueError, match="the block's own"):
+        await block()
+    assert loop.time() == began
+    assert type(await failure_of(calls[0])) is ds.OutcomeUnknownError
+
+
+async def test_failed_first_call_does_not_stop_the_suite(server: ScriptedServer) -> None:
+    server.plays(plays.reset, plays.reset)
+    async with opened(server) as suite:
+        await failure_of(GET_MESSAGE_COUNT.call(suite))
+        await GET_MESSAGE_COUNT.call(suite)
+
+
+async def test_session_factory_of_the_user_s_is_used_and_closed(server: ScriptedServer) -> None:
+    made: list[aiohttp.ClientSession] = []
+
+    def factory() -> aiohttp.ClientSession:
+        made.append(aiohttp.ClientSession(headers={"X-Mine": "yes"}))
+        return made[0]
+
+    async with opened(server, session_factory=factory) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert made[0].closed
+    assert server.requests[0].headers["x-mine"] == "yes"

@@ -1,0 +1,141 @@
+"""Requests per second and connections: exact, first come first served, never more than allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.core.limits import Limits, Rate
+
+from . import plays
+from .opened import ALICE, PASSWORD, opened
+from .scripted_server import Exchange, ScriptedServer
+from .virtual_time import LoopClock, ManualClock, turns, until
+
+
+def test_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+    rate = Rate(10, 3, ManualClock())
+    assert [round(rate.take(), 9) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+def test_burst_fills_up_again_with_time() -> None:
+    clock = ManualClock()
+    rate = Rate(10, 3, clock)
+    for _ in range(3):
+        rate.take()
+    clock.now = 0.2
+    assert [round(rate.take(), 9) for _ in range(3)] == [0, 0, 0.1]
+    clock.now = 1000
+    assert [rate.take() for _ in range(4)].count(0) == 3
+
+
+def test_asking_for_the_wait_takes_no_place() -> None:
+    rate = Rate(1, 1, ManualClock())
+    assert [rate.wait(), rate.wait(), rate.take(), rate.wait(), rate.wait()] == [0, 0, 0, 1, 1]
+
+
+@given(
+    per_second=st.floats(0.1, 1000),
+    burst=st.integers(1, 20),
+    pauses=st.lists(st.floats(0, 5), min_size=1, max_size=60),
+)
+def test_no_window_holds_more_than_the_burst_and_the_rate(per_second: float, burst: int, pauses: list[float]) -> None:
+    clock = ManualClock()
+    rate = Rate(per_second, burst, clock)
+    starts: list[float] = []
+    for pause in pauses:
+        clock.now += pause
+        starts.append(clock.now + rate.take())
+    starts.sort()
+    for first, last in itertools.combinations(range(len(starts)), 2):
+        window = starts[last] - starts[first]
+        assert last - first + 1 <= burst + per_second * window + 1e-6
+
+
+@given(per_second=st.floats(0.1, 1000), burst=st.integers(1, 20), count=st.integers(1, 60))
+def test_waiting_requests_keep_their_order_and_lose_no_place(per_second: float, burst: int, count: int) -> None:
+    rate = Rate(per_second, burst, ManualClock())
+    waits = [rate.take() for _ in range(count)]
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(max(0, count - burst) / per_second)
+
+
+async def test_suite_keeps_to_the_rate(server: ScriptedServer) -> None:
+    clock = LoopClock()
+    seen: list[float] = []
+
+    async def note(exchange: Exchange) -> None:
+        seen.append(asyncio.get_running_loop().time())
+        await plays.answer({"success": True, "count": 7})(exchange)
+
+    server.otherwise = note
+    async with opened(server, clock=clock, requests_per_second=2, burst=3) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        await asyncio.gather(*(box.get_message_count() for _ in range(8)))
+    assert [round(moment - seen[0], 3) for moment in sorted(seen)] == [0, 0, 0, 0.5, 1, 1.5, 2, 2.5]
+
+
+async def test_services_have_limits_of_their_own_and_facades_share_them(server: ScriptedServer) -> None:
+    clock = LoopClock()
+    async with opened(server, clock=clock, requests_per_second=1, burst=1) as suite:
+        await suite.mailbox(ALICE, PASSWORD).get_message_count()
+        server.otherwise = plays.answer({"identifier": "doc"})
+        await suite.signing.get_doc_info("doc")
+        assert clock.sleeps == []
+        server.otherwise = plays.answer({"success": True, "count": 7})
+        await suite.mailbox("bob@direct.example.test", PASSWORD).get_message_count()
+    assert clock.sleeps == [1]
+
+
+@pytest.mark.parametrize("connections", [1, 3, 10])
+async def test_no_more_connections_than_allowed(server: ScriptedServer, connections: int) -> None:
+    server.otherwise = plays.slow(0.1, plays.answer({"success": True, "count": 7}))
+    async with opened(server, max_connections=connections) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        await asyncio.gather(*(box.get_message_count() for _ in range(40)))
+    assert server.busiest == server.connections == connections
+
+
+async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedServer) -> None:
+    async with opened(server, max_connections=1) as suite:
+        server.plays(plays.pieces(b'{"success": true, "messages": [{"uid": 1}, ', b'{"uid": 2}]}'))
+        async with suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
+            await anext(messages)
+            waiting = asyncio.create_task(_count(suite))
+            await turns()
+            assert len(server.requests) == 1
+        assert await waiting == 7
+
+
+async def _count(suite: ds.DirectSuite) -> int:
+    return await suite.mailbox(ALICE, PASSWORD).get_message_count()
+
+
+async def test_connections_go_to_those_who_came_first() -> None:
+    limits = Limits(connections=1, requests_per_second=1, burst=1, clock=ManualClock())
+    order: list[int] = []
+
+    async def use(number: int) -> None:
+        await limits.connect()
+        order.append(number)
+        await asyncio.sleep(1)
+        limits.release()
+
+    await asyncio.gather(*(use(number) for number in range(10)))
+    assert order == list(range(10))
+
+
+async def test_waiter_who_is_cancelled_gives_his_turn_on(server: ScriptedServer) -> None:
+    gate = asyncio.Event()
+    async with opened(server, max_connections=1) as suite:
+        server.plays(plays.gated(gate, server.otherwise))
+        tasks = [asyncio.create_task(_count(suite)) for _ in range(3)]
+        await until(lambda: server.busy == 1)
+        tasks[1].cancel()
+        gate.set()
+        assert await tasks[0] == await tasks[2] == 7

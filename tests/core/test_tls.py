@@ -1,0 +1,133 @@
+"""TLS: an unknown authority is refused before anything is sent; the user's own context decides otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+import directsuite as ds
+
+from . import plays
+from .opened import GET_MESSAGE_COUNT, SEND, Ask, failure_of, opened
+from .scripted_server import ScriptedServer
+
+
+def self_signed(folder: Path, address: str) -> tuple[Path, Path]:
+    """A certificate for an address, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public, private = folder / "certificate.pem", folder / "key.pem"
+    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(*encoding))
+    return public, private
+
+
+@pytest.fixture
+def address() -> str:
+    """Whom the certificate names."""
+    return "127.0.0.1"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, address: str) -> tuple[Path, Path]:
+    return self_signed(tmp_path, address)
+
+
+@pytest.fixture
+async def secure_server(certificate: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    async with ScriptedServer(plays.answer({"success": True, "count": 7}), tls=context) as running:
+        yield running
+
+
+@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
+async def test_unknown_authority_is_refused_and_nothing_sent(secure_server: ScriptedServer, ask: Ask) -> None:
+    async with opened(secure_server) as suite:
+        error = await failure_of(ask.call(suite))
+    assert type(error) is ds.ConnectFailedError
+    assert error.outcome is ds.Outcome.NOT_SENT
+    assert secure_server.requests == []
+
+
+@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
+async def test_context_that_trusts_the_server_is_taken(
+    secure_server: ScriptedServer, certificate: tuple[Path, Path], ask: Ask
+) -> None:
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    async with opened(secure_server, tls=trusting) as suite:
+        await ask.call(suite)
+    assert len(secure_server.requests) == 1
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2"])
+async def test_certificate_for_another_address_is_refused(
+    secure_server: ScriptedServer, certificate: tuple[Path, Path]
+) -> None:
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    async with opened(secure_server, tls=trusting) as suite:
+        error = await failure_of(SEND.call(suite))
+    assert type(error) is ds.ConnectFailedError
+    assert secure_server.requests == []
+
+
+async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
+    context = ssl.create_default_context(cafile=certificate[0])
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    async with opened(secure_server) as suite:
+        used = suite._lifecycle.tls
+    assert isinstance(used, ssl.SSLContext)
+    assert used.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert used.verify_mode is ssl.CERT_REQUIRED
+    assert used.check_hostname
+
+
+async def test_plain_server_behind_https_is_refused(server: ScriptedServer) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(plays.head(400, 0))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
+        async with opened(server, message_url=f"https://127.0.0.1:{port}") as suite:
+            error = await failure_of(SEND.call(suite))
+    assert type(error) is ds.ConnectFailedError
+    assert error.outcome is ds.Outcome.NOT_SENT
+
+
+async def test_handshake_that_hangs_sent_nothing(server: ScriptedServer) -> None:
+    # The server waits for a line that a TLS client never sends.
+    url = server.url("message").replace("http:", "https:")
+    async with opened(server, message_url=url, attempt_timeout=5, timeout=30) as suite:
+        safe = await failure_of(GET_MESSAGE_COUNT.call(suite))
+        once = await failure_of(SEND.call(suite))
+    assert type(safe) is ds.ConnectFailedError
+    assert (safe.outcome, safe.attempts) == (ds.Outcome.NOT_SENT, 2)
+    assert safe.elapsed == pytest.approx(11)
+    assert type(once) is ds.DeadlineExceededError
+    assert once.outcome is ds.Outcome.NOT_SENT
+    assert once.elapsed == pytest.approx(30)

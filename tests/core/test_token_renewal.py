@@ -1,0 +1,264 @@
+"""Tokens and sessions as calls use them: over the socket, with refusals and many callers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import directsuite as ds
+from directsuite.core.credentials import AccessToken
+
+from . import plays
+from .opened import (
+    GET_DOC_INFO,
+    GET_PATIENT_ADDRESS,
+    INDIVIDUAL,
+    LOGGED_IN,
+    PASSWORD,
+    PROVISION,
+    SESSION,
+    TOKEN,
+    failure_of,
+    opened,
+)
+from .scripted_server import Exchange, Play, ScriptedServer
+from .virtual_time import LoopClock, elapsed, turns, until
+
+OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
+
+
+class Sessions:
+    """The registration service: numbered sessions, of which those in `valid` are accepted."""
+
+    def __init__(self) -> None:
+        self.logins = 0
+        self.valid: set[str] = set()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.target.endswith("/login"):
+            self.logins += 1
+            session = f"session-{self.logins}"
+            self.valid = {session}
+            await plays.answer(LOGGED_IN | {"sessionId": session})(exchange)
+            return
+        known = any(f"/{session}/" in exchange.request.target for session in self.valid)
+        await plays.answer(OK if known else {"success": False, "code": "011"})(exchange)
+
+
+@pytest.fixture
+def sessions(server: ScriptedServer) -> Sessions:
+    server.otherwise = service = Sessions()
+    return service
+
+
+async def look(suite: ds.DirectSuite) -> None:
+    await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
+
+
+async def test_hundred_callers_without_a_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
+    async with opened(server) as suite:
+        await asyncio.gather(*(look(suite) for _ in range(100)))
+    assert sessions.logins == 1
+
+
+async def test_hundred_callers_on_a_refused_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
+    async with opened(server, requests_per_second=10_000, burst=1000) as suite:
+        await look(suite)
+        sessions.valid.clear()
+        await asyncio.gather(*(look(suite) for _ in range(100)))
+    assert sessions.logins == 2
+
+
+@pytest.mark.parametrize(("age", "logins"), [(539, 1), (541, 2), (3600, 2)])
+async def test_session_is_renewed_a_minute_before_its_ten_are_over(
+    server: ScriptedServer, sessions: Sessions, age: float, logins: int
+) -> None:
+    async with opened(server) as suite:
+        await look(suite)
+        await asyncio.sleep(age)
+        await look(suite)
+    assert sessions.logins == logins
+    assert len(server.requests) == 2 + logins
+
+
+async def test_refused_session_is_replayed_once_outside_the_retry_budget(
+    server: ScriptedServer, sessions: Sessions
+) -> None:
+    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+        await look(suite)
+        sessions.valid.clear()
+        raw = await suite.registration.with_raw_response.get_patient_address_by_username("direct.example.test", "ada")
+    assert raw.attempts == 2
+    assert sessions.logins == 2
+
+
+async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedServer, sessions: Sessions) -> None:
+    async with opened(server) as suite:
+        await look(suite)
+        response = await suite.registration.login()
+        assert response.session_id is not None
+        assert response.session_id.reveal() == "session-2"
+        await look(suite)
+    assert sessions.logins == 2
+    assert "/session-2/" in server.requests[-1].target
+
+
+async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedServer, sessions: Sessions) -> None:
+    gate = asyncio.Event()
+    server.plays(plays.gated(gate, sessions))
+    async with opened(server) as suite:
+        first, second = (asyncio.create_task(look(suite)) for _ in range(2))
+        await until(lambda: len(server.requests) == 1)
+        first.cancel()
+        await turns()
+        gate.set()
+        await second
+    assert first.cancelled()
+    assert sessions.logins == 1
+
+
+@pytest.mark.parametrize("ask", [GET_PATIENT_ADDRESS, PROVISION], ids=str)
+@pytest.mark.parametrize(
+    ("play", "error"),
+    [
+        (plays.reset, ds.ConnectionLostError),
+        (plays.silence, ds.TransportError),
+        (plays.answer(b"", 500), ds.ServerError),
+        (plays.answer(b"{"), ds.ResponseDecodeError),
+        (plays.answer({"success": True, "code": "000"}), ds.ResponseDecodeError),
+    ],
+    ids=["reset", "silence", "500", "malformed", "no session id"],
+)
+async def test_lost_login_leaves_the_call_unsent(
+    server: ScriptedServer, ask: object, play: Play, error: type[ds.DirectSuiteError]
+) -> None:
+    server.otherwise = play
+    async with opened(server, leaky=True) as suite:  # the login goes on when the call's time is up
+        call = PROVISION if ask is PROVISION else GET_PATIENT_ADDRESS
+        failure = await failure_of(call.call(suite))
+    assert isinstance(failure, error)
+    assert not isinstance(failure, ds.OutcomeUnknownError)
+    assert failure.outcome is ds.Outcome.NOT_SENT
+    assert all(path == "login" for path in server.paths)
+
+
+async def test_refused_login_is_told_once_and_backs_off(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer({"success": False, "code": "011"})
+    async with opened(server) as suite:
+        errors = [await failure_of(GET_PATIENT_ADDRESS.call(suite)) for _ in range(3)]
+    assert {type(error) for error in errors} == {ds.AuthenticationError}
+    assert {error.operation for error in errors} == {"login"}
+    assert len(server.requests) == 1
+
+
+async def test_failed_login_recovers(server: ScriptedServer, sessions: Sessions) -> None:
+    server.plays(plays.reset, plays.reset)
+    async with opened(server, retry=ds.RetryPolicy(attempts=2)) as suite:
+        try:
+            await look(suite)
+        except ds.TransportError:
+            await asyncio.sleep(2)
+            await look(suite)
+    assert sessions.logins == 1
+
+
+async def test_login_goes_through_while_all_connections_are_held(server: ScriptedServer, sessions: Sessions) -> None:
+    gate = asyncio.Event()
+    async with opened(server, max_connections=2) as suite:
+        await look(suite)
+        server.plays(plays.gated(gate, sessions), plays.gated(gate, sessions))
+        held = [asyncio.create_task(look(suite)) for _ in range(2)]
+        await until(lambda: server.busy == 2)
+        assert await elapsed(suite.registration.login()) == 0
+        gate.set()
+        await asyncio.gather(*held)
+    assert sessions.logins == 2
+
+
+@pytest.mark.parametrize("token", [TOKEN, ds.Secret(TOKEN)])
+async def test_static_token_is_not_replayed(server: ScriptedServer, token: str | ds.Secret) -> None:
+    server.otherwise = plays.answer(b"", 401)
+    async with opened(server, token=token) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert type(error) is ds.AuthenticationError
+    assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 1)
+    assert len(server.requests) == 1
+
+
+async def test_renewable_token_is_replayed_once_and_then_refused(server: ScriptedServer) -> None:
+    async def token() -> str:
+        return TOKEN
+
+    server.otherwise = plays.answer(b"", 401)
+    async with opened(server, token=token) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert type(error) is ds.AuthenticationError
+    assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 2)
+
+
+async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedServer) -> None:
+    asked = 0
+
+    async def token() -> AccessToken:
+        nonlocal asked
+        asked += 1
+        return AccessToken(f"token-{asked}", 600)
+
+    async def judge(exchange: Exchange) -> None:
+        old = exchange.request.headers["authorization"] == "Bearer token-1"
+        await plays.answer(b"" if old else {"identifier": "doc"}, 401 if old else 200)(exchange)
+
+    gate = asyncio.Event()
+    server.otherwise = judge
+    async with opened(server, token=token) as suite:
+        server.plays(plays.gated(gate, judge))
+        late = asyncio.create_task(suite.signing.get_doc_info("late"))
+        await until(lambda: server.busy == 1)
+        await suite.signing.get_doc_info("early")
+        assert asked == 2
+        gate.set()
+        await late
+    assert asked == 2
+
+
+async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server: ScriptedServer) -> None:
+    broken = ValueError("of the user's")
+
+    async def token() -> str:
+        raise broken
+
+    clock = LoopClock()
+    async with opened(server, token=token, clock=clock) as suite:
+        error = await failure_of(GET_DOC_INFO.call(suite))
+    assert isinstance(error, ds.TransportError)
+    assert error.outcome is ds.Outcome.NOT_SENT
+    assert error.__cause__ is broken
+    assert error.attempts == 0
+    assert server.requests == []
+
+
+async def test_token_source_that_hangs_ends_with_the_call_s_deadline(server: ScriptedServer) -> None:
+    async def token() -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with opened(server, token=token) as suite:
+        error = await failure_of(suite.signing.get_doc_info("doc", timeout=3))
+    assert type(error) is ds.DeadlineExceededError
+    assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 0)
+    assert error.elapsed == pytest.approx(3)
+    assert server.requests == []
+
+
+async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
+    server: ScriptedServer,
+) -> None:
+    server.plays(plays.answer(LOGGED_IN))
+    server.otherwise = plays.answer(OK)
+    async with opened(server) as suite:
+        await suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)
+    login, request = server.requests
+    assert login.document["password"] == PASSWORD
+    assert SESSION in request.target
+    assert not {"authorization", "cookie"} & request.headers.keys()

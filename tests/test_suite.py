@@ -1,0 +1,64 @@
+"""DirectSuite: what it is made from, before anything is sent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import directsuite as ds
+
+ENVIRON = {
+    "DIRECTSUITE_SIGNING_URL": "https://signing.example.test/",
+    "DIRECTSUITE_FAX_URL": "https://fax.example.test",
+    "DIRECTSUITE_MESSAGE_URL": "https://mail.example.test/message-rest/api/message",
+    "DIRECTSUITE_REGISTRATION_URL": "https://mail.example.test/DirectRegistrationRESTful/rest/Patient",
+    "DIRECTSUITE_TOKEN": "a-token",
+    "DIRECTSUITE_LOGIN_USERNAME": "reseller",
+    "DIRECTSUITE_LOGIN_PASSWORD": "a-password",
+}
+
+
+def test_environment_gives_urls_token_and_login() -> None:
+    suite = ds.DirectSuite.from_env(ENVIRON)
+    urls = {str(service): endpoint.base_url for service, endpoint in suite._transport._endpoints.items()}
+    assert urls == {
+        "signing": "https://signing.example.test",
+        "fax": "https://fax.example.test",
+        "messaging": "https://mail.example.test/message-rest/api/message",
+        "registration": "https://mail.example.test/DirectRegistrationRESTful/rest/Patient",
+    }
+    assert len(suite._caches) == 2
+
+
+@pytest.mark.parametrize("missing", ["DIRECTSUITE_LOGIN_USERNAME", "DIRECTSUITE_LOGIN_PASSWORD"])
+def test_half_a_login_is_refused(missing: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match="both"):
+        ds.DirectSuite.from_env({name: text for name, text in ENVIRON.items() if name != missing})
+
+
+def test_empty_environment_gives_a_suite_that_can_do_nothing_yet() -> None:
+    assert ds.DirectSuite.from_env({})._caches == []
+
+
+@pytest.mark.parametrize("token", ["", "   "])
+def test_empty_token_is_refused(token: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match="token"):
+        ds.DirectSuite(token=token)
+
+
+def test_facades_cost_no_connection_and_no_loop() -> None:
+    suite = ds.DirectSuite.from_env(ENVIRON)
+    box = suite.mailbox("alice@direct.example.test", "p")
+    tuser = suite.tuser("tuser", "p", "alice@direct.example.test")
+    assert isinstance(box, ds.Mailbox)
+    assert isinstance(tuser, ds.TUser)
+
+
+def test_suite_that_is_never_opened_leaves_no_complaint(tmp_path: Path) -> None:
+    script = "import directsuite as ds; ds.DirectSuite(token='t', login=ds.Login('u', 'p')).mailbox('a@b.test', 'p')"
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=tmp_path)
+    assert told.stderr == ""
