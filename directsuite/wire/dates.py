@@ -14,7 +14,6 @@ from directsuite.wire.mismatch import MismatchError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(r"-?\d+\Z")
-_BASIC_OFFSET = re.compile(r"([+-]\d\d)(\d\d)\Z")  # Java's +0000, which fromisoformat takes only in basic format
 _EXPECTED = "a date: milliseconds since 1970, or ISO 8601"
 
 
@@ -34,7 +33,7 @@ def _from_text(text: str) -> datetime:
     if _DIGITS.match(text):
         return _EPOCH + timedelta(milliseconds=int(text))
     try:
-        moment = datetime.fromisoformat(_BASIC_OFFSET.sub(r"\1:\2", text))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         moment = parsedate_to_datetime(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

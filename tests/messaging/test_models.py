@@ -1,0 +1,109 @@
+"""What the messaging types offer beyond their fields: media types, files as attachments, both forms of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.wire import codec
+
+MEDIA_TYPES: list[tuple[str | None, str]] = [
+    ("text/xml", "text/xml"),
+    ("text/xml; name=ccd.xml", "text/xml"),
+    ('text/xml; name="a b.xml"', "text/xml"),
+    ("Application/PDF;name=x", "application/pdf"),
+    (" text/plain ; charset=utf-8", "text/plain"),
+    (None, "application/octet-stream"),
+    ("", "application/octet-stream"),
+]
+
+
+@pytest.mark.parametrize(("content_type", "media_type"), MEDIA_TYPES)
+def test_media_type_is_the_bare_one(content_type: str | None, media_type: str) -> None:
+    attachment = ds.Attachment(content_type=content_type)
+    assert attachment.media_type == media_type
+    assert attachment.content_type == content_type
+
+
+PATHS: list[tuple[str, dict[str, str], tuple[str, ...], str]] = [
+    ("ccd.xml", {}, ("text/xml", "application/xml"), "ccd.xml"),
+    ("scan.PDF", {}, ("application/pdf",), "scan.PDF"),
+    ("letter", {}, ("application/octet-stream",), "letter"),
+    ("a b.é", {"content_type": "x/y"}, ("x/y",), "a b.é"),
+    ("scan.pdf", {"filename": "other.pdf"}, ("application/pdf",), "other.pdf"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "content_types", "filename"), PATHS)
+def test_an_attachment_from_a_path_is_named_and_typed_by_it(
+    name: str, options: dict[str, Any], content_types: tuple[str, ...], filename: str
+) -> None:
+    for path in (Path("folder") / name, f"folder/{name}"):
+        attachment = ds.Attachment.from_path(path, **options)
+        assert attachment.content_type in content_types
+        assert attachment.filename == filename
+        assert attachment.source == Path("folder") / name
+        assert attachment.content == b""
+
+
+def test_the_path_of_an_attachment_never_goes_on_the_wire() -> None:
+    written = codec.encode(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
+    assert b"Zaphod" not in written
+    assert "Zaphod" not in repr(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
+
+
+def test_a_recipient_is_a_to_where_nothing_else_is_said() -> None:
+    assert codec.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
+    assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC
+
+
+def test_what_the_specification_requires_is_written_even_where_it_has_its_default() -> None:
+    assert codec.encode(ds.Message()) == b'{"htmlBody":false}'
+    assert codec.encode(ds.Attachment(content_type="a/b", filename="f")) == (
+        b'{"content":"","contentType":"a/b","filename":"f"}'
+    )
+
+
+def test_a_nested_subclass_is_written_with_all_its_fields() -> None:
+    message = ds.MessageWithHeader(headers=[ds.MessageHeader("X-A", "1")])
+    request = ds.SendRequest(authentication=ds.Authentication(username="a@b", password="p"), message=message)
+    assert codec.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
+
+
+def test_a_raw_message_becomes_an_email() -> None:
+    raw = b"From: alice@direct.example.test\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n\r\nHello\r\n"
+    message = ds.RawMessage(data=raw).to_email()
+    assert message["Subject"] == "Grüße"
+    assert message.get_content() == "Hello\r\n"
+
+
+def test_a_raw_message_without_data_is_no_email() -> None:
+    with pytest.raises(ValueError, match="no data"):
+        ds.RawMessage(uid=1).to_email()
+
+
+CSV = (
+    b"alice@direct.example.test,bob@direct.example.test,<1@direct.example.test>,2048,Delivered,"
+    b"2016-07-05T17:47:15.000Z,x1,s1,u1,p1\r\n"
+)
+
+
+def test_records_are_the_same_in_both_forms() -> None:
+    logs = (
+        b'{"from":"alice@direct.example.test","to":"bob@direct.example.test","messageId":"<1@direct.example.test>",'
+        b'"messageSize":2048,"status":"Delivered","ts":1467740835000,"xdrId":"x1","sourceId":"s1","uniqueId":"u1",'
+        b'"patientId":"p1"}'
+    )
+    as_logs = codec.decode(ds.DirectMessageStatusReportResponse, b'{"hasCvData":false,"messageLogs":[' + logs + b"]}")
+    as_csv = ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=CSV)
+    assert as_csv.records == as_logs.records
+    assert as_csv.records[0].status is ds.MessageStatus.DELIVERED
+    assert as_csv.message_logs == []
+
+
+@pytest.mark.parametrize("csv", [None, b""])
+def test_a_report_about_nothing_has_no_records(csv: bytes | None) -> None:
+    assert ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=csv).records == []

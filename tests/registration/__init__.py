@@ -1,0 +1,1 @@
+"""Tests of the registration service's client."""

@@ -1,0 +1,167 @@
+"""The tree of errors, and that none of them tells what the service wrote or what the user sent."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import traceback
+
+import pytest
+
+import directsuite as ds
+from directsuite import errors
+
+PARENTS: dict[str, str] = {
+    "ConfigurationError": "DirectSuiteError",
+    "InvalidArgumentError": "DirectSuiteError",
+    "ClosedError": "DirectSuiteError",
+    "TransportError": "DirectSuiteError",
+    "ConnectFailedError": "TransportError",
+    "ConnectionLostError": "TransportError",
+    "DeadlineExceededError": "TransportError",
+    "OutcomeUnknownError": "TransportError",
+    "ServiceError": "DirectSuiteError",
+    "AuthenticationError": "ServiceError",
+    "PermissionDeniedError": "ServiceError",
+    "NotFoundError": "ServiceError",
+    "ConflictError": "ServiceError",
+    "AddressError": "ServiceError",
+    "BadRequestError": "ServiceError",
+    "PaymentError": "ServiceError",
+    "RateLimitedError": "ServiceError",
+    "ServerError": "ServiceError",
+    "ResponseDecodeError": "DirectSuiteError",
+}
+
+ALSO: dict[str, list[type[BaseException]]] = {
+    "InvalidArgumentError": [ValueError],
+    "DeadlineExceededError": [TimeoutError],
+}
+
+PRIVATE = "Zaphod's letter"
+
+
+def made(name: str) -> errors.DirectSuiteError:
+    """An error as a call would raise it, with all that the service wrote."""
+    cls: type[errors.DirectSuiteError] = getattr(errors, name)
+    error: errors.DirectSuiteError
+    if issubclass(cls, errors.ServiceError):
+        error = cls(
+            "the service refused the request (code 2)",
+            status=200,
+            code=2,
+            message=PRIVATE,
+            body=PRIVATE.encode(),
+            retry_after=7.0,
+            operation="Send",
+            service="messaging",
+            outcome=ds.Outcome.FAILED,
+        )
+    elif issubclass(cls, errors.ResponseDecodeError):
+        error = cls("no JSON", path="$.uids[1]", body=PRIVATE.encode(), operation="GetUIDs", service="messaging")
+    elif issubclass(cls, errors.OutcomeUnknownError):
+        error = cls("it may have happened.", how_to_find_out="look in INBOX.Sent.", operation="Send")
+    elif issubclass(cls, errors.InvalidArgumentError):
+        error = cls("give an address", parameter="recipients")
+    else:
+        error = cls("no answer", operation="Send", service="messaging", outcome=ds.Outcome.NOT_SENT)
+    error.attempts, error.elapsed = 3, 1.25
+    return error
+
+
+every_error = pytest.mark.parametrize("name", ["DirectSuiteError", *PARENTS])
+
+
+def test_the_tree_is_the_one_drawn() -> None:
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, BaseException)]
+    tree = {cls.__name__: [base.__name__ for base in cls.__bases__] for cls in classes}
+    assert tree.pop("DirectSuiteError") == ["Exception"]
+    assert tree == {
+        name: [parent, *(other.__name__ for other in ALSO.get(name, []))] for name, parent in PARENTS.items()
+    }
+
+
+@every_error
+def test_every_error_is_public(name: str) -> None:
+    assert getattr(ds, name) is getattr(errors, name)
+    assert name in ds.__all__
+
+
+@every_error
+def test_an_error_survives_pickle_and_copy(name: str) -> None:
+    error = made(name)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error), error.copy()):  # noqa: S301
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert repr(again) == repr(error)
+        assert again.args == error.args
+        assert _told(again) == _told(error)
+        assert again.__traceback__ is None
+
+
+def _told(error: errors.DirectSuiteError) -> dict[str, object]:
+    names = "explanation operation service outcome retry_after attempts elapsed parameter how_to_find_out status code"
+    return {name: getattr(error, name, None) for name in [*names.split(), "message", "body", "path", "too_large"]}
+
+
+def test_a_copy_has_no_traceback_of_the_first_caller() -> None:
+    with pytest.raises(errors.TransportError) as caught:
+        raise made("TransportError")
+    assert caught.value.__traceback__ is not None
+    assert caught.value.copy().__traceback__ is None
+
+
+@every_error
+def test_no_error_shows_what_the_service_wrote(name: str) -> None:
+    error = made(name)
+    shown = [
+        str(error),
+        repr(error),
+        f"{error}",
+        repr(error.args),
+        repr(vars(error)),
+        *traceback.format_exception(error),
+    ]
+    assert not any(PRIVATE in text or "Zaphod" in text for text in shown)
+
+
+def test_what_the_service_wrote_is_there_for_those_who_ask() -> None:
+    error = made("AddressError")
+    assert isinstance(error, errors.ServiceError)
+    assert (error.message, error.body) == (PRIVATE, PRIVATE.encode())
+    unreadable = made("ResponseDecodeError")
+    assert isinstance(unreadable, errors.ResponseDecodeError)
+    assert unreadable.body == PRIVATE.encode()
+
+
+TEXTS = {
+    "TransportError": "Send: no answer (3 attempts, 1.2 s)",
+    "OutcomeUnknownError": "Send: it may have happened. (3 attempts, 1.2 s) To find out: look in INBOX.Sent.",
+    "InvalidArgumentError": "recipients: give an address",
+    "NotFoundError": "Send: the service refused the request (code 2) (3 attempts, 1.2 s)",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), TEXTS.items())
+def test_the_text_names_operation_and_attempts(name: str, text: str) -> None:
+    assert str(made(name)) == text
+    assert repr(made(name)) == f"{name}({text!r})"
+
+
+def test_one_attempt_is_not_attempts() -> None:
+    error = made("ClosedError")
+    error.attempts = 1
+    assert "(1 attempt, " in str(error)
+
+
+def test_an_unknown_outcome_says_so() -> None:
+    assert made("OutcomeUnknownError").outcome is ds.Outcome.UNKNOWN
+    assert made("ResponseDecodeError").outcome is ds.Outcome.UNKNOWN
+
+
+def test_builtin_handlers_catch_the_two_that_are_also_something_else() -> None:
+    with pytest.raises(ValueError, match="recipients"):
+        raise made("InvalidArgumentError")
+    with pytest.raises(TimeoutError):
+        raise made("DeadlineExceededError")

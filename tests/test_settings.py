@@ -1,0 +1,240 @@
+"""Settings from arguments, the environment and a file, and all that is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+
+URL = "https://signing.example.test/v3"
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    settings = ds.Settings()
+    assert (settings.signing_url, settings.fax_url, settings.message_url, settings.registration_url) == (None,) * 4
+    assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (60.0, 20.0, 60.0)
+    assert (settings.max_connections, settings.requests_per_second, settings.burst) == (10, 100.0, 150)
+    assert settings.max_response_bytes == 134_217_728
+    assert settings.retry == ds.RetryPolicy(attempts=4, wait=settings.retry.wait)
+    assert not settings.allow_insecure_http
+
+
+def test_settings_are_keyword_only_and_frozen() -> None:
+    construct: Any = ds.Settings  # type checkers refuse the call
+    with pytest.raises(TypeError):
+        construct(URL)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(ds.Settings(), "timeout", 1.0)  # noqa: B010  type checkers refuse the assignment
+
+
+GOOD_URLS = [
+    URL,
+    "https://signing.example.test:8443",
+    "http://127.0.0.1:8080/base",
+    "http://127.9.9.9",
+    "http://localhost:1",
+    "http://LOCALHOST",
+    "http://[::1]:8080",
+]
+
+
+@pytest.mark.parametrize("url", GOOD_URLS)
+@pytest.mark.parametrize("service", ["signing", "fax", "message", "registration"])
+def test_https_and_loopback_are_taken(service: str, url: str) -> None:
+    assert getattr(ds.Settings(**_url(service, url)), f"{service}_url") == url
+
+
+@pytest.mark.parametrize("url", [f"{URL}/", f"{URL}//"])
+def test_slashes_at_the_end_do_not_matter(url: str) -> None:
+    assert ds.Settings(signing_url=url).signing_url == URL
+
+
+BAD_URLS: list[tuple[str, str]] = [
+    ("http://signing.example.test", "in clear"),
+    ("http://127.0.0.1.example.test", "in clear"),
+    ("http://localhost.example.test", "in clear"),
+    ("http://127.1", "in clear"),
+    ("http://10.0.0.1", "in clear"),
+    ("http://0.0.0.0", "in clear"),
+    ("https://Zaphod@signing.example.test", "credentials"),
+    ("https://:Zaphod@signing.example.test", "credentials"),
+    ("https://Zaphod:Zaphod@signing.example.test", "credentials"),
+    ("http://Zaphod@127.0.0.1", "credentials"),
+    ("https://signing.example.test/?key=Zaphod", "query"),
+    ("https://signing.example.test?", "query"),
+    ("https://signing.example.test/#Zaphod", "query or a fragment"),
+    ("https://signing.example.test#", "query or a fragment"),
+    ("", "starts with https://"),
+    ("signing.example.test", "starts with https://"),
+    ("/Zaphod", "starts with https://"),
+    ("ftp://signing.example.test", "starts with https://"),
+    ("https://", "starts with https://"),
+    ("https:///path", "starts with https://"),
+    ("https://signing.example.test:Zaphod", "starts with https://"),
+    ("https://signing.example.test:99999", "starts with https://"),
+    ("https://[::1", "starts with https://"),
+    (" https://signing.example.test", "starts with https://"),
+    ("https://signing.example.test\n", "starts with https://"),
+    ("https://sign ing.example.test", "starts with https://"),
+]
+
+
+@pytest.mark.parametrize(("url", "reason"), BAD_URLS)
+@pytest.mark.parametrize("service", ["signing", "fax", "message", "registration"])
+def test_other_urls_are_refused_without_being_shown(service: str, url: str, reason: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match=reason) as caught:
+        ds.Settings(**_url(service, url))
+    assert str(caught.value).startswith(f"{service}_url ")
+    assert "Zaphod" not in str(caught.value)
+
+
+def test_http_elsewhere_is_taken_when_asked_for() -> None:
+    settings = ds.Settings(signing_url="http://signing.example.test", allow_insecure_http=True)
+    assert settings.signing_url == "http://signing.example.test"
+
+
+LIMITS = [
+    "timeout",
+    "attempt_timeout",
+    "max_connections",
+    "requests_per_second",
+    "burst",
+    "max_response_bytes",
+    "session_margin",
+]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_limits_are_more_than_nothing(name: str, value: float) -> None:
+    limits: dict[str, Any] = {name: value}
+    with pytest.raises(ds.ConfigurationError, match=f"{name} has to be more than 0"):
+        ds.Settings(**limits)
+
+
+ENVIRON = {
+    "DIRECTSUITE_SIGNING_URL": "https://s.example.test",
+    "DIRECTSUITE_FAX_URL": "https://f.example.test",
+    "DIRECTSUITE_MESSAGE_URL": "https://m.example.test",
+    "DIRECTSUITE_REGISTRATION_URL": "https://r.example.test",
+}
+
+
+def test_the_environment_gives_the_urls() -> None:
+    settings = ds.Settings.from_env(ENVIRON)
+    assert settings.signing_url == "https://s.example.test"
+    assert settings.fax_url == "https://f.example.test"
+    assert settings.message_url == "https://m.example.test"
+    assert settings.registration_url == "https://r.example.test"
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert ds.Settings.from_env({}).signing_url is None
+    assert ds.Settings.from_env({"DIRECTSUITE_SIGNING_URL": "", "DIRECTSUITE_CONFIG": ""}).signing_url is None
+
+
+def test_the_process_s_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_FAX_URL", "https://f.example.test")
+    assert ds.Settings.from_env().fax_url == "https://f.example.test"
+
+
+def test_a_variable_goes_before_the_file(tmp_path: Path) -> None:
+    config = _file(tmp_path, f'signing_url = "{URL}"\nfax_url = "{URL}"\ntimeout = 5')
+    settings = ds.Settings.from_env(
+        {"DIRECTSUITE_CONFIG": str(config), "DIRECTSUITE_SIGNING_URL": "https://s.example.test"}
+    )
+    assert (settings.signing_url, settings.fax_url, settings.timeout) == ("https://s.example.test", URL, 5)
+
+
+def test_a_file_gives_every_setting(tmp_path: Path) -> None:
+    config = _file(
+        tmp_path,
+        f"""
+        signing_url = "{URL}/"
+        message_url = "http://mail.example.test"
+        allow_insecure_http = true
+        timeout = 30
+        attempt_timeout = 2.5
+        max_connections = 5
+        requests_per_second = 10
+        burst = 20
+        max_response_bytes = 1_000_000
+        session_margin = 30.0
+        retry_attempts = 2
+        proxy = "http://proxy.example.test:3128"
+        """,
+    )
+    for path in (config, str(config)):
+        settings = ds.Settings.from_toml(path)
+        assert (settings.signing_url, settings.message_url) == (URL, "http://mail.example.test")
+        assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (30, 2.5, 30.0)
+        assert (settings.max_connections, settings.requests_per_second, settings.burst) == (5, 10, 20)
+        assert settings.max_response_bytes == 1_000_000
+        assert settings.retry.attempts == 2
+        assert settings.proxy == "http://proxy.example.test:3128"
+
+
+BAD_FILES: list[tuple[str, str]] = [
+    ("signing_url = 5", "signing_url has the wrong type"),
+    ("signing_url = [1]", "signing_url has the wrong type"),
+    ('timeout = "Zaphod"', "timeout has the wrong type"),
+    ("timeout = true", "timeout has the wrong type"),
+    ("burst = 1.5", "burst has the wrong type"),
+    ("max_connections = false", "max_connections has the wrong type"),
+    ('allow_insecure_http = "no"', "allow_insecure_http has the wrong type"),
+    ("allow_insecure_http = 1", "allow_insecure_http has the wrong type"),
+    ("proxy = 5", "proxy has the wrong type"),
+    ('retry_attempts = "Zaphod"', "retry_attempts has the wrong type"),
+    ("retry_attempts = true", "retry_attempts has the wrong type"),
+    ("retry_attempts = 0", "retry_attempts has to be 1 or more"),
+    ("timeout = 0", "timeout has to be more than 0"),
+    ('signing_url = "http://s.example.test"', "in clear"),
+    ("signing_ulr = 'x'", "unknown setting signing_ulr; known: .*retry_attempts.*signing_url"),
+    ("tls = 1", "unknown setting tls"),
+    ("retry = 1", "unknown setting retry"),
+    ("session_factory = 1", "unknown setting session_factory"),
+    ("[signing]\nurl = 'x'", "unknown setting signing"),
+    ("Zaphod", "not TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD_FILES)
+def test_a_file_that_cannot_be_right_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    config = _file(tmp_path, text)
+    with pytest.raises(ds.ConfigurationError, match=reason) as caught:
+        ds.Settings.from_toml(config)
+    assert "Zaphod" not in str(caught.value)
+    with pytest.raises(ds.ConfigurationError, match=reason):
+        ds.Settings.from_env({"DIRECTSUITE_CONFIG": str(config)})
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    for path, reason in ((tmp_path / "none.toml", "no such file"), (tmp_path, "can't be read"), (binary, "not TOML")):
+        with pytest.raises(ds.ConfigurationError, match=reason):
+            ds.Settings.from_toml(path)
+
+
+def test_a_suite_needs_both_halves_of_a_login() -> None:
+    for name in ("USERNAME", "PASSWORD"):
+        with pytest.raises(ds.ConfigurationError, match="set both"):
+            ds.DirectSuite.from_env({f"DIRECTSUITE_LOGIN_{name}": "Zaphod"})
+
+
+def test_a_repr_hides_what_may_hold_credentials() -> None:
+    assert "Zaphod" not in repr(ds.Settings(proxy="http://Zaphod:Zaphod@proxy.example.test"))
+
+
+def _url(service: str, url: str) -> dict[str, Any]:
+    return {f"{service}_url": url}
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "directsuite.toml"
+    path.write_text(text, encoding="utf-8")
+    return path

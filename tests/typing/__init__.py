@@ -1,0 +1,1 @@
+"""The types of the public face, for the type checkers."""

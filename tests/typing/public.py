@@ -1,0 +1,236 @@
+"""The public face as a typed program uses it: read by mypy and pyright, never run."""
+
+from __future__ import annotations
+
+import email.message
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import assert_type
+
+import tenacity
+
+import directsuite as ds
+
+
+async def token() -> str:
+    return "token"
+
+
+async def access_token() -> ds.AccessToken:
+    return ds.AccessToken("token", expires_in=3600.0)
+
+
+async def pieces() -> AsyncIterator[bytes]:
+    yield b"%PDF-1.7"
+
+
+def settings() -> None:
+    assert_type(ds.Settings(), ds.Settings)
+    assert_type(ds.Settings.from_env(), ds.Settings)
+    assert_type(ds.Settings.from_toml(Path("directsuite.toml")), ds.Settings)
+    policy = ds.RetryPolicy(attempts=2, wait=tenacity.wait_fixed(1), stop=tenacity.stop_after_delay(10))
+    assert_type(ds.RetryPolicy.none(), ds.RetryPolicy)
+    ds.Settings(signing_url="https://signing.example.test", fax_url=None, timeout=60, max_connections=5, retry=policy)
+
+
+async def suites() -> None:
+    for source in ("token", ds.Secret("token"), token, access_token):
+        ds.DirectSuite(ds.Settings(), token=source)
+    assert_type(ds.DirectSuite.from_env(), ds.DirectSuite)
+    suite = ds.DirectSuite(ds.Settings(), None, ds.Login("reseller", ds.Secret("password")))
+    async with suite as opened:
+        assert_type(opened, ds.DirectSuite)
+        assert_type(opened.signing, ds.Signing)
+        assert_type(opened.fax, ds.Fax)
+        assert_type(opened.registration, ds.Registration)
+        assert_type(opened.mailbox("alice@direct.example.test", "password"), ds.Mailbox)
+        assert_type(opened.tuser("t-user", "password", "alice@direct.example.test"), ds.TUser)
+        assert_type(opened.signing.with_options(timeout=1.0, retry=ds.RetryPolicy.none()), ds.Signing)
+    await suite.aclose()
+    await suite.aclose(grace=1.0)
+
+
+async def signing(signing: ds.Signing) -> None:
+    stored = await signing.save(b"%PDF-1.7")
+    assert_type(stored, ds.StoredDocument)
+    assert_type(stored.identifier, str | None)
+    assert_type(stored.created_time, datetime | None)
+    await signing.save("file.pdf")
+    await signing.save(Path("file.pdf"), timeout=5.0)
+    await signing.save(pieces())
+    assert_type(await signing.get_doc(stored), bytes)
+    assert_type(await signing.download("d1", Path("file.pdf")), Path)
+    information = await signing.get_doc_info("d1")
+    assert_type(information, ds.DocumentInfo)
+    assert_type(information.signatures, list[ds.DocumentSignature])
+    assert_type(information.form_fields, list[ds.FormField])
+    assert_type(information.pages, list[ds.Page])
+    assert_type(information.meta_data, dict[str, str])
+    update = await signing.flatten(stored)
+    assert_type(update, ds.DocumentUpdate)
+    assert_type(await signing.clear_unsigned_fields(update), ds.DocumentUpdate)
+    assert_type(await signing.delete(update), ds.DocumentUpdate)
+    signature = ds.Signature(
+        name="approval",
+        widget=ds.Widget(x=1, y=2.5, width=3, height=4, page=1),
+        reason="r",
+        gs_name="Alice",
+        timezone="UTC",
+        gmt_offset=0,
+        graphical_signature=b"\x89PNG",
+    )
+    assert_type(await signing.sign("d1", signature), ds.DocumentUpdate)
+    assert_type(await signing.multi_sign("d1", (signature,)), ds.DocumentUpdate)
+    assert_type(await signing.flatten_and_pull("d1"), bytes)
+    assert_type(await signing.flatten_and_pull("d1", destination="file.pdf"), Path)
+    assert_type(await signing.clear_unsigned_fields_and_pull("d1"), bytes)
+    assert_type(await signing.clear_unsigned_fields_and_pull("d1", destination="file.pdf"), Path)
+    assert_type(await signing.sign_and_pull("d1", signature), bytes)
+    assert_type(await signing.sign_and_pull("d1", signature, destination="file.pdf"), Path)
+    assert_type(await signing.multi_sign_and_pull("d1", [signature]), bytes)
+    assert_type(await signing.multi_sign_and_pull("d1", [signature], destination=Path("file.pdf")), Path)
+    raw = await signing.with_raw_response.get_doc_info("d1")
+    assert_type(raw.status, int)
+    assert_type(raw.elapsed, float)
+    assert_type(raw.attempts, int)
+
+
+async def fax(fax: ds.Fax) -> None:
+    single = await fax.get_single_message_info("+15550100", "h1")
+    assert_type(single, ds.FaxMessageInformation)
+    assert_type(single.message_detail, list[ds.FaxMessage])
+    assert_type(await fax.get_multiple_message_info("+15550100", 10), ds.FaxMessageInformation)
+    async for message in fax.iter_messages("+15550100", limit=5):
+        assert_type(message, ds.FaxMessage)
+        assert_type(message.status, ds.FaxStatus | None)
+        assert_type(message.updated_ts, datetime | None)
+        assert_type(message.recipients, list[ds.FaxRecipient])
+    async with fax.iter_messages("+15550100") as messages:
+        async for message in messages:
+            assert_type(message, ds.FaxMessage)
+
+
+async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
+    message = ds.Message(
+        sender="alice@direct.example.test",
+        subject="s",
+        body="b",
+        html_body=False,
+        recipients=[ds.Recipient("bob@direct.example.test"), ds.Recipient("c@d", type=ds.RecipientType.CC)],
+        attachment_list=[
+            ds.Attachment(content=b"x", content_type="a/b", filename="f"),
+            ds.Attachment.from_path("ccd.xml"),
+        ],
+    )
+    headers = ds.MessageWithHeader(recipients=message.recipients, headers=[ds.MessageHeader("X-A", "1")])
+    assert_type(ds.Message.from_email(email.message.EmailMessage()), ds.Message)
+    answer = await box.send(message)
+    assert_type(answer, ds.SendMessageResponse)
+    assert_type(answer.smtp_id, str | None)
+    assert_type(await box.send_with_header(headers), ds.SendMessageResponse)
+    assert_type(await box.forward("INBOX", [1], ["bob@direct.example.test"]), ds.SendMessageResponse)
+    assert_type(await box.forward("INBOX", (1,), [ds.Recipient("bob@direct.example.test")]), ds.SendMessageResponse)
+    status = await box.get_message_status("<1@x>")
+    assert_type(status, ds.DirectMessageStatusReportResponse)
+    assert_type(status.records, list[ds.DirectMessageLog])
+    assert_type(status.records[0].status, ds.MessageStatus | None)
+    assert_type(status.records[0].ts, datetime | None)
+    assert_type(status.csv_data, bytes | None)
+    assert_type(await box.get_message_statuses(["<1@x>"]), ds.DirectMessageStatusReportResponse)
+    assert_type(await tuser.send(message), ds.SendMessageResponse)
+    assert_type(await tuser.send_with_header(headers), ds.SendMessageResponse)
+    assert_type(await tuser.get_message_status("<1@x>"), ds.DirectMessageStatusReportResponse)
+
+
+async def reading(box: ds.Mailbox) -> None:
+    noon = datetime(2016, 7, 5, 12, tzinfo=UTC)
+    assert_type(await box.get_message_count(), int)
+    assert_type(await box.get_unread_message_count("INBOX"), int)
+    assert_type(await box.get_deleted_message_count("INBOX"), int)
+    (detail,) = await box.get_messages_by_uids("INBOX", [1])
+    assert_type(detail, ds.MessageDetail)
+    assert_type(detail.uid, int | None)
+    assert_type(detail.received_date, datetime | None)
+    assert_type(detail.attachments, list[ds.Attachment])
+    assert_type(detail.attachments[0].content, bytes)
+    assert_type(detail.attachments[0].media_type, str)
+    assert_type(await box.get_unread_messages(), list[ds.MessageDetail])
+    assert_type(await box.get_messages_by_received_date("INBOX", noon, None), list[ds.MessageDetail])
+    assert_type(await box.get_messages_by_received_date_utc("INBOX", None, noon), list[ds.MessageDetail])
+    assert_type(await box.get_messages_by_sender("INBOX", "bob"), list[ds.MessageDetail])
+    assert_type(await box.get_messages_by_subject("INBOX", "s"), list[ds.MessageDetail])
+    assert_type(await box.get_messages(), list[ds.MessageDetail])
+    assert_type(await box.get_message_metadata(), list[ds.MessageDetail])
+    assert_type(await box.search_messages_metadata_by_received_date("INBOX", None, None), list[ds.MessageDetail])
+    assert_type(await box.search_messages_metadata_by_received_date_utc("INBOX", noon, noon), list[ds.MessageDetail])
+    assert_type(await box.get_uids(), list[int])
+    (raw,) = await box.get_raw_messages_by_uids("INBOX", [1])
+    assert_type(raw.data, bytes | None)
+    assert_type(raw.to_email(), email.message.EmailMessage)
+    async for message in box.iter_messages(batch_size=10):
+        assert_type(message, ds.MessageDetail)
+    async for message in box.iter_metadata("INBOX"):
+        assert_type(message, ds.MessageDetail)
+    async for message in box.stream_messages("INBOX"):
+        assert_type(message, ds.MessageDetail)
+    async with box.iter_raw() as messages:
+        async for raw_message in messages:
+            assert_type(raw_message, ds.RawMessage)
+
+
+async def changing(box: ds.Mailbox) -> None:
+    assert_type(await box.get_folders("INBOX", subscribed_only=True), list[str])
+    assert_type(await box.set_folders_subscribed(["INBOX.A"], True), list[str])
+    await box.create_folder("INBOX.A")
+    await box.move_folder("INBOX.A", "INBOX.B")
+    await box.delete_folder("INBOX.B")
+    await box.copy_messages_by_uids("INBOX", "INBOX.A", [1])
+    await box.move_messages_by_uids("INBOX", "INBOX.A", [1])
+    await box.delete_messages_by_uids("INBOX", [1], forever=True)
+    await box.mark_messages_as_read_by_uids("INBOX", [1])
+    await box.mark_messages_as_unread_by_uids("INBOX", [1])
+    await box.save_raw_messages("INBOX", [ds.RawMessage(data=b"Subject: s\r\n\r\n")])
+
+
+async def registration(registration: ds.Registration) -> None:
+    session = await registration.login()
+    assert_type(session, ds.LoginResponse)
+    assert_type(session.session_id, ds.Secret | None)
+    patient = ds.IDProofedIndividualRESTful(
+        first_name="A", last_name="B", ssn4="0001", dob=date(1970, 1, 31), direct_username="a", direct_password="p"
+    )
+    added = await registration.provision_id_proofed_patient("direct.example.test", patient)
+    assert_type(added, ds.AddUsersResponseV2)
+    assert_type(added.users, list[ds.DirectUserDetail])
+    assert_type(added.payment_confirmation, ds.PaymentConfirmation | None)
+    individual = ds.IDProofedIndividual(id=1, dob="1970-01-31")
+    found = await registration.get_patient_address_by_meta("direct.example.test", individual)
+    assert_type(found, list[ds.DirectUserDetail])
+    assert_type(found[0].user_state, ds.UserStateType | None)
+    assert_type(
+        await registration.get_patient_address_by_username("direct.example.test", "a"), list[ds.DirectUserDetail]
+    )
+    await registration.set_patients_passwords("direct.example.test", [ds.UserPassword("a", "p")])
+
+
+def failures(error: ds.DirectSuiteError) -> None:
+    assert_type(error.operation, str | None)
+    assert_type(error.attempts, int)
+    assert_type(error.elapsed, float)
+    assert_type(error.outcome, ds.Outcome | None)
+    match error:
+        case ds.InvalidArgumentError():
+            assert_type(error.parameter, str)
+        case ds.OutcomeUnknownError():
+            assert_type(error.how_to_find_out, str)
+        case ds.RateLimitedError():
+            assert_type(error.retry_after, float | None)
+        case ds.ServiceError():
+            assert_type(error.status, int)
+            assert_type(error.code, int | str | None)
+            assert_type(error.message, str | None)
+        case ds.ResponseDecodeError():
+            assert_type(error.path, str)
+        case _:
+            pass

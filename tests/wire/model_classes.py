@@ -1,0 +1,101 @@
+"""Every model class of the package, found by itself, and hypothesis strategies for their instances."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import types
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import attrs
+import hypothesis.strategies as st
+
+import directsuite
+from directsuite import Model, OpenEnum, Secret
+
+MODULES = [
+    importlib.import_module(f"directsuite.{package.name}.models")
+    for package in pkgutil.iter_modules(directsuite.__path__)
+    if package.name in ("signing", "fax", "messaging", "registration")
+]
+
+
+def _below(cls: type[Model]) -> Iterator[type[Model]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _below(subclass)
+
+
+def _stands_in_its_module(cls: type[Model]) -> bool:
+    """False for the class that attrs replaced by one with slots: it lives on until it is collected."""
+    return any(vars(module).get(cls.__name__) is cls for module in MODULES)
+
+
+MODEL_CLASSES = sorted(filter(_stands_in_its_module, set(_below(Model))), key=lambda cls: cls.__name__)
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+"""Texts that have UTF-8."""
+
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+UNKNOWN_MEMBERS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    TEXTS.map(lambda text: f"x-{text}"), JSON_VALUES, max_size=2
+)
+
+_BASE64_OF_NULL = b"\x9e\xe9e"
+
+_LEAVES: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXTS | st.sampled_from(["null", "", "true", "0", "2016-07-05"]),
+    int: st.integers() | st.sampled_from([2**63, 2**64, -(2**63) - 1]),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    bytes: st.binary(max_size=40) | st.just(_BASE64_OF_NULL),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    Secret: st.builds(Secret, TEXTS | st.just("null")),
+    Path: st.nothing(),  # never on the wire
+}
+
+
+def _is_no_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return text != "null"  # stands for nothing where a date may stand
+    return False
+
+
+def values_of(annotation: Any) -> st.SearchStrategy[Any]:
+    """Values of a field annotated so."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (types.UnionType, Union):
+        kinds = set(arguments) - {type(None)}
+        found = st.dates() | TEXTS.filter(_is_no_day) if kinds == {date, str} else values_of(kinds.pop())
+        return st.none() | found if type(None) in arguments else found
+    if origin is list:
+        return st.lists(values_of(arguments[0]), max_size=2)
+    if origin is dict:
+        return st.dictionaries(TEXTS | st.sampled_from(["key", "value"]), TEXTS, max_size=3)
+    if issubclass(annotation, Model):
+        return instances_of(annotation)
+    if issubclass(annotation, OpenEnum):
+        return st.sampled_from(list(annotation)) | TEXTS.filter(lambda text: text != "null").map(annotation)
+    return _LEAVES[annotation]
+
+
+def field_types(cls: type[Model]) -> dict[str, Any]:
+    """The fields of a model class, `extra` apart, with their types."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in attrs.fields(cls) if field.name != "extra"}
+
+
+def instances_of(cls: type[Model]) -> st.SearchStrategy[Model]:
+    """Instances of a model class, with members that it doesn't know."""
+    fields = {name: values_of(annotation) for name, annotation in field_types(cls).items()}
+    return st.builds(cls, **fields, extra=UNKNOWN_MEMBERS)

@@ -1,0 +1,97 @@
+"""Base64, whole and cut anywhere."""
+
+from __future__ import annotations
+
+import base64 as standard
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.wire import base64
+from directsuite.wire.mismatch import MismatchError
+
+GARBAGE = [
+    b"Q",
+    b"QQ",
+    b"QQ=",
+    b"QQ===",
+    b"====",
+    b"=",
+    b"A===",
+    b"QQ==QUJD",
+    b"QUI=QUI=",
+    b"QQ-_",
+    b"QQ==!",
+    b"\xff\xff\xff\xff",
+]
+
+
+def _cut(text: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return [text[start:end] for start, end in pairwise(edges)]
+
+
+def _decoded(pieces: list[bytes]) -> bytes:
+    decoder = base64.Decoder()
+    content = b"".join([decoder.feed(piece) for piece in pieces])
+    decoder.finish()
+    return content
+
+
+@given(st.binary(max_size=200))
+def test_whole_texts_are_those_of_the_standard_library(content: bytes) -> None:
+    text = base64.encode(content)
+    assert text == standard.b64encode(content)
+    assert len(text) == base64.encoded_size(len(content))
+    assert base64.decode(text) == base64.decode(text.decode()) == content
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(min_value=0)))
+def test_an_encoded_stream_is_the_encoding_of_the_whole(content: bytes, cuts: list[int]) -> None:
+    encoder = base64.Encoder()
+    pieces = [encoder.feed(piece) for piece in _cut(content, cuts)]
+    assert b"".join(pieces) + encoder.finish() == standard.b64encode(content)
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
+def test_a_decoded_stream_is_the_whole_wherever_it_is_cut(content: bytes, cuts: list[int], end: bytes) -> None:
+    text = standard.b64encode(content)
+    lines = end.join(text[start : start + 76] for start in range(0, len(text), 76)) + end
+    assert _decoded(_cut(lines, cuts)) == base64.decode(lines) == content
+
+
+@given(st.binary(max_size=7))
+def test_a_stream_may_be_cut_at_every_position(content: bytes) -> None:
+    text = standard.b64encode(content).replace(b"A", b"A\r\n")
+    for position in range(len(text) + 1):
+        assert _decoded([text[:position], text[position:]]) == content
+    assert _decoded([bytes([byte]) for byte in text]) == content
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_garbage_is_refused_whole_and_cut_anywhere(text: bytes) -> None:
+    with pytest.raises(MismatchError):
+        base64.decode(text)
+    for pieces in ([text], [bytes([byte]) for byte in text], [text[:2], text[2:]]):
+        with pytest.raises(MismatchError):
+            _decoded(pieces)
+
+
+@given(st.binary(max_size=12), st.lists(st.integers(min_value=0)))
+def test_streams_take_and_refuse_what_the_whole_does(text: bytes, cuts: list[int]) -> None:
+    try:
+        whole: bytes | None = base64.decode(text)
+    except MismatchError:
+        whole = None
+    try:
+        cut: bytes | None = _decoded(_cut(text, cuts))
+    except MismatchError:
+        cut = None
+    assert cut == whole
+
+
+def test_text_that_is_not_ascii_is_refused() -> None:
+    with pytest.raises(MismatchError):
+        base64.decode("QQ=ä")

@@ -1,0 +1,168 @@
+"""One array of a document, element by element, against the whole document parsed at once."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.wire.json_stream import ArraySplitter
+from directsuite.wire.mismatch import MismatchError
+from tests.wire.model_classes import JSON_VALUES, TEXTS
+
+KEY = "messages"
+
+
+def _split(pieces: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
+    splitter = ArraySplitter(KEY)
+    elements = [element for piece in pieces for element in splitter.feed(piece)]
+    return elements, splitter.finish()
+
+
+def _whole(document: bytes) -> tuple[list[Any], dict[str, Any]] | None:
+    """What the splitter should give, from the document as one; None where it should be refused."""
+    try:
+        value = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    members = cast("dict[str, Any]", value)
+    found: Any = members.get(KEY)
+    if not isinstance(found, dict | list):
+        return [], members
+    elements: list[Any] = [found] if isinstance(found, dict) else msgspec.convert(found, list[Any])
+    return elements, members | {KEY: [0] * len(elements)}
+
+
+def _assert_equal_or_both_refused(pieces: list[bytes]) -> None:
+    expected = _whole(b"".join(pieces))
+    if expected is None:
+        with pytest.raises(MismatchError):
+            _split(pieces)
+    else:
+        assert _split(pieces) == expected
+
+
+TRICKY = st.sampled_from(
+    [
+        KEY,
+        f'"{KEY}":[1]',
+        '"',
+        "\\",
+        '\\"',
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "messages\\",
+        "\u2028",
+        "é",
+        "😀",
+        "me\\u0073",
+    ]
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS | TRICKY,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS | TRICKY | st.just(KEY), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def _joined(before: dict[str, Any], value: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    return before | value | after
+
+
+DOCUMENTS = st.builds(
+    _joined,
+    st.dictionaries(TEXTS | TRICKY.filter(lambda text: text != KEY), VALUES, max_size=3),
+    st.fixed_dictionaries({}, optional={KEY: VALUES | st.lists(VALUES, max_size=4)}),
+    st.dictionaries(TEXTS | TRICKY.filter(lambda text: text != KEY), VALUES, max_size=3),
+)
+
+
+@given(DOCUMENTS, st.booleans(), st.sampled_from([None, 1]), st.lists(st.integers(min_value=0), max_size=6))
+def test_a_document_cut_anywhere_is_the_document(
+    document: dict[str, Any], ascii_only: bool, indent: int | None, cuts: list[int]
+) -> None:
+    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent).encode()
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    _assert_equal_or_both_refused([text[start:end] for start, end in pairwise(edges)])
+
+
+FIXED = [
+    b'{"messages":[]}',
+    b' {"messages" : [ ] , "code":0} ',
+    b'{"messages":[1,"a",null,{},[],[[2]],{"messages":[3]}],"code":0}',
+    b'{"messages":{"uid":1,"messages":[2]}}',
+    b'{"messages":null,"success":true}',
+    b'{"messages":7}',
+    b'{"messages":"text, with [ and {"}',
+    b'{"m\\u0065ssages":[1,2]}',
+    b'{"a":{"messages":[1]},"b":[{"messages":[2]}],"messages":[3]}',
+    b'{"a":"messages","b":[1],"messages":[2]}',
+    b'{"a":"\\"messages\\":[1,2]","messages":["]","\\\\",",\\"]"]}',
+    b'{"\\"messages":[1],"messages\\\\":[2]}',
+    b'{"messages":["\xf0\x9f\x98\x80","\xc3\xa9"]}',
+    b'{"code":1.5e3,"messages":[-1,0.5,true,false]}',
+    b"{}",
+]
+SPOILT = [
+    b"",
+    b"[]",
+    b'["messages",[1]]',
+    b'[{"messages":[1]}]',
+    b"7",
+    b'{"messages":[1}',
+    b'{"messages":[1,]}',
+    b'{"messages":[,1]}',
+    b'{"messages":[1 2]}',
+    b'{"messages":[1]',
+    b'{"messages":[1],}',
+    b'{"messages":{"a":1]}',
+    b'{"messages":{"a":1}',
+    b'{"messages":[1]}}',
+    b'{"messages":[1]}{"messages":[2]}',
+    b'{"messages":[1][2]}',
+    b'{"messages"[1]}',
+    b"{messages:[1]}",
+    b'{"messages":["\xff"]}',
+    b'{"a":"\xff","messages":[1]}',
+    b'{"messages":["a',
+]
+
+
+@pytest.mark.parametrize("text", [*FIXED, *SPOILT])
+def test_every_cut_gives_the_same_or_is_refused_as_the_whole_is(text: bytes) -> None:
+    for position in range(len(text) + 1):
+        _assert_equal_or_both_refused([text[:position], text[position:]])
+    _assert_equal_or_both_refused([bytes([byte]) for byte in text])
+
+
+@pytest.mark.parametrize("text", SPOILT)
+def test_the_spoilt_documents_are_refused_by_both(text: bytes) -> None:
+    assert _whole(text) is None
+    with pytest.raises(MismatchError):
+        _split([text])
+
+
+@given(st.lists(JSON_VALUES, min_size=1, max_size=5))
+def test_an_element_comes_as_soon_as_it_is_whole(values: list[Any]) -> None:
+    splitter = ArraySplitter(KEY)
+    assert list(splitter.feed(b'{"messages":[')) == []
+    for value in values:
+        assert list(splitter.feed(json.dumps(value).encode() + b",")) == [value]
+
+
+@given(st.text('{}[]",:\\ me1', max_size=30))
+def test_noise_is_refused_as_the_whole_is(text: str) -> None:
+    for document in (text, f'{{"messages":[{text}]}}', f'{{"messages":{text}}}'):
+        if document.count("messages") < 2:  # the last of two members of one name counts, which a stream can't know
+            _assert_equal_or_both_refused([document.encode()])

@@ -1,0 +1,182 @@
+"""What every model class of the package keeps to, whichever it is: lossless, frozen, silent about people."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import types
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.wire import codec
+from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, field_types, instances_of
+
+M = TypeVar("M", bound=ds.Model)
+
+every_model = pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
+a_few = settings(
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole models takes minutes
+)
+
+
+def test_the_models_of_all_services_are_found() -> None:
+    found = {cls.__name__ for cls in MODEL_CLASSES}
+    assert {"DocumentInfo", "FaxMessage", "MessageDetail", "IDProofedIndividualRESTful"} <= found
+    assert len(MODEL_CLASSES) > 50
+
+
+@every_model
+@a_few
+@given(draw=st.data())
+def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: st.DataObject) -> None:
+    model = draw.draw(instances_of(cls))
+    assert codec.decode(cls, codec.encode(model)) == model
+
+
+@every_model
+@a_few
+@given(draw=st.data())
+def test_a_document_goes_back_out_as_it_came(cls: type[ds.Model], draw: st.DataObject) -> None:
+    document = json.loads(codec.encode(draw.draw(instances_of(cls))))
+    document |= {"somethingNew": draw.draw(JSON_VALUES)}
+    assert json.loads(codec.encode(codec.decode(cls, json.dumps(document).encode()))) == document
+
+
+def test_members_unknown_at_every_level_go_back_out() -> None:
+    document = {
+        "success": True,
+        "futureFlag": None,
+        "messages": [
+            {
+                "htmlBody": False,
+                "recipients": [{"email": "a@b", "type": "REPLY", "display": {"deep": [1, {"x": None}]}}],
+                "importance": 2**70,
+                "attachments": [{"content": "AAE=", "contentType": "a/b", "filename": "f", "disposition": "inline"}],
+            }
+        ],
+    }
+    answer = codec.decode(ds.GetMessageResponse, json.dumps(document).encode())
+    recipient = answer.messages[0].recipients[0]
+    assert recipient.extra == {"display": {"deep": [1, {"x": None}]}}
+    assert recipient.type == "REPLY"
+    assert not recipient.type.is_known
+    assert json.loads(codec.encode(answer)) == document
+
+
+@every_model
+@a_few
+@given(draw=st.data())
+def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.DataObject) -> None:
+    model = draw.draw(instances_of(cls))
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(model, protocol)) == model  # noqa: S301  our own bytes
+    assert copy.copy(model) == model
+    assert copy.deepcopy(model) == model
+    assert attrs.evolve(model) == model
+    assert attrs.evolve(model, extra={**model.extra, "y": 1}) != model
+
+
+@every_model
+@a_few
+@given(draw=st.data())
+def test_a_decoded_model_is_like_any_other(cls: type[ds.Model], draw: st.DataObject) -> None:
+    # Decoding goes round __init__: whatever that would have set has to be there.
+    model = codec.decode(cls, codec.encode(draw.draw(instances_of(cls))))
+    assert pickle.loads(pickle.dumps(model)) == model  # noqa: S301  our own bytes
+    assert {name: getattr(attrs.evolve(model), name) for name in field_types(cls)} == {
+        name: getattr(model, name) for name in field_types(cls)
+    }
+
+
+@every_model
+def test_a_model_is_frozen_and_has_no_dict(cls: type[ds.Model]) -> None:
+    model = filled(cls, "text")
+    name = next(iter(field_types(cls)), "extra")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(model, name, None)
+    assert not hasattr(model, "__dict__")
+
+
+POSITIONAL = ("Login", "Recipient", "MessageHeader", "UserPassword")
+
+
+@every_model
+def test_models_are_keyword_only_save_four(cls: type[ds.Model]) -> None:
+    positional = [field.name for field in attrs.fields(cls) if not field.kw_only]
+    assert bool(positional) == (cls.__name__ in POSITIONAL)
+    assert "extra" not in positional
+
+
+SENTINEL = "Zaphod-19700131"
+
+HARMLESS = {
+    *("identifier", "uid", "order_id", "success", "code", "type", "media_type", "size", "count", "message_detail"),
+    *("is_signed", "is_valid", "is_compressed", "page_index", "tab_index", "index", "page_count", "rotate", "page"),
+    *("width", "height", "x", "y", "widget", "gmt_offset", "document_type", "user_type", "user_state", "status"),
+    *("created_time", "updated_ts", "ts", "received_date", "order_time"),
+}
+"""What a repr may show: numbers, states, dates of transport and ids that name no person."""
+
+
+@every_model
+def test_a_repr_lists_only_what_is_harmless(cls: type[ds.Model]) -> None:
+    assert set(cls._shown) <= HARMLESS
+    for name in cls._shown:
+        assert f"{name}=" in repr(filled(cls, "text"))
+
+
+@every_model
+def test_no_text_of_a_model_appears_in_its_repr(cls: type[ds.Model]) -> None:
+    model = filled(cls, SENTINEL)
+    for text in (repr(model), str(model), f"{model}", repr([model]), repr({"model": model})):
+        assert SENTINEL not in text
+
+
+def test_the_sentinel_is_where_a_repr_would_find_it() -> None:
+    assert SENTINEL in codec.encode(filled(ds.MessageDetail, SENTINEL)).decode()
+    assert filled(ds.UserPassword, SENTINEL).password.reveal() == SENTINEL
+
+
+def filled(cls: type[M], text: str) -> M:
+    """An instance with `text` in each place that takes one, except for those that a repr shows."""
+    shown = {*cls._shown, *(("content_type",) if "media_type" in cls._shown else ())}
+    fields = {name: _filling(kind, text, shown=name in shown) for name, kind in field_types(cls).items()}
+    return cls(**fields, extra={text: [text, {text: text}]})
+
+
+def _filling(annotation: Any, text: str, *, shown: bool) -> Any:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (types.UnionType, Union):
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        return _filling(str if str in kinds else kinds[0], text, shown=shown)
+    if origin is list:
+        return [_filling(arguments[0], text, shown=shown)]
+    if origin is dict:
+        return {text: text}
+    if issubclass(annotation, ds.Model):
+        return filled(annotation, text)
+    if issubclass(annotation, ds.OpenEnum):
+        return next(iter(annotation)) if shown else annotation(text)
+    simple: dict[Any, Any] = {
+        str: "shown" if shown else text,
+        bytes: text.encode(),
+        ds.Secret: ds.Secret(text),
+        Path: Path(text),
+        int: 7,
+        float: 1.5,
+        bool: True,
+        date: date(2016, 7, 5),
+        datetime: datetime(2016, 7, 5, tzinfo=UTC),
+    }
+    return simple[annotation]

@@ -1,0 +1,87 @@
+"""The types of the specification against the names that really go over the wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.wire import codec
+from tests.wire.model_classes import MODEL_CLASSES
+from tests.wire.specification_types import TYPES, document_of, fields_of
+
+every_type = pytest.mark.parametrize("name", TYPES)
+
+NAMED_OTHERWISE = {"from": "from_", "UserStateType": "user_state"}
+
+
+def _class(name: str) -> type[ds.Model]:
+    cls: type[ds.Model] = getattr(ds, name)
+    return cls
+
+
+@every_type
+def test_every_field_is_read_from_its_wire_name(name: str) -> None:
+    model = codec.decode(_class(name), json.dumps(document_of(name)).encode())
+    assert model.extra == {}
+    blank: Any = {field.name: field.default for field in attrs.fields(type(model))}
+    for field in fields_of(name):
+        assert getattr(model, _attribute(field)) not in (None, [], {}, blank[_attribute(field)])
+
+
+@every_type
+def test_every_field_is_written_under_its_wire_name(name: str) -> None:
+    document = document_of(name)
+    assert json.loads(codec.encode(codec.decode(_class(name), json.dumps(document).encode()))) == document
+
+
+@every_type
+def test_fields_are_the_wire_names_in_snake_case_and_no_others(name: str) -> None:
+    local = {"source"} if name == "Attachment" else set[str]()
+    fields = {field.name for field in attrs.fields(_class(name))} - {"extra"} - local
+    assert fields == {_attribute(field) for field in fields_of(name)}
+
+
+def test_no_model_is_missing_from_the_table() -> None:
+    known = {getattr(ds, name) for name in TYPES} | {ds.MessageContent}
+    assert [cls for cls in MODEL_CLASSES if cls not in known] == []
+
+
+def test_recipient_collection_is_a_list_of_recipients() -> None:
+    assert ds.RecipientCollection == list[ds.Recipient]
+
+
+ENUMS = {
+    ds.RecipientType: ["TO", "CC", "BCC"],
+    ds.DirectUserType: ["XD", "SMTP", "FTP", "FTPS", "SFTP"],
+    ds.UserStateType: [
+        "init",
+        "provisioned",
+        "provisioned_cert_pending",
+        "activated",
+        "disabled",
+        "provisioned_cert_expired",
+        "provisioned_cert_revoked",
+        "Unknown",
+    ],
+    ds.MessageStatus: ["Delivered", "Waiting", "Locally Failed", "Remotely Failed", "NO MDN Received"],
+    ds.FaxStatus: ["waiting", "complete"],
+}
+
+
+@pytest.mark.parametrize(("cls", "texts"), ENUMS.items(), ids=lambda entry: getattr(entry, "__name__", ""))
+def test_enums_have_the_specification_s_values(cls: type[ds.OpenEnum], texts: list[str]) -> None:
+    assert [str(member) for member in cls] == texts
+    for text in texts:
+        assert cls(text).is_known
+        assert cls(text) == text
+        assert hash(cls(text)) == hash(text)
+
+
+def _attribute(field: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", field)
+    return NAMED_OTHERWISE.get(field, words.lower())

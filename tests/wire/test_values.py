@@ -1,0 +1,154 @@
+"""Single JSON values: what is read, what is refused, and that a refusal names the place and never the value."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.wire import codec
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
+from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES
+
+
+@given(st.integers(-(10**39), 10**39))
+def test_whole_numbers_are_read_from_numbers_and_digits(number: int) -> None:
+    assert read_int(number) == read_int(str(number)) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_are_read_from_numbers_and_digits(number: float) -> None:
+    assert read_float(number) == read_float(repr(number)) == number
+
+
+@pytest.mark.parametrize("value", ["", "1.5", "1_0", "a", True, None, 1.5, math.inf, [1], {}])
+def test_what_is_no_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(MismatchError):
+        read_int(value)
+
+
+@pytest.mark.parametrize("value", ["", "NaN", "inf", "-Infinity", "1_0", "a", True, None, [1], 10**400])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(MismatchError):
+        read_float(value)
+
+
+@pytest.mark.parametrize(("value", "flag"), [(True, True), ("true", True), ("False", False), (False, False)])
+def test_flags_are_read_from_text_too(value: object, flag: bool) -> None:
+    assert read_bool(value) is flag
+
+
+@pytest.mark.parametrize("value", [0, 1, "yes", "", None, []])
+def test_what_is_no_flag_is_refused(value: object) -> None:
+    with pytest.raises(MismatchError):
+        read_bool(value)
+
+
+PAIRS: list[tuple[object, dict[str, str]]] = [
+    (None, {}),
+    ([], {}),
+    ({}, {}),
+    (
+        {"Title": "t", "Pages": 3, "Signed": True, "Author": None},
+        {"Title": "t", "Pages": "3", "Signed": "true", "Author": ""},
+    ),
+    ([{"key": "a", "value": "1"}, {"key": "b"}], {"a": "1", "b": ""}),
+    ({"key": "a", "value": "1"}, {"a": "1"}),  # one pair, without its list
+    ({"value": "x"}, {"value": "x"}),
+    ({"key": "x"}, {"key": "x"}),
+    ({"key": "a", "value": "1", "more": "x"}, {"key": "a", "value": "1", "more": "x"}),
+]
+
+
+@pytest.mark.parametrize(("value", "pairs"), PAIRS)
+def test_pairs_are_read_from_objects_and_lists(value: object, pairs: dict[str, str]) -> None:
+    assert read_pairs(value) == pairs
+
+
+@pytest.mark.parametrize("value", ["text", 1, [1], [{"value": "x"}], [["a", "b"]], {"a": [1]}])
+def test_what_is_no_pairs_is_refused(value: object) -> None:
+    with pytest.raises(MismatchError):
+        read_pairs(value)
+
+
+@pytest.mark.parametrize(
+    ("cls", "document", "field", "expected"),
+    [
+        (ds.Recipient, {"email": "a@b", "type": "null"}, "type", ds.RecipientType.TO),
+        (ds.Message, {"htmlBody": "null", "recipients": "null"}, "html_body", False),
+        (ds.Message, {"recipients": "null"}, "recipients", []),
+        (ds.MessageDetail, {"subject": "null"}, "subject", "null"),
+        (ds.MessageDetail, {"uid": "null"}, "uid", None),
+        (ds.MessageDetail, {"receivedDate": "null"}, "received_date", None),
+        (ds.IDProofedIndividual, {"dob": "null"}, "dob", None),
+        (ds.DirectUser, {"userType": "null"}, "user_type", None),
+        (ds.DirectUser, {"endpointPassword": "null"}, "endpoint_password", ds.Secret("null")),
+        (ds.RawMessage, {"data": "null"}, "data", b"\x9e\xe9e"),
+        (ds.Attachment, {"content": "null"}, "content", b"\x9e\xe9e"),
+        (ds.AddUsersResponseV2, {"paymentConfirmation": "null"}, "payment_confirmation", None),
+        (ds.DocumentInfo, {"metaData": "null"}, "meta_data", {}),
+    ],
+)
+def test_the_text_null_is_nothing_save_where_it_may_be_a_text(
+    cls: type[ds.Model], document: dict[str, Any], field: str, expected: object
+) -> None:
+    assert getattr(codec.decode(cls, json.dumps(document).encode()), field) == expected
+
+
+def test_a_datetime_for_a_day_is_written_as_its_day() -> None:
+    moment = datetime(1980, 1, 31, 23, tzinfo=timezone(timedelta(hours=-5)))
+    assert codec.encode(ds.IDProofedIndividual(dob=moment)) == b'{"dob":"1980-01-31"}'
+
+
+SPOILT: list[tuple[type[ds.Model], object, str]] = [
+    (ds.Page, [], "$"),
+    (ds.Page, None, "$"),
+    (ds.Page, {"index": "Smith"}, "$.index"),
+    (ds.Recipient, {"type": "TO"}, "$.email"),
+    (ds.Recipient, {"email": None}, "$.email"),
+    (ds.GetMessageResponse, {"messages": [{}, {"receivedDate": "Smith"}]}, "$.messages[1].receivedDate"),
+    (ds.GetMessageResponse, {"messages": {"uid": "Smith"}}, "$.messages.uid"),
+    (ds.GetMessageResponse, {"messages": [{}, {"recipients": [{"email": 1}]}]}, "$.messages[1].recipients[0].email"),
+    (ds.MessageDetail, {"attachmentList": [{"content": "Smi*"}]}, "$.attachmentList[0].content"),
+    (ds.MessageDetail, {"attachments": [{}], "attachmentList": 1, "size": "S"}, "$.size"),
+    (ds.DirectUserDetail, {"userState": 7}, "$.userState"),
+    (ds.DirectUserDetail, {"UserStateType": 7}, "$.UserStateType"),
+    (ds.DocumentInfo, {"metaData": {"Author": ["Smith"]}}, "$.metaData"),
+    (ds.SendRequest, {"authentication": {"username": "Smith", "password": "Smith"}, "message": 1}, "$.message"),
+    (ds.SendRequest, {"authentication": {"username": "Smith"}, "message": {}}, "$.authentication.password"),
+    (ds.AddUsersResponseV2, {"paymentConfirmation": {"amount": "Smith"}}, "$.paymentConfirmation.amount"),
+]
+
+
+@pytest.mark.parametrize(("cls", "document", "path"), SPOILT, ids=lambda entry: entry if isinstance(entry, str) else "")
+def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], document: object, path: str) -> None:
+    with pytest.raises(MismatchError) as caught:
+        codec.decode(cls, json.dumps(document).encode())
+    assert caught.value.path == path
+    assert str(caught.value).startswith(f"{path} should be ")
+    assert "Smi" not in f"{caught.value!s}{caught.value!r}{caught.value.args}"
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"{}x", b"[" * 100_000, b'{"a":"\xff"}', b'"\\ud800"', b"NaN"])
+def test_what_is_not_json_is_refused(text: bytes) -> None:
+    with pytest.raises(MismatchError) as caught:
+        codec.decode(ds.Page, text)
+    assert (caught.value.path, caught.value.expected) == ("$", "JSON")
+
+
+@given(cls=st.sampled_from(MODEL_CLASSES), value=JSON_VALUES)
+def test_any_json_is_a_model_or_a_mismatch(cls: type[ds.Model], value: Any) -> None:
+    try:
+        model = codec.structure(cls, value)
+    except MismatchError:
+        return
+    assert codec.decode(cls, codec.encode(model)) == model
