@@ -25,6 +25,7 @@ class FaxRecipient(Model):
     """One number that a fax was sent to (RecipientObject). address: the number dialled."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_count",)
+    _loose: ClassVar[bool] = True
 
     address: Annotated[str | None, Wire("Address")] = None
     name: Annotated[str | None, Wire("Name")] = None
@@ -37,6 +38,7 @@ class FaxMessage(Model):
     """The status of one fax (MessageObject). message_handle: where the answer has one for each."""
 
     _shown: ClassVar[tuple[str, ...]] = ("status", "updated_ts")
+    _loose: ClassVar[bool] = True
 
     message_handle: Annotated[str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"))] = None
     fax_number: Annotated[str | None, Wire("fax_number")] = None

@@ -143,6 +143,8 @@ def _refusal(operation: Operation[Any], rest: dict[str, Any]) -> DirectSuiteErro
     refusal = outcome.judge(operation, 200, {}, rest, b"")
     if refusal is None and not operation.refusals.says_yes(rest):
         return _unreadable(operation, MismatchError("true", f"$.{operation.refusals.flag}"))
+    if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
+        return _unreadable(operation, MismatchError("a list", "$.messages"))
     return refusal
 
 

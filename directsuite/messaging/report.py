@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from directsuite.errors import ResponseDecodeError
 from directsuite.wire.dates import read_datetime
 from directsuite.wire.mismatch import MismatchError
 
@@ -31,7 +32,7 @@ def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, An
     A size or a time that can't be read is None, with the text as it came in `extra`: the report's formats are not
     specified, and one odd cell should not hide a delivery.
     """
-    for number, cells in enumerate(csv.reader(io.StringIO(document.decode("utf-8-sig", "replace"), newline=""))):
+    for number, cells in enumerate(_lines(document)):
         if not cells or (number == 0 and tuple(cell.strip().lower() for cell in cells[:2]) == _HEADER):
             continue
         record: dict[str, Any] = {name: cell or None for name, cell in zip(COLUMNS, cells, strict=False)}
@@ -45,3 +46,16 @@ def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, An
         if record.get("status"):
             record["status"] = status(record["status"])
         yield {**record, "extra": extra}
+
+
+def _lines(document: bytes) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(document.decode("utf-8-sig", "replace"), newline=""))
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:  # a cell longer than any report's
+            break
+        yield cells
+    raise ResponseDecodeError("the report is not CSV", path="$.csvData")

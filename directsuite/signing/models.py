@@ -34,6 +34,7 @@ class DocumentSignature(Model):
     """A signature field found in a document, signed or not (SignatureObject of GetDocInfo)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("is_signed", "is_valid", "page_index")
+    _loose: ClassVar[bool] = True
 
     name: str | None = None
     width: float | None = None
@@ -53,6 +54,7 @@ class FormField(Model):
     """A form field of a document and its value (FormFieldObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_index", "tab_index")
+    _loose: ClassVar[bool] = True
 
     name: str | None = None
     value: str | None = None
@@ -69,6 +71,7 @@ class Page(Model):
     """A page of a document (PageObject). rotate: 0, 90, 180 or 270 degrees clockwise."""
 
     _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
+    _loose: ClassVar[bool] = True
 
     index: int | None = None
     width: float | None = None

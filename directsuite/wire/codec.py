@@ -10,8 +10,9 @@ A failure is found again by a second, slower walk (`Reader.find`), so that the f
 
 from __future__ import annotations
 
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -19,6 +20,7 @@ import attrs
 import cattrs
 import msgspec
 
+from directsuite.errors import InvalidArgumentError
 from directsuite.secret import Secret
 from directsuite.wire.dates import write_datetime
 from directsuite.wire.mismatch import MismatchError
@@ -28,6 +30,8 @@ from directsuite.wire.values import Read, Reader, is_nothing, reader_for, write_
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
+_LONE = re.compile("[\ud800-\udfff]")  # surrogates that came without their other half
+
 _DAY = len("yyyy-MM-dd")
 
 converter = cattrs.Converter()
@@ -36,11 +40,7 @@ converter = cattrs.Converter()
 
 def decode(cls: type[M], document: bytes) -> M:
     """A model from a JSON document. Raises MismatchError, which names the place and what was wanted there."""
-    try:
-        return structure(cls, parse(document))
-    except MismatchError as mismatch:
-        found = mismatch
-    raise found.with_traceback(None)  # without the frames that hold the document
+    return structure(cls, parse(document))
 
 
 def parse(document: bytes) -> Any:
@@ -73,8 +73,30 @@ def unstructure(model: Model) -> dict[str, Any]:
 
 
 def encode(document: Any) -> bytes:
-    """JSON from a model or from plain values: bytes become base64 text, secrets their text."""
-    return msgspec.json.encode(unstructure(document) if isinstance(document, Model) else document, enc_hook=_reveal)
+    """JSON from a model or from plain values: bytes become base64 text, secrets their text.
+
+    Raises InvalidArgumentError for a text that has no UTF-8.
+    """
+    document = unstructure(document) if isinstance(document, Model) else document
+    try:
+        return msgspec.json.encode(document, enc_hook=_reveal)
+    except UnicodeEncodeError:  # its own text would show the whole value
+        pass
+    parameter = next((path for path, text in _texts(document, "") if _LONE.search(text)), "a text")
+    raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter=parameter)
+
+
+def _texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in plain values, with its path."""
+    if isinstance(document, dict):
+        for name, member in cast("dict[str, Any]", document).items():
+            yield "a name", name
+            yield from _texts(member, f"{path}.{name}" if path else name)
+    elif isinstance(document, list):
+        for number, element in enumerate(cast("Iterable[Any]", document)):
+            yield from _texts(element, f"{path}[{number}]")
+    elif isinstance(document, str | Secret):
+        yield path, document.reveal() if isinstance(document, Secret) else document
 
 
 def _reveal(value: Any) -> Any:
@@ -161,7 +183,7 @@ class _ModelReader:
         if not isinstance(value, dict):
             return MismatchError("an object", path)
         members = cast("dict[str, Any]", value)
-        for field in _fields(self.cls):
+        for field in () if self.cls._loose else _fields(self.cls):
             key = next((key for key in (field.key, *field.wire.also) if members.get(key) is not None), field.key)
             member = members.get(key)
             if field.absent(member):
@@ -200,7 +222,14 @@ def _structurer(cls: type[Any]) -> Callable[[Any, Any], Any]:
         scope[f"read{number}"] = field.read
         lines.append(f"    v = get({field.key!r})")
         lines += [f"    if v is None and extra: v = extra.pop({other!r}, None)" for other in field.wire.also]
-        lines.append(f"    set{number}(model, {_expression(field, number)})")
+        fill = f"set{number}(model, {_expression(field, number)})"
+        if cls._loose:
+            scope[f"fallback{number}"] = field.fallback
+            lines.append(f"    try: {fill}")
+            keep = f"set{number}(model, fallback{number}()); extra[{field.key!r}] = v"
+            lines.append(f"    except MismatchError: {keep}")
+        else:
+            lines.append(f"    {fill}")
     for name in _local_fields(cls):
         scope[f"set_{name}"] = getattr(cls, name).__set__
         lines.append(f"    set_{name}(model, None)")

@@ -33,6 +33,8 @@ class Model:
     """The base of every type of the specification."""
 
     _shown: ClassVar[tuple[str, ...]] = ()
+    _loose: ClassVar[bool] = False
+    """Whether the specification leaves the type's fields open: what can't be read as expected stays in `extra`."""
 
     extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
     """Members of the JSON object that the specification doesn't list, as they came."""

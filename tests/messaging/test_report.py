@@ -94,3 +94,9 @@ def test_texts_come_through_as_they_were_written(table: list[list[str]]) -> None
 def test_any_bytes_are_read_without_an_error(document: bytes) -> None:
     for record in _records(document):
         assert isinstance(record.extra, dict)
+
+
+def test_a_cell_longer_than_any_reports_is_a_typed_error() -> None:
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        _records("a@x," + "b" * 200_000)
+    assert caught.value.path == "$.csvData"

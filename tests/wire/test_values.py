@@ -110,7 +110,7 @@ def test_a_datetime_for_a_day_is_written_as_its_day() -> None:
 SPOILT: list[tuple[type[ds.Model], object, str]] = [
     (ds.Page, [], "$"),
     (ds.Page, None, "$"),
-    (ds.Page, {"index": "Smith"}, "$.index"),
+    (ds.StoredDocument, {"createdTime": "Smith"}, "$.createdTime"),
     (ds.Recipient, {"type": "TO"}, "$.email"),
     (ds.Recipient, {"email": None}, "$.email"),
     (ds.GetMessageResponse, {"messages": [{}, {"receivedDate": "Smith"}]}, "$.messages[1].receivedDate"),
@@ -152,3 +152,30 @@ def test_any_json_is_a_model_or_a_mismatch(cls: type[ds.Model], value: Any) -> N
     except MismatchError:
         return
     assert codec.decode(cls, codec.encode(model)) == model
+
+
+@pytest.mark.parametrize(
+    ("cls", "document"),
+    [
+        (ds.FormField, {"name": "agree", "value": True}),
+        (ds.DocumentSignature, {"signatureTime": 1467740835000}),
+        (ds.Page, {"index": 1, "rotate": "none"}),
+        (ds.FaxMessage, {"fax_number": 15551230001, "updated_ts": "yesterday"}),
+        (ds.FaxRecipient, {"PageCount": "many"}),
+    ],
+)
+def test_where_the_specification_shows_no_fields_odd_values_stay_in_extra(
+    cls: type[ds.Model], document: dict[str, object]
+) -> None:
+    model = codec.structure(cls, document)
+    assert model.extra
+    assert codec.unstructure(model) == document
+
+
+def test_half_a_surrogate_pair_is_refused_by_its_place_and_not_shown() -> None:
+    message = ds.Message(subject="fine", recipients=[ds.Recipient("a@b"), ds.Recipient("Smith\ud800")])
+    with pytest.raises(ds.InvalidArgumentError) as caught:
+        codec.encode(message)
+    assert caught.value.parameter == "recipients[1].email"
+    assert "Smith" not in str(caught.value)
+    assert caught.value.__context__ is None
