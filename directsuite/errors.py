@@ -128,12 +128,14 @@ class DeadlineExceededError(TransportError, TimeoutError):
 class OutcomeUnknownError(TransportError):
     """A side effect may or may not have happened: do not simply do it again.
 
-    `how_to_find_out` says what to look at. The cause is the failure that left the question open.
+    `how_to_find_out` says what to look at. The cause is the failure that left the question open. `looked`: proof that it
+    happened was looked for in vain, for the whole settle time.
     """
 
     def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
+        self.looked = False
 
     def __str__(self) -> str:
         return f"{super().__str__()} To find out: {self.how_to_find_out}"

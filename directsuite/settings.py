@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 import tomllib
@@ -20,7 +21,7 @@ from directsuite.errors import ConfigurationError
 
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
-_NOT_IN_FILES = ("retry", "tls", "session_factory")
+_NOT_IN_FILES = ("retry", "tls", "session_factory", "close_session")
 
 
 class Variables(Mapping[str, str]):
@@ -42,9 +43,15 @@ class Variables(Mapping[str, str]):
         return "Variables(...)"
 
 
-def _positive(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
-    if not value > 0:
-        raise ConfigurationError(f"{attribute.name} has to be more than 0")
+def _positive(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigurationError(f"{attribute.name} has to be more than 0: a finite number")
+
+
+def _positive_whole(settings: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    _positive(settings, attribute, value)
+    if not isinstance(value, int):
+        raise ConfigurationError(f"{attribute.name} has to be a whole number")
 
 
 def _base_url(url: str | None) -> str | None:
@@ -60,8 +67,10 @@ class Settings:
     attempt_timeout: for one attempt of an operation that may be repeated, and for a pause in a stream.
     requests_per_second, burst: the rate that such providers ask for. max_response_bytes: of an answer read whole.
     session_margin: seconds before its expiry at which a token or session is renewed. tls: the machine's trust store and
-    TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session.
-    allow_insecure_http: permit http:// to other machines.
+    TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session, whose own
+    TLS and proxy then hold where these are None; its middlewares are left out, since one might send a request twice.
+    close_session: False leaves that session open at the end, for others who share it; a call that then still waits for
+    an answer does so until its own deadline. allow_insecure_http: permit http:// to other machines.
 
     Raises ConfigurationError for a URL or a number that can't be right.
     """
@@ -72,15 +81,16 @@ class Settings:
     registration_url: str | None = attrs.field(default=None, converter=_base_url)
     timeout: float = attrs.field(default=60.0, validator=_positive)
     attempt_timeout: float = attrs.field(default=20.0, validator=_positive)
-    max_connections: int = attrs.field(default=10, validator=_positive)
+    max_connections: int = attrs.field(default=10, validator=_positive_whole)
     requests_per_second: float = attrs.field(default=100.0, validator=_positive)
-    burst: int = attrs.field(default=150, validator=_positive)
-    max_response_bytes: int = attrs.field(default=134_217_728, validator=_positive)
+    burst: int = attrs.field(default=150, validator=_positive_whole)
+    max_response_bytes: int = attrs.field(default=134_217_728, validator=_positive_whole)
     session_margin: float = attrs.field(default=60.0, validator=_positive)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
     proxy: str | None = attrs.field(default=None, repr=False)
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False)
+    close_session: bool = True
     allow_insecure_http: bool = False
 
     def __attrs_post_init__(self) -> None:

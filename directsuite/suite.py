@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
@@ -52,6 +52,9 @@ class DirectSuite:
     ) -> None:
         if isinstance(token, str):
             token = Secret(token)  # this frame may stand in a traceback
+        if login is not None and not isinstance(cast("object", login), Login):
+            login = None  # as above
+            raise ConfigurationError("login takes a Login: DirectSuite(login=Login(username, password))")
         settings = settings or Settings()
         clock = clock or SystemClock()
         urls = {
@@ -69,6 +72,7 @@ class DirectSuite:
             tls=settings.tls,
             proxy=settings.proxy,
             factory=settings.session_factory,
+            close_session=settings.close_session,
         )
         self._transport = Transport(
             endpoints,
@@ -80,6 +84,7 @@ class DirectSuite:
             retry=settings.retry,
         )
         self._caches: list[TokenCache] = []
+        self._lifecycle.fetching = self._caches
         if token is not None:
             tokens = TokenCache(token_source(token), clock, margin=settings.session_margin)
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
@@ -127,12 +132,11 @@ class DirectSuite:
         await self.aclose(grace=0.0 if kind is not None else 5.0)
 
     async def aclose(self, grace: float = 5.0) -> None:
-        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections."""
-        try:
-            await self._lifecycle.close(grace)
-        finally:
-            for cache in self._caches:
-                await cache.aclose()
+        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.
+
+        Who closes a second time meanwhile waits for the first.
+        """
+        await self._lifecycle.close(grace)
 
 
 def _limits(settings: Settings, clock: Clock) -> Limits:

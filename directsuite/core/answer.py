@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_KEPT = 64 * 1024  # bytes of an unreadable answer that hang on the error
-
 
 class Incoming:
     """An answer whose head has come. `close` gives its connection back, or ends it where the body wasn't read."""
@@ -88,7 +86,7 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
     if answer.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
         text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
-        return ResponseDecodeError(text, body=answer.body[:_KEPT], too_large=True, **about)
+        return ResponseDecodeError(text, body=answer.body[: outcome.KEPT], too_large=True, **about)
     if operation.response is not bytes or answer.status >= 300:
         document = _parsed(answer.body)
         refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
@@ -102,11 +100,13 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
         expected, path = mismatch.expected, mismatch.path
     got = answer.headers.get("Content-Type", "no media type").partition(";")[0]
     text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
-    return ResponseDecodeError(text, path=path, body=answer.body[:_KEPT], **about)
+    return ResponseDecodeError(text, path=path, body=answer.body[: outcome.KEPT], **about)
 
 
 def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
     if operation.response is bytes:
+        if not answer.body:
+            raise MismatchError("base64 text")
         return cast("R", base64.decode(answer.body))
     if document is None:
         raise MismatchError("JSON")
@@ -125,3 +125,9 @@ def _parsed(body: bytes) -> Any:
         return codec.parse(body)
     except MismatchError:
         return None
+
+
+def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
+    """The typed error for a part of an answer that is not what it should be."""
+    text = f"the answer does not fit the operation: {mismatch}"
+    return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)

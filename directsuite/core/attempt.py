@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from directsuite.core.answer import Answer, Incoming, interpret
+from directsuite.core.answer import Answer, Incoming, interpret, unreadable
 from directsuite.core.body import EMPTY, Outgoing
 from directsuite.core.call import Call, Exchanged
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.destination import DestinationError
 from directsuite.core.lifecycle import Lifecycle
+from directsuite.core.limits import Limits
 from directsuite.core.operation import Auth
 from directsuite.core.outcome import ConnectionDroppedError, of_exception
 from directsuite.errors import (
@@ -27,7 +28,7 @@ from directsuite.errors import (
     DeadlineExceededError,
     DirectSuiteError,
     Outcome,
-    ResponseDecodeError,
+    OutcomeUnknownError,
 )
 from directsuite.wire.mismatch import MismatchError
 
@@ -43,7 +44,7 @@ async def no_hidden_replay(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise ConnectionDroppedError from error
+        raise ConnectionDroppedError(error) from None
 
 
 _MIDDLEWARES = (no_hidden_replay,)
@@ -67,6 +68,12 @@ class Attempts:
         try:
             async with bound:
                 value = await self._send_and_receive(call, outgoing, bound)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if not self._lifecycle.closed or (task is not None and task.cancelling()):
+                raise
+            # Closing ended aiohttp's own work; nobody cancelled this call.
+            value = self._failure(call, outgoing, bound, ConnectionDroppedError(error))
         except Exception as error:  # noqa: BLE001  sorted out below; what isn't about the network is raised as it is
             value = self._failure(call, outgoing, bound, error)
         finally:
@@ -83,6 +90,9 @@ class Attempts:
         received = call.receive is not None and 200 <= incoming.status < 300
         try:
             if call.receive is not None and received:
+                if call.options.timeout is None:
+                    call.deadline = None  # an answer that flows is bounded by its pauses, not by its length
+                self._bound_attempt(call, bound)
                 value = await call.receive(incoming, lambda: self._bound_attempt(call, bound))
                 self._report(call, Answer(incoming.status, incoming.headers, b""))
                 return value
@@ -111,7 +121,10 @@ class Attempts:
             call.attempts += 1
             if operation.semantics.may_repeat:
                 self._bound_attempt(call, bound)
-            return Incoming(
+            elif call.proof is not None and call.deadline is not None:
+                # Should no answer come, there has to be time left to look whether it happened.
+                bound.reschedule(call.deadline - min(call.proof.seconds, call.time_left() / 2))
+            incoming = Incoming(
                 await self._lifecycle.http.request(
                     operation.method,
                     self._url(call),
@@ -120,26 +133,33 @@ class Attempts:
                     allow_redirects=False,
                     middlewares=_MIDDLEWARES,
                     timeout=_NO_TIMEOUT,
-                    ssl=self._lifecycle.tls,
-                    proxy=self._lifecycle.proxy,
+                    **self._lifecycle.request_options,
                 ),
-                endpoint.limits.release if limited else _nothing,
+                lambda: self._closed(incoming, endpoint.limits if limited else None),
             )
+            self._lifecycle.reading.add(incoming)
+            return incoming
         except BaseException:
             if limited:
                 endpoint.limits.release()
             raise
 
+    def _closed(self, incoming: Incoming, limits: Limits | None) -> None:
+        self._lifecycle.reading.discard(incoming)
+        if limits is not None:
+            limits.release()
+
     async def _wait_for_rate(self, call: Call[Any]) -> None:
         rate = call.endpoint.limits.rate
-        if rate.wait() >= call.time_left():
+        wait = rate.wait()
+        if wait and wait >= call.time_left():
             error = DeadlineExceededError(
                 "the limit of requests per second leaves no place within the deadline",
                 operation=call.operation.name,
                 service=call.operation.service,
                 outcome=Outcome.NOT_SENT,
             )
-            error.retry_after = rate.wait()
+            error.retry_after = wait
             raise error
         if wait := rate.take():
             await self._clock.sleep(wait)
@@ -184,16 +204,17 @@ class Attempts:
         if isinstance(error, DirectSuiteError):
             return error
         if outgoing is not None and outgoing.failure is not None:
+            if isinstance(outgoing.failure, DirectSuiteError):
+                return outgoing.failure
             raise outgoing.failure from None
         if isinstance(error, DestinationError):
-            raise error.reason from None
+            return _not_kept(call, error.reason)
         if isinstance(error, MismatchError):
-            text = f"the answer does not fit the operation: {error}"
-            return ResponseDecodeError(
-                text, path=error.path, operation=call.operation.name, service=call.operation.service
-            )
+            return unreadable(call.operation, error)
         if bound.expired():
             return self._out_of_time(call, sent=call.attempts > 0 and started)
+        if isinstance(error, RuntimeError) and self._lifecycle.closed:  # aiohttp's word for a reader whose session went
+            error = ConnectionDroppedError(error)
         failure = of_exception(error, call.operation, started=started)
         if failure is None:
             raise error
@@ -205,8 +226,8 @@ class Attempts:
         outcome = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if call.deadline is None or loop.time() < call.deadline:
             if not sent:
-                return ConnectFailedError("no connection within attempt_timeout", outcome=outcome, **about)
-            return ConnectionLostError("no answer within attempt_timeout", outcome=outcome, **about)
+                return ConnectFailedError("no connection in the time of one attempt", outcome=outcome, **about)
+            return ConnectionLostError("no answer in the time of one attempt", outcome=outcome, **about)
         what = "no answer came" if sent else "nothing was sent"
         return DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
 
@@ -226,5 +247,12 @@ async def _credential(cache: TokenCache) -> Credential:
         raise
 
 
-def _nothing() -> None:
-    return None
+def _not_kept(call: Call[Any], reason: OSError) -> DirectSuiteError:
+    """What to say of a good answer that could not be written to its destination: an effect must not seem undone."""
+    if call.operation.semantics.may_repeat:
+        raise reason from None
+    text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
+    about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
+    error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
+    error.__cause__ = reason
+    return error

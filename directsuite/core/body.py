@@ -10,8 +10,9 @@ nothing was sent. For this reason operations without a body send an empty one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from os import PathLike
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import attrs
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
-from directsuite.errors import InvalidArgumentError
+from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 
 PIECE = 192 * 1024
@@ -33,7 +34,7 @@ Source = bytes | bytearray | memoryview | str | PathLike[str] | AsyncIterable[by
 class RequestBody:
     """A body as its chunks. size: bytes on the wire, None where it isn't known. replayable: can be sent again."""
 
-    chunks: Callable[[], AsyncIterator[bytes]] | None = None
+    chunks: Callable[[], AsyncGenerator[bytes]] | None = None
     content: bytes = b""
     size: int | None = None
     replayable: bool = True
@@ -50,11 +51,12 @@ class RequestBody:
             return parts[0]
         sizes = [part.size for part in parts]
 
-        async def chunks() -> AsyncIterator[bytes]:
+        async def chunks() -> AsyncGenerator[bytes]:
             """The chunks of each part in turn."""
             for part in parts:
-                async for chunk in part.stream():
-                    yield chunk
+                async with contextlib.aclosing(part.stream()) as stream:
+                    async for chunk in stream:
+                        yield chunk
 
         size = None if None in sizes else sum(size for size in sizes if size is not None)
         return cls(chunks=chunks, size=size, replayable=all(part.replayable for part in parts))
@@ -66,17 +68,19 @@ class RequestBody:
             return cls.of(base64.encode(bytes(source)))
         if isinstance(source, str | PathLike):
             path = Path(source)
-            return cls(chunks=lambda: _coded_file(path), size=base64.encoded_size(size_of(path, parameter)))
+            size = size_of(path, parameter)
+            return cls(chunks=lambda: _coded_file(path, size), size=base64.encoded_size(size))
         if hasattr(source, "__aiter__"):
             return cls(chunks=lambda: _coded(source), replayable=False)
         raise InvalidArgumentError("give it bytes, a path, or an async iterable of bytes", parameter=parameter)
 
-    async def stream(self) -> AsyncIterator[bytes]:
-        """The chunks from the start."""
+    async def stream(self) -> AsyncGenerator[bytes]:
+        """The chunks from the start; closing it closes their source."""
         if self.chunks is None:
             yield self.content
-        else:
-            async for chunk in self.chunks():
+            return
+        async with contextlib.aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
                 yield chunk
 
     def open(self, media_type: str | None) -> Outgoing:
@@ -99,19 +103,27 @@ def size_of(path: Path, parameter: str) -> int:
     return path.stat().st_size
 
 
-async def _coded_file(path: Path) -> AsyncIterator[bytes]:
+async def _coded_file(path: Path, size: int) -> AsyncGenerator[bytes]:
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
+        while size > 0:
+            piece = file.read(min(PIECE, size))
+            if not piece:  # the request stays incomplete: no server can act upon it
+                raise TransportError("the file became shorter while it was sent", outcome=Outcome.FAILED)
+            size -= len(piece)
             yield base64.encode(piece)
 
 
-async def _coded(source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def _coded(source: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     encoder = base64.Encoder()
-    async for piece in source:
-        if coded := encoder.feed(piece):
-            yield coded
-    if rest := encoder.finish():
-        yield rest
+    try:
+        async for piece in source:
+            if coded := encoder.feed(piece):
+                yield coded
+        if rest := encoder.finish():
+            yield rest
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
 
 
 class Outgoing(Payload):
@@ -149,20 +161,17 @@ class Outgoing(Payload):
             if self._body.content:
                 await writer.write(self._body.content)
             return
-        await self._write_stream(writer, self._body.stream())
+        async with contextlib.aclosing(self._body.stream()) as chunks:
+            await self._write_stream(writer, chunks)
 
     async def _write_stream(self, writer: AbstractStreamWriter, chunks: AsyncIterator[bytes]) -> None:
-        written = since_turn = 0
+        since_turn = 0
         while (chunk := await self._next(chunks)) is not None:
-            written += len(chunk)
             await writer.write(chunk)
             since_turn += len(chunk)
             if since_turn >= _TURN:
                 since_turn = 0
                 await asyncio.sleep(0)
-        if self._size is not None and written != self._size:
-            self.failure = InvalidArgumentError("the file changed its size while it was sent", parameter="source")
-            raise self.failure
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         try:

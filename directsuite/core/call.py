@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
@@ -17,6 +17,7 @@ from directsuite.core.retry import RetryPolicy
 from directsuite.errors import DirectSuiteError, Outcome, ResponseDecodeError
 
 R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
 
 Receive = Callable[[Incoming, Callable[[], None]], Awaitable[R]]
 """Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
@@ -32,6 +33,18 @@ class Proof(Generic[R]):
 
     look: Callable[[], Awaitable[R | None]]
     seconds: float = 0.0
+
+
+class StreamReader(Protocol[T_co]):
+    """Reads an answer while it comes."""
+
+    def feed(self, piece: bytes) -> Iterator[T_co]:
+        """What is whole by now. Raises MismatchError."""
+        ...
+
+    def finish(self) -> None:
+        """Raise the error that the answer turns out to be, at its end."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +86,7 @@ class Call(Generic[R]):
     deadline: in the event loop's time; None for a stream that only its pauses bound. retry_until: the same for the
     beginning of another attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh
     credential was made. consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer.
+    looked: proof was looked for in vain, for the whole settle time.
     """
 
     operation: Operation[R]
@@ -91,6 +105,7 @@ class Call(Generic[R]):
     renewed: bool = False
     consumed: bool = False
     keep_open: bool = False
+    looked: bool = False
     credential: Credential | None = None
 
     def may_repeat(self, error: BaseException) -> bool:

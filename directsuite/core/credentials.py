@@ -107,10 +107,11 @@ def _usable(given: object, *, in_header: bool) -> AccessToken:
 
 @attrs.frozen
 class Credential:
-    """A token with its number, and the moments (monotonic seconds) from which it is renewed and at which it expires."""
+    """A token with its number, and moments (monotonic seconds): asked for, renewed from, expired at."""
 
     token: Secret
     generation: int
+    asked_at: float
     renew_at: float
     expires_at: float
 
@@ -142,6 +143,7 @@ class TokenCache:
         self._failure: DirectSuiteError | None = None
         self._back_off = 0.0
         self._try_again_at = 0.0
+        self._closed = False
 
     @property
     def renewable(self) -> bool:
@@ -149,28 +151,40 @@ class TokenCache:
         return self._source.renewable
 
     async def current(self) -> Credential:
-        """A credential with at least the margin left; where renewal fails, one that is still good."""
-        if self._credential is not None and self._clock.monotonic() < self._credential.renew_at:
-            return self._credential
-        try:
+        """A credential that is still good. Within the margin it is renewed in the background; nobody waits for that."""
+        credential = self._credential
+        if credential is None:
             return await self._renewed()
-        except DirectSuiteError:
-            if self._credential is not None and self._clock.monotonic() < self._credential.expires_at:
-                return self._credential
-            raise
+        now = self._clock.monotonic()
+        if now < credential.renew_at:
+            return credential
+        if now >= credential.expires_at:
+            return await self._renewed()
+        if not (self._backs_off() or self._closed):
+            self._refreshing()
+        return credential
 
     def now(self) -> float:
         """The moment, on the cache's clock, from which a token asked for now is counted."""
         return self._clock.monotonic()
 
     def adopt(self, token: AccessToken, asked_at: float) -> Credential:
-        """Use a token from here on, whatever is left of the current one. asked_at: the moment it was asked for."""
+        """Use a token from here on, whatever is left of the current one, unless that was asked for later.
+
+        asked_at: the moment it was asked for.
+        """
         self._failure, self._back_off = None, 0.0
+        if self._credential is not None and asked_at < self._credential.asked_at:
+            return self._credential
         self._generation += 1
         lifetime = float("inf") if token.expires_in is None else token.expires_in
         margin = min(self._margin, lifetime / 2)  # a token that lives shorter than the margin is still used
         self._credential = Credential(
-            token.token, self._generation, renew_at=asked_at + lifetime - margin, expires_at=asked_at + lifetime
+            token.token,
+            self._generation,
+            asked_at=asked_at,
+            renew_at=asked_at + lifetime - margin,
+            expires_at=asked_at + lifetime,
         )
         return self._credential
 
@@ -180,24 +194,34 @@ class TokenCache:
             self._credential = None
 
     async def aclose(self) -> None:
-        """Stop a fetch that is under way."""
+        """Stop a fetch that is under way, and begin no other."""
+        self._closed = True
         if self._refresh is not None:
             self._refresh.cancel()
             with contextlib.suppress(asyncio.CancelledError, DirectSuiteError):
                 await self._refresh
 
-    async def _renewed(self) -> Credential:
-        if self._failure is not None and self._clock.monotonic() < self._try_again_at:
-            raise self._failure.copy()
+    def _backs_off(self) -> bool:
+        return self._failure is not None and self._clock.monotonic() < self._try_again_at
+
+    def _refreshing(self) -> asyncio.Task[Credential]:
         if self._refresh is None:
             self._refresh = asyncio.create_task(self._fetch(), name="directsuite-token")
             self._refresh.add_done_callback(self._fetched)
-        refresh = self._refresh
+        return self._refresh
+
+    async def _renewed(self) -> Credential:
+        if self._closed:
+            raise ClosedError("the suite is closed: create a new DirectSuite")
+        if self._failure is not None and self._backs_off():
+            raise self._failure.copy()
+        refresh = self._refreshing()
+        cancellations = _cancellations()
         try:
             return await asyncio.shield(refresh)
         except asyncio.CancelledError:
-            if not refresh.cancelled():  # the caller was cancelled; the fetch goes on for the others
-                raise
+            if not refresh.cancelled() or _cancellations() > cancellations:
+                raise  # the caller was cancelled; the fetch goes on for the others
             error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
         except DirectSuiteError as failure:
             error = failure.copy()
@@ -226,7 +250,17 @@ class TokenCache:
                 return _usable(await self._source.fetch(), in_header=self._in_header)
         except DirectSuiteError:
             raise
+        except asyncio.CancelledError:
+            if _cancellations():
+                raise  # it is the fetch that was cancelled, by closing
+            raise TransportError("the token source was cancelled from within", outcome=Outcome.NOT_SENT) from None
         except TimeoutError:
             raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
         except Exception as error:
             raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error
+
+
+def _cancellations() -> int:
+    """How often the running task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

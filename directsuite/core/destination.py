@@ -14,10 +14,12 @@ import tempfile
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.wire import base64
+from directsuite.wire.mismatch import MismatchError
 
 if TYPE_CHECKING:
     from directsuite.core.answer import Incoming
@@ -34,42 +36,59 @@ class DestinationError(Exception):
         self.reason = reason
 
 
-def checked(destination: str | PathLike[str]) -> Path:
-    """The destination as a path; InvalidArgumentError where its folder is missing or it is a folder itself."""
-    path = Path(destination)
-    if not path.parent.is_dir():
-        raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
-    if path.is_dir():
-        raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
-    return path
+class Destination:
+    """A file to be written. Its temporary file is there from the beginning: what can't be written is refused at once.
 
+    `with Destination(path) as destination:` leaves no temporary file behind. Raises InvalidArgumentError for a folder
+    that is missing or can't be written.
+    """
 
-async def decode_to(path: Path, incoming: Incoming, alive: Callable[[], None]) -> Path:
-    """Write the bytes behind an answer's base64 text to `path`, piece by piece, and return it."""
-    decoder = base64.Decoder()
-    file, temporary = _local(lambda: _temporary(path))
-    try:
+    def __init__(self, destination: str | PathLike[str]) -> None:
+        self.path = Path(destination)
+        if not self.path.parent.is_dir():
+            raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
+        if self.path.is_dir():
+            raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
+        try:
+            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=self.path.parent)
+        except OSError as error:
+            reason = type(error).__name__
+        else:
+            os.close(descriptor)
+            self._temporary = Path(name)
+            return
+        raise InvalidArgumentError(f"no file can be made in its folder ({reason})", parameter="destination")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._temporary.unlink(missing_ok=True)
+
+    async def receive(self, incoming: Incoming, alive: Callable[[], None]) -> Path:
+        """Write the bytes behind an answer's base64 text, piece by piece, and give the path."""
+        decoder = base64.Decoder()
+        written = 0
+        file = _local(lambda: self._temporary.open("wb"))
         try:
             async for piece in incoming.chunks():
                 alive()
-                _local(functools.partial(file.write, decoder.feed(piece)))
+                content = decoder.feed(piece)
+                written += _local(functools.partial(file.write, content))
                 await asyncio.sleep(0)
             decoder.finish()
+            if not written:
+                raise MismatchError("base64 text")
             _local(file.flush)
             await _local_async(lambda: os.fsync(file.fileno()))
         finally:
+            content = piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
             _local(file.close)  # it flushes, and a full disk fails here a second time
-        _local(lambda: temporary.replace(path))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    return path
-
-
-def _temporary(path: Path) -> tuple[BinaryIO, Path]:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    return os.fdopen(descriptor, "wb"), Path(name)
+        _local(lambda: self._temporary.replace(self.path))
+        return self.path
 
 
 def _local(action: Callable[[], T]) -> T:

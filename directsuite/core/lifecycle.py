@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -16,24 +17,56 @@ from directsuite.errors import ClosedError, ConfigurationError
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
 
-class Lifecycle:
-    """Opens and closes the HTTP session, and counts the calls that are under way.
+class Closable(Protocol):
+    """What closing ends."""
 
-    tls: None for the machine's trust store and TLS 1.2 or newer. proxy: an HTTP proxy's URL. factory: makes the
-    session, where the user wants another than ours.
+    def close(self) -> None:
+        """End it now."""
+        ...
+
+
+class Fetching(Protocol):
+    """What may still fetch a token for calls that closing waits for."""
+
+    async def aclose(self) -> None:
+        """Stop a fetch that is under way."""
+        ...
+
+
+class Lifecycle:
+    """Opens and closes the HTTP session, and knows the calls that are under way.
+
+    tls: None for the machine's trust store and TLS 1.2 or newer, or, with a factory, for what its session does. proxy:
+    an HTTP proxy's URL. factory: makes the session, where the user wants another than ours. close_session: False leaves
+    the factory's session open.
     """
 
     def __init__(
-        self, *, secure: bool, tls: ssl.SSLContext | None, proxy: str | None, factory: SessionFactory | None
+        self,
+        *,
+        secure: bool,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
+        factory: SessionFactory | None,
+        close_session: bool = True,
     ) -> None:
         self._secure = secure
         self._tls = tls
         self.proxy = proxy
         self._factory = factory
+        self._close_session = close_session or factory is None
+        self.reading: set[Closable] = set()
+        """Answers that are being read; closing ends each."""
+        self.fetching: Sequence[Fetching] = ()
+        """Sources of tokens, ended when no call needs them any more."""
+        self.request_options: dict[str, Any] = {}
+        """What each request says about TLS and the proxy; what isn't there is as the session has it."""
         self._http: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
+        self._opening = False
         self._closed = False
+        self._ended: asyncio.Event | None = None
         self._calls = 0
         self._idle: asyncio.Event | None = None
 
@@ -42,7 +75,16 @@ class Lifecycle:
         """The open session."""
         if self._http is None:
             raise ClosedError("the suite is closed: open a new one")
+        if self._http.closed:
+            raise ClosedError(
+                "the HTTP session was closed by another who uses it: with a shared session set close_session=False"
+            )
         return self._http
+
+    @property
+    def closed(self) -> bool:
+        """Whether closing has begun."""
+        return self._closed
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
@@ -53,13 +95,21 @@ class Lifecycle:
         """Create the session in the running loop. A suite opens once."""
         if self._closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
-        if self._http is not None:
+        if self._http is not None or self._opening:
             raise ConfigurationError("the suite is open already: share it between tasks, don't enter it twice")
-        if self._secure and self._tls is None:
-            self._tls = await asyncio.to_thread(ssl.create_default_context)  # reads certificates from disk
-        self._loop = asyncio.get_running_loop()
-        self._process = os.getpid()
-        self._http = self._factory() if self._factory is not None else _session()
+        self._opening = True
+        try:
+            if self._secure and self._tls is None and self._factory is None:
+                self._tls = await asyncio.to_thread(ssl.create_default_context)  # reads certificates from disk
+            if self.closed:
+                raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
+            self._loop = asyncio.get_running_loop()
+            self._process = os.getpid()
+            said = {"ssl": self._tls, "proxy": self.proxy}
+            self.request_options = {name: value for name, value in said.items() if value is not None}
+            self._http = self._factory() if self._factory is not None else _session()
+        finally:
+            self._opening = False
 
     def check(self, *, within_a_call: bool = False) -> None:
         """Raise the error that says why the suite can't be used here and now, if it can't.
@@ -70,6 +120,9 @@ class Lifecycle:
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
+        self._check_place()
+
+    def _check_place(self) -> None:
         if os.getpid() != self._process:
             raise ConfigurationError(
                 "the suite was opened before this process was forked: connections can't be shared between processes. "
@@ -92,12 +145,21 @@ class Lifecycle:
                 self._idle.set()
 
     async def close(self, grace: float) -> None:
-        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections."""
-        if self._closed or self._http is None:
+        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.
+
+        A second closer waits for the first.
+        """
+        if self._http is None and self._ended is None:
             self._closed = True
             return
-        self.check()
+        if self._ended is not None:
+            if not self._ended.is_set():
+                self._check_place()
+                await self._ended.wait()
+            return
+        self._check_place()
         self._closed = True
+        self._ended = asyncio.Event()
         try:
             if self._calls and grace > 0:
                 self._idle = asyncio.Event()
@@ -105,8 +167,21 @@ class Lifecycle:
                     async with asyncio.timeout(grace):
                         await self._idle.wait()
         finally:
-            http, self._http = self._http, None
-            await http.close()
+            try:
+                await self._end()
+            finally:
+                self._ended.set()
+
+    async def _end(self) -> None:
+        http, self._http = self._http, None
+        for answer in tuple(self.reading):
+            answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
+        try:
+            if http is not None and self._close_session:
+                await http.close()
+        finally:
+            for source in self.fetching:
+                await source.aclose()
 
 
 def _session() -> aiohttp.ClientSession:

@@ -34,6 +34,7 @@ class Limits:
     """The limits of one service, shared by everything in a suite that calls it."""
 
     def __init__(self, *, connections: int, requests_per_second: float, burst: int, clock: Clock) -> None:
+        self.connections = connections
         self.rate = Rate(requests_per_second, burst, clock)
         self._connections = asyncio.Semaphore(connections)
 

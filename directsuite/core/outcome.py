@@ -9,9 +9,9 @@
     the service's own refusal (messaging, registration)  FAILED      by its code, whatever the status
       … with the code that asks for a new session        REJECTED    AuthenticationError
     401 to a bearer token or a session                   REJECTED    AuthenticationError
-    408, 429                                             REJECTED    by status; RateLimitedError
+    429                                                  REJECTED    RateLimitedError
     503 with Retry-After                                 REJECTED    ServerError
-    other 5xx                                            UNKNOWN     ServerError
+    408, other 5xx                                       UNKNOWN     by status; ServerError
     other 4xx, 3xx                                       FAILED      by status
 
 An outcome that is UNKNOWN, on an operation that may not be repeated, ends as OutcomeUnknownError.
@@ -39,11 +39,16 @@ from directsuite.errors import (
 )
 
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
-_KEPT = 64 * 1024  # bytes of a refusal that hang on the error
+KEPT = 64 * 1024
+"""Bytes of an answer that hang on its error."""
 
 
 class ConnectionDroppedError(Exception):
     """A connection that ended before the answer, under a name that aiohttp's hidden replay doesn't look for."""
+
+    def __init__(self, origin: BaseException) -> None:
+        super().__init__(type(origin).__name__)
+        self.origin = origin
 
 
 def of_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
@@ -52,7 +57,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
     The cause is told by type and number only: aiohttp's texts hold the URL, and the URL may hold a session id.
     """
     about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
-    origin = error.__cause__ if isinstance(error, ConnectionDroppedError) and error.__cause__ else error
+    origin = error.origin if isinstance(error, ConnectionDroppedError) else error
     seen = _named(origin)
     if isinstance(
         error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ServerFingerprintMismatch
@@ -60,7 +65,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
         return ConnectFailedError(
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )
-    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"the answer broke off or is not HTTP ({seen})", **about)
     if isinstance(error, ConnectionDroppedError | aiohttp.ClientError | OSError):
         if not started:
@@ -102,7 +107,7 @@ def judge(
         status=status,
         code=code,
         message=refused.message if refused is not None else None,
-        body=body[:_KEPT],
+        body=body[:KEPT],
         retry_after=wait,
         operation=operation.name,
         service=operation.service,
@@ -114,9 +119,9 @@ def judge(
 
 
 def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
-    if status in (408, 429) or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
+    if status == 429 or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
         return Outcome.REJECTED
-    if status >= 500:
+    if status >= 500 or status == 408:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN
     return Outcome.FAILED
 

@@ -92,7 +92,7 @@ def retry_after(header: str | None, *, now: Callable[[], float] = time.time) -> 
         return float(text[:9])
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError, TypeError, IndexError):  # whatever the standard library's parser stumbles over
         return None
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return max(0.0, (aware - datetime.fromtimestamp(now(), UTC)).total_seconds())

@@ -17,10 +17,10 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from directsuite.core.answer import Incoming
+from directsuite.core.answer import Incoming, unreadable
 from directsuite.core.attempt import Attempts
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Call, Endpoint, Options, Proof, Receive
+from directsuite.core.call import Call, Endpoint, Options, Proof, Receive, StreamReader
 from directsuite.core.clock import Clock
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.operation import Auth, Operation, Service
@@ -31,14 +31,15 @@ from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
     DirectSuiteError,
+    InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
-    ResponseDecodeError,
     ServiceError,
-    TransportError,
 )
+from directsuite.wire.mismatch import MismatchError
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks for proof
 
@@ -60,7 +61,7 @@ class Transport:
         self._endpoints = endpoints
         self._lifecycle = lifecycle
         self._clock = clock
-        self._timeout = timeout
+        self.timeout = timeout
         self._attempts = Attempts(
             lifecycle, clock, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
         )
@@ -92,10 +93,19 @@ class Transport:
                 return settled[0]
         raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
 
+    def window(self, service: Service) -> int:
+        """How many requests a listing keeps under way: twice the service's connections."""
+        return 2 * self._endpoints[service].limits.connections
+
     async def stream(
-        self, operation: Operation[Any], *segments: str, body: RequestBody | None = None, options: Options
-    ) -> AsyncGenerator[bytes]:
-        """A good answer's body in pieces. Failures before its first byte are tried again, later ones raised.
+        self,
+        operation: Operation[Any],
+        *segments: str,
+        body: RequestBody | None = None,
+        options: Options,
+        reader: StreamReader[T],
+    ) -> AsyncGenerator[T]:
+        """What `reader` finds in a good answer while it comes. Failures before its first byte are tried again.
 
         No total time-out unless `options.timeout` is set: a pause of `attempt_timeout` seconds ends it.
         """
@@ -115,16 +125,19 @@ class Transport:
                 except DirectSuiteError as error:
                     await self._again(call, error)
                 while chunk := await self._attempts.next_chunk(call, opened[-1]):
-                    yield chunk
-            except DirectSuiteError as error:
-                failure = self._verdict(call, error)
-            else:
+                    for element in reader.feed(chunk):
+                        yield element
+                reader.finish()
                 return
+            except DirectSuiteError as error:
+                failure = error
+            except MismatchError as mismatch:
+                failure = unreadable(operation, mismatch)
             finally:
                 chunk = b""  # the frame may stand in a traceback, and holds nothing of what was answered
                 for incoming in opened:
                     incoming.close()
-        raise failure
+        raise self._verdict(call, failure).with_traceback(None)
 
     def _begin(
         self,
@@ -136,11 +149,12 @@ class Transport:
         proof: Proof[R] | None,
     ) -> Call[R]:
         self._lifecycle.check(within_a_call=options.within_a_call)
+        _refuse_timeout(options.timeout)
         endpoint = self._endpoints[operation.service]
         _refuse_incomplete(operation, endpoint)
         operation.check(segments)
         streamed = receive is not None and operation.semantics.may_repeat  # bounded by its pauses, not by its length
-        timeout = options.timeout if options.timeout is not None else self._timeout
+        timeout = options.timeout if options.timeout is not None else self.timeout
         now = asyncio.get_running_loop().time()
         return Call(
             operation=operation,
@@ -163,6 +177,7 @@ class Transport:
         async for attempt in retrying:
             with attempt:
                 if known:
+                    attempt.retry_state.start_time -= self._clock.monotonic() - call.started_at
                     raise known.pop()
                 return await self._attempt(call)
         raise AssertionError("tenacity's loop ends by return or raise")
@@ -191,6 +206,8 @@ class Transport:
 
     async def _settle(self, call: Call[R], failure: DirectSuiteError) -> tuple[R] | None:
         """The response of a call that turns out to have happened, or None: by proof, never by doing it again."""
+        if isinstance(failure, OutcomeUnknownError):
+            return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
             return await self._look_for_proof(call)
         refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
@@ -204,18 +221,18 @@ class Transport:
     async def _look_for_proof(self, call: Call[R]) -> tuple[R] | None:
         if call.proof is None:
             return None
-        end = self._clock.monotonic() + min(call.proof.seconds, call.time_left())
+        left = call.time_left()
+        end = self._clock.monotonic() + min(call.proof.seconds, left)
         pause = _FIRST_PAUSE
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(call.deadline):
                 while True:
-                    with contextlib.suppress(
-                        TransportError, ServiceError, ResponseDecodeError
-                    ):  # the next may see more
+                    with contextlib.suppress(DirectSuiteError):  # the next look may see more
                         proven = await call.proof.look()
                         if proven is not None:
                             return (proven,)
                     if self._clock.monotonic() + pause > end:
+                        call.looked = call.proof.seconds <= left
                         return None
                     await self._clock.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
@@ -225,10 +242,14 @@ class Transport:
         """What the caller is told: no error says more, or less, than is known."""
         about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
         error = failure
-        if failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
+        if isinstance(failure, OutcomeUnknownError):
+            pass
+        elif failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
             text = f"it may or may not have happened: {failure.explanation}"
-            error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
-            error.__cause__ = failure
+            unknown = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
+            unknown.looked = call.looked
+            unknown.__cause__ = failure
+            error = unknown
         elif isinstance(failure, ConnectFailedError) and call.unknown:
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
             error = ConnectionLostError(text, outcome=Outcome.UNKNOWN, **about)
@@ -237,9 +258,15 @@ class Transport:
             failure.outcome = Outcome.UNKNOWN  # so much for the last attempt; an earlier one may have been acted upon
         for told in (failure, error):
             if told.operation in (None, call.operation.name):  # a login's error keeps its own figures
+                told.operation, told.service = call.operation.name, call.operation.service
                 told.attempts = call.attempts
                 told.elapsed = self._clock.monotonic() - call.started_at
         return error
+
+
+def _refuse_timeout(timeout: float | None) -> None:
+    if timeout is not None and not (type(timeout) in (int, float) and 0 < timeout < float("inf")):
+        raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 
 
 def _refuse_incomplete(operation: Operation[Any], endpoint: Endpoint) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from directsuite.core.body import RequestBody
+from directsuite.core.call import Proof
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.transport import Transport
+from directsuite.core.transport import Transport, _refuse_timeout
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
+from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import APIResponse, Authentication, Recipient, UidsRequest
 from directsuite.secret import Secret, as_secret
 from directsuite.wire import codec
@@ -31,14 +33,24 @@ class Account(Facade):
         request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
         return RequestBody.of(codec.encode(request))
 
+    def _deadline(self, timeout: float | None) -> Deadline:
+        """The end of a method that makes several requests, by the same rules as that of one."""
+        seconds = self._timed(timeout).timeout
+        _refuse_timeout(seconds)
+        return Deadline.after(self._transport.timeout if seconds is None else seconds)
+
     async def _change(
-        self, operation: Operation[APIResponse], *segments: str, uids: Iterable[int], timeout: float | None
+        self,
+        operation: Operation[APIResponse],
+        *segments: str,
+        uids: list[int],
+        timeout: float | None,
+        proof: Proof[APIResponse] | None = None,
     ) -> None:
         """A change to messages given by uid; with none nothing is sent."""
-        listed = checked_uids(uids)
         operation.check(segments)
-        if listed:
-            await self._call(operation, *segments, body=self._uids_body(listed), timeout=timeout)
+        if uids:
+            await self._call(operation, *segments, body=self._uids_body(uids), timeout=timeout, proof=proof)
 
 
 def checked_uids(uids: Iterable[int]) -> list[int]:

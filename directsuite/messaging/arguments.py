@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import attrs
 
 from directsuite.errors import InvalidArgumentError
-from directsuite.messaging.models import Message, Recipient
+from directsuite.messaging.models import Attachment, Message, MessageHeader, Recipient
+from directsuite.wire import given
 from directsuite.wire.dates import milliseconds
+
+M = TypeVar("M", bound=Message)
 
 INBOX = "INBOX"
 RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
@@ -17,53 +23,63 @@ RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spa
 _RESERVED = frozenset(name.lower() for name in RESERVED)
 _BREAKS = re.compile(r"[\r\n\x00]")
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def address(text: str, parameter: str) -> str:
+def address(value: object, parameter: str) -> str:
     """An address: exactly one `@` with something on both sides, and no line break."""
+    text = value if isinstance(value, str) else ""
     local, at, domain = text.partition("@")
     if not (local and at and domain) or "@" in domain or _BREAKS.search(text):
         raise InvalidArgumentError("give an address such as name@direct.example.org", parameter=parameter)
     return text
 
 
-def texts(given: Iterable[str], parameter: str) -> list[str]:
+def texts(several: Iterable[str], parameter: str) -> list[str]:
     """Several texts, none of them empty; one text alone is not a list of its letters."""
-    listed = [] if isinstance(given, str) else list(given)
-    if isinstance(given, str) or not all(listed):
+    listed = [] if isinstance(several, str) else given.instances(several, str, parameter)
+    if isinstance(several, str) or not all(listed):
         raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
     return listed
 
 
-def recipients(given: Iterable[Recipient | str]) -> list[Recipient]:
+def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
     """Recipients from recipients and plain addresses, each checked."""
-    if isinstance(given, str):
+    if isinstance(several, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
-    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in given]
-    for entry in listed:
+    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in several]
+    for entry in given.instances(listed, Recipient, "recipients"):
         address(entry.email, "recipients")
     return listed
 
 
-def check_message(message: Message, sender: str) -> None:
-    """Refuse a message whose sender isn't `sender`, or whose addresses or header lines can't be right."""
+def checked_message(message: M, sender: str) -> M:
+    """The message with its sender as it was given, else `sender`.
+
+    Refuses one whose sender isn't `sender`, or whose addresses or header lines can't be right.
+    """
+    given.instance(message, Message, "message")
+    if message.sender is not None:
+        address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
         raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
-    for entry in message.recipients:
+    for entry in given.instances(message.recipients, Recipient, "recipients"):
         address(entry.email, "recipients")
-    if not all(attachment.content_type and attachment.filename for attachment in message.attachment_list):
+    attachments = given.instances(message.attachment_list, Attachment, "attachment_list")
+    if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
-    for header in getattr(message, "headers", ()):
+    for header in given.instances(getattr(message, "headers", ()), MessageHeader, "headers"):
         if _BREAKS.search(f"{header.name}{header.value}") or not header.name:
             raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")
+    return attrs.evolve(message, sender=message.sender or sender)
 
 
-def changeable_folder(folder: str, parameter: str) -> str:
+def changeable_folder(value: object, parameter: str) -> str:
     """A folder that may be created, renamed or deleted: not one of the reserved ones."""
+    folder = given.text(value, parameter)
     if folder.lower() in _RESERVED:
         raise InvalidArgumentError(
             "this folder is reserved: it can't be created, renamed or deleted", parameter=parameter
@@ -71,8 +87,9 @@ def changeable_folder(folder: str, parameter: str) -> str:
     return folder
 
 
-def new_folder(folder: str, parameter: str) -> str:
+def new_folder(value: object, parameter: str) -> str:
     """A folder that may be created: inside INBOX and not reserved."""
+    folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
         raise InvalidArgumentError("the name of a new folder starts with 'INBOX.'", parameter=parameter)
     return changeable_folder(folder, parameter)
@@ -80,36 +97,45 @@ def new_folder(folder: str, parameter: str) -> str:
 
 def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Both ends, inclusive, as Unix timestamps in milliseconds; None is open."""
-    _aware(begin, end)
+    _check_span(begin, end)
     return (
-        "0" if begin is None else str(milliseconds(_within_years(begin))),
-        str(-((_BEGINNING - _within_years(end or _END)) // timedelta(milliseconds=1))),
+        "0" if begin is None else str(milliseconds(within_years(begin))),
+        str(-((_BEGINNING - within_years(end or _END)) // timedelta(milliseconds=1))),
     )
 
 
 def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Both ends, inclusive, as yyyyMMddHHmmss in UTC; parts of a second widen the span, None is open."""
-    _aware(begin, end)
-    first = _within_years(begin or _BEGINNING)
-    last = _within_years(end or _END)
+    _check_span(begin, end)
+    first = within_years(begin or _BEGINNING)
+    last = within_years(end or _END)
     if last.microsecond:
         last = last.replace(microsecond=0) + timedelta(seconds=1)
     return _compact(first), _compact(last)
 
 
-def _within_years(moment: datetime) -> datetime:
+def within_years(moment: datetime) -> datetime:
     """The moment in UTC; what lies outside the years 1 to 9999 there, or in their last second, is their end."""
-    return min(max(moment, _FIRST), _END).astimezone(UTC)
+    return min(max(moment, FIRST), _END).astimezone(UTC)
 
 
 def _compact(moment: datetime) -> str:
     return f"{moment.year:04}{moment:%m%d%H%M%S}"  # %Y is not padded on every platform
 
 
-def _aware(begin: datetime | None, end: datetime | None) -> None:
+def aware(moment: datetime, parameter: str) -> datetime:
+    """A datetime that has a time zone."""
+    if given.instance(moment, datetime, parameter).utcoffset() is None:  # a zone may leave it naive
+        raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
+    return moment
+
+
+def _check_span(begin: datetime | None, end: datetime | None) -> None:
     for parameter, moment in (("begin", begin), ("end", end)):
-        if moment is not None and moment.utcoffset() is None:  # a zone may leave it naive
-            raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
+        if moment is not None:
+            aware(moment, parameter)
+    if begin is not None and end is not None and begin > end:
+        raise InvalidArgumentError("it lies before begin", parameter="end")
 
 
 def flag(value: bool) -> str:

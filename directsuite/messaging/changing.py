@@ -7,28 +7,17 @@ from collections.abc import Iterable
 from directsuite.core.body import RequestBody
 from directsuite.core.call import Proof
 from directsuite.errors import InvalidArgumentError
-from directsuite.messaging import arguments, operations
+from directsuite.messaging import arguments, email, operations
 from directsuite.messaging.account import checked_uids
-from directsuite.messaging.arguments import INBOX, flag
+from directsuite.messaging.arguments import flag
 from directsuite.messaging.arrivals import Arrivals
 from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
 from directsuite.messaging.reading import Reading
-from directsuite.wire import codec
+from directsuite.wire import codec, given
 
 
 class Changing(Reading):
     """What can be changed in a mailbox."""
-
-    async def get_folders(
-        self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
-    ) -> list[str]:
-        """The names of the folders below `root`.
-
-        Operation GetFolders (specification 4.C).
-        """
-        segments = (root, flag(subscribed_only))
-        answer = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
-        return answer.folders
 
     async def set_folders_subscribed(
         self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
@@ -105,9 +94,11 @@ class Changing(Reading):
             return
         proof = None
         if verify:
-            copied = set(listed)
-            originals = [message for message in await self.get_message_metadata(folder) if message.uid in copied]
-            proof = await Arrivals.expected(self, dest_folder, [message.msg_id for message in originals])
+            deadline = self._deadline(timeout)
+            there = await self.get_message_metadata(folder, timeout=deadline.left())
+            message_ids = [message.msg_id for message in there if message.uid in set(listed)]
+            proof = await Arrivals.expected(self, dest_folder, message_ids, deadline)
+            timeout = deadline.left()
         body = self._uids_body(listed)
         await self._call(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, proof=proof)
 
@@ -118,7 +109,10 @@ class Changing(Reading):
 
         Operation MoveMessagesByUIDs (specification 4.C).
         """
-        await self._change(operations.MOVE_MESSAGES_BY_UIDS, folder, dest_folder, uids=uids, timeout=timeout)
+        listed = checked_uids(uids)
+        proof = self._gone(folder, listed)
+        segments = (folder, dest_folder)
+        await self._change(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
 
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
@@ -127,7 +121,10 @@ class Changing(Reading):
 
         Operation DeleteMessagesByUIDs (specification 4.C).
         """
-        await self._change(operations.DELETE_MESSAGES_BY_UIDS, folder, flag(forever), uids=uids, timeout=timeout)
+        listed = checked_uids(uids)
+        proof = self._gone(folder, listed)
+        segments = (folder, flag(forever))
+        await self._change(operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
 
     async def mark_messages_as_read_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -136,7 +133,8 @@ class Changing(Reading):
 
         Operation MarkMessagesAsReadByUIDs (specification 4.C).
         """
-        await self._change(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
+        listed = checked_uids(uids)
+        await self._change(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=listed, timeout=timeout)
 
     async def mark_messages_as_unread_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -145,7 +143,8 @@ class Changing(Reading):
 
         Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
         """
-        await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
+        listed = checked_uids(uids)
+        await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=listed, timeout=timeout)
 
     async def save_raw_messages(
         self,
@@ -160,7 +159,7 @@ class Changing(Reading):
         Operation SaveRawMessages (specification 4.C). Never sent a second time. verify: note beforehand what is in the
         folder, so that an unknown outcome can be settled by the Message-IDs that are new there.
         """
-        listed = list(messages)
+        listed = given.instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
             raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
         operations.SAVE_RAW_MESSAGES.check((folder,))
@@ -168,10 +167,19 @@ class Changing(Reading):
             return
         proof = None
         if verify:
-            proof = await Arrivals.expected(self, folder, [message.to_email()["Message-ID"] for message in listed])
+            deadline = self._deadline(timeout)
+            message_ids = [email.message_id(message.data or b"") for message in listed]
+            proof = await Arrivals.expected(self, folder, message_ids, deadline)
+            timeout = deadline.left()
         body = RequestBody.of(codec.encode(RawMessagesRequest(auth=self._authentication, messages=listed)))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, proof=proof)
 
-    async def _has(self, folder: str) -> bool:
-        wanted = folder.lower()
-        return any(name.lower() == wanted for name in await self.get_folders())
+    def _gone(self, folder: str, uids: list[int]) -> Proof[APIResponse]:
+        """Proof that a repeat was refused because the first attempt had taken the messages away."""
+
+        async def gone() -> APIResponse | None:
+            """Success where none of them is left in the folder."""
+            left = set(uids).intersection(await self.get_uids(folder))
+            return None if left else APIResponse(success=True)
+
+        return Proof(look=gone)

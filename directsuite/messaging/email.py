@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.message
 import email.policy
 from collections.abc import Iterator
 from email.headerregistry import Address
 from email.message import EmailMessage
+from email.utils import getaddresses
 from typing import Any, TypeAlias, cast
 
 import attrs
+
+from directsuite.errors import InvalidArgumentError
 
 Part: TypeAlias = "email.message.Message[Any, Any]"
 
@@ -33,8 +37,23 @@ def from_bytes(raw: bytes) -> EmailMessage:
     return email.message_from_bytes(raw, policy=email.policy.default)
 
 
+def message_id(raw: bytes) -> str | None:
+    """The Message-ID of RFC 5322 bytes, read without the policy whose parser breaks on malformed ones."""
+    found = email.message_from_bytes(raw, policy=email.policy.compat32)["Message-ID"]
+    return None if found is None else str(found)
+
+
 def parse(message: EmailMessage) -> EmailParts:
-    """Sender, recipients, subject, body (HTML where there is no plain text) and attachments."""
+    """Sender, recipients, subject, body (HTML where there is no plain text) and attachments.
+
+    Raises InvalidArgumentError where the standard library can't read the email at all.
+    """
+    with contextlib.suppress(Exception):  # its parser's bugs have many names, and texts that quote the email
+        return _parse(message)
+    raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
+
+
+def _parse(message: EmailMessage) -> EmailParts:
     body = cast("Part | None", message.get_body(("plain", "html")))
     senders = _addresses(message, "From")
     subject = message["Subject"]
@@ -74,9 +93,14 @@ def _content(part: Part) -> bytes:
 
 def _addresses(message: EmailMessage, header: str) -> list[str]:
     found: list[str] = []
-    values: list[Any] = message.get_all(header, [])
-    for value in values:
-        found += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
+    for name, raw in message.raw_items():
+        if name.lower() != header.lower():
+            continue
+        try:
+            value: Any = message.policy.header_fetch_parse(name, raw)
+            found += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
+        except (AttributeError, IndexError, ValueError):  # bugs of the parser; what is readable is still taken
+            found += [spec for _, spec in getaddresses([str(raw)]) if "@" in spec]
     return found
 
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from directsuite.core import outcome
 from directsuite.core.listing import Listing, fetched_ahead
-from directsuite.core.operation import Operation
-from directsuite.errors import DirectSuiteError, InvalidArgumentError, ResponseDecodeError
+from directsuite.core.operation import Operation, Service
+from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import operations
 from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.messaging.reading import Reading
-from directsuite.wire import codec
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
 
 M = TypeVar("M", MessageDetail, RawMessage)
-
-_WINDOW = 20
-"""Batches under way ahead of the reader: twice the connections that such providers allow."""
 
 
 class Listings(Reading):
@@ -73,7 +66,8 @@ class Listings(Reading):
         """All messages of `folder`, from one answer of any size, read while it comes: one message in memory at a time.
 
         Operation GetMessages (specification 4.C). An answer that breaks off raises where it breaks, after the messages
-        before that. Without `timeout` only a pause of `attempt_timeout` seconds ends it.
+        before that. Without `timeout` only a pause of `attempt_timeout` seconds ends it. It holds one of the service's
+        connections until its end: a call made for each message needs another, so let `max_connections` leave one.
         """
         _refuse(folder)
         return Listing(self._streamed(operations.GET_MESSAGES, folder, timeout))
@@ -87,7 +81,7 @@ class Listings(Reading):
     ) -> AsyncGenerator[M]:
         uids = await self.get_uids(folder, timeout=timeout)
         batches = [uids[start : start + batch_size] for start in range(0, len(uids), batch_size)]
-        answers = fetched_ahead(batches, fetch, window=_WINDOW)
+        answers = fetched_ahead(batches, fetch, window=self._transport.window(Service.MESSAGING))
         try:
             for batch in batches:
                 for message in _in_order(batch, await anext(answers)):
@@ -95,30 +89,16 @@ class Listings(Reading):
         finally:
             await answers.aclose()
 
-    async def _streamed(
+    def _streamed(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
     ) -> AsyncGenerator[MessageDetail]:
-        splitter = ArraySplitter("messages")
-        pieces = self._transport.stream(operation, folder, body=self._credentials, options=self._timed(timeout))
-        number = itertools.count()
-        failure: DirectSuiteError | None = None
-        try:
-            async for piece in pieces:
-                for message in _messages(splitter.feed(piece), number):
-                    yield message
-            failure = _refusal(operation, splitter.finish())
-        except MismatchError as mismatch:
-            failure = _unreadable(operation, mismatch)
-        finally:
-            piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
-            await pieces.aclose()
-        if failure is not None:
-            raise failure
+        options, reader = self._timed(timeout), MessageReader(operation)
+        return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
 
 
 def _refuse(folder: str, batch_size: int = 1) -> None:
     operations.GET_UIDS.check((folder,))
-    if batch_size < 1:
+    if type(batch_size) is not int or batch_size < 1:
         raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
 
 
@@ -126,28 +106,3 @@ def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
     """The messages in the order of the uids asked for; what came without a uid stands last."""
     place: dict[int | None, int] = {uid: position for position, uid in enumerate(uids)}
     return sorted(messages, key=lambda message: place.get(message.uid, len(uids)))
-
-
-def _messages(elements: Iterable[Any], number: Iterator[int]) -> Iterator[MessageDetail]:
-    """The messages that these elements are; MismatchError names the one that is none by its number."""
-    for element in elements:
-        try:
-            yield codec.structure(MessageDetail, element)
-        except MismatchError as mismatch:
-            raise MismatchError(mismatch.expected, f"$.messages[{next(number)}]{mismatch.path[1:]}") from None
-        next(number)
-
-
-def _refusal(operation: Operation[Any], rest: dict[str, Any]) -> DirectSuiteError | None:
-    """The error that the answer is, seen from what stands around its messages."""
-    refusal = outcome.judge(operation, 200, {}, rest, b"")
-    if refusal is None and not operation.refusals.says_yes(rest):
-        return _unreadable(operation, MismatchError("true", f"$.{operation.refusals.flag}"))
-    if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
-        return _unreadable(operation, MismatchError("a list", "$.messages"))
-    return refusal
-
-
-def _unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
-    text = f"the answer does not fit the operation: {mismatch}"
-    return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)

@@ -13,6 +13,7 @@ import attrs
 
 from directsuite.messaging import email, report
 from directsuite.secret import Secret, as_secret
+from directsuite.wire.given import needs_bytes, needs_text
 from directsuite.wire.models import Model, OpenEnum, Wire
 
 
@@ -43,8 +44,8 @@ class MessageStatus(OpenEnum):
 class Authentication(Model):
     """A Direct address and its password."""
 
-    username: str
-    password: Secret = attrs.field(converter=as_secret)
+    username: str = attrs.field(validator=needs_text)
+    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -73,7 +74,7 @@ class Attachment(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
-    content: Annotated[bytes, Wire(always=True)] = b""
+    content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
     content_type: Annotated[str | None, Wire(always=True)] = None
     filename: Annotated[str | None, Wire(always=True)] = None
     source: Annotated[Path | None, Wire(local=True)] = None
@@ -208,7 +209,7 @@ class RawMessage(Model):
     uid: int | None = None
     msg_id: Annotated[str | None, Wire("msgID")] = None
     folder: str | None = None
-    data: bytes | None = None
+    data: bytes | None = attrs.field(default=None, validator=needs_bytes)
 
     def to_email(self) -> EmailMessage:
         """The standard library's view of the message. Raises ValueError where the answer had no data."""

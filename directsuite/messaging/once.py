@@ -1,20 +1,115 @@
-"""Sending once: a mark in the message's header by which it can be found in INBOX.Sent, should its answer get lost."""
+"""Sending once: a mark in the message's header by which it can be found in INBOX.Sent, should its answer get lost.
+
+since given ─► find it ─► there: its answer
+                 │ not there
+                 └─► send ─► lost: find it, for the settle time ─► there: its answer
+                               │ not there
+                               └─► OutcomeUnknownError, or with resend and a server that shows marks: send again
+"""
 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timedelta
+import secrets
+from datetime import UTC, datetime, timedelta
 
 import attrs
 
-from directsuite.errors import InvalidArgumentError
-from directsuite.messaging.models import Message, MessageHeader, MessageWithHeader, SendMessageResponse
+from directsuite.core.call import Proof
+from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.messaging import arguments, operations
+from directsuite.messaging.deadline import Deadline
+from directsuite.messaging.models import (
+    Message,
+    MessageHeader,
+    MessageWithHeader,
+    SendMessageResponse,
+    SendRequestWithHeader,
+)
 from directsuite.messaging.reading import Reading
+from directsuite.messaging.sending import send_body
 
 SENT = "INBOX.Sent"
 REQUEST_ID = "X-Request-ID"
 CLOCK_SKEW = timedelta(minutes=15)
 """How far the server's clock may be behind ours."""
+
+
+@attrs.frozen(kw_only=True)
+class SendOnce:
+    """How a message is sent once: the parameters of `send_once`, checked."""
+
+    key: str | None
+    since: datetime | None
+    settle: float
+    resend: bool
+
+    def __attrs_post_init__(self) -> None:
+        if self.key is not None:
+            _refuse_key(self.key)
+        elif self.since is not None:
+            raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
+        if self.since is not None:
+            arguments.aware(self.since, "since")
+        if not self.settle >= 0:
+            raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
+
+    async def send(self, mailbox: Reading, message: Message, deadline: Deadline) -> SendMessageResponse:
+        """The answer to the send, or what it would have been, from the message that is there."""
+        mark = request_id(mailbox._username, secrets.token_hex(16) if self.key is None else self.key)
+        request = SendRequestWithHeader(authentication=mailbox._authentication, message=marked(message, mark))
+        now = datetime.now(UTC)
+        sent = SentMessage(mailbox, mark, deadline, now if self.since is None else min(self.since, now))
+        if self.since is not None and (found := await sent.find()) is not None:
+            return found
+
+        async def attempt() -> SendMessageResponse:
+            """One send, whose lost answer is looked for."""
+            return await mailbox._call(
+                operations.SEND_WITH_HEADER,
+                body=send_body(request),
+                timeout=deadline.left(),
+                proof=Proof(look=sent.find, seconds=self.settle),
+            )
+
+        try:
+            return await attempt()
+        except OutcomeUnknownError as error:
+            # Until the settle time is over the first request may still arrive; a look that failed saw nothing.
+            surely_absent = error.looked and sent.absent and sent.shows_marks
+            if not (self.resend and surely_absent) or deadline.passed:
+                raise
+        return await attempt()
+
+
+@attrs.define
+class SentMessage:
+    """A message that may be in INBOX.Sent.
+
+    shows_marks: whether this server was seen to show such marks in metadata. absent: whether the last look saw the
+    folder, without it.
+    """
+
+    mailbox: Reading
+    mark: str
+    deadline: Deadline
+    since: datetime
+    shows_marks: bool = False
+    absent: bool = False
+
+    async def find(self) -> SendMessageResponse | None:
+        """The answer that its send would have got, where it is there."""
+        self.absent = False
+        begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
+        for message in await self.mailbox.search_messages_metadata_by_received_date(
+            SENT, begin, None, timeout=self.deadline.left()
+        ):
+            marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]
+            self.shows_marks = self.shows_marks or bool(marks)
+            if self.mark in marks:
+                return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id)
+        self.absent = True
+        return None
 
 
 def request_id(address: str, key: str) -> str:
@@ -39,21 +134,13 @@ def marked(message: Message, mark: str) -> MessageWithHeader:
     )
 
 
-@attrs.define
-class SentMessage:
-    """A message that may be in INBOX.Sent. shows_marks: whether this server was seen to show such marks in metadata."""
-
-    mailbox: Reading
-    mark: str
-    since: datetime
-    shows_marks: bool = False
-
-    async def find(self) -> SendMessageResponse | None:
-        """The answer that its send would have got, where it is there."""
-        begin = self.since - CLOCK_SKEW
-        for message in await self.mailbox.search_messages_metadata_by_received_date(SENT, begin, None):
-            marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]
-            self.shows_marks = self.shows_marks or bool(marks)
-            if self.mark in marks:
-                return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id)
-        return None
+def _refuse_key(key: object) -> None:
+    if not isinstance(key, str) or not key:
+        raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # which would show the key
+        pass
+    else:
+        return
+    raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter="key")

@@ -37,6 +37,7 @@ _SENT = (
     "recipients may already have it."
 )
 _APPENDED = "compare the destination folder's Message-IDs (get_message_metadata) with what was to go there."
+_FEWER = "fewer uids at a time"
 _FOLDER = "get_folders() shows whether the folder is still there."
 
 
@@ -82,8 +83,10 @@ def _count(name: str) -> Operation[GetCountResponse]:
     return _operation(name, f"{name}/{{folder}}", GetCountResponse, essential=("count",))
 
 
-def _messages(name: str, parameters: str, auth: Auth = _WHOLE) -> Operation[GetMessageResponse]:
-    return _operation(name, f"{name}/{parameters}", GetMessageResponse, auth=auth, streaming_method="iter_messages")
+def _messages(
+    name: str, parameters: str, auth: Auth = _WHOLE, streaming_method: str | None = None
+) -> Operation[GetMessageResponse]:
+    return _operation(name, f"{name}/{parameters}", GetMessageResponse, auth=auth, streaming_method=streaming_method)
 
 
 def _change(
@@ -106,14 +109,14 @@ GET_MESSAGE_COUNT = _count("GetMessageCount")
 GET_UNREAD_MESSAGE_COUNT = _count("GetUnreadMessageCount")
 GET_DELETED_MESSAGE_COUNT = _count("GetDeletedMessageCount")
 
-GET_MESSAGES_BY_UIDS = _messages("GetMessagesByUIDs", "{folder}", _AUTH)
+GET_MESSAGES_BY_UIDS = _messages("GetMessagesByUIDs", "{folder}", _AUTH, _FEWER)
 GET_UNREAD_MESSAGES = _messages("GetUnreadMessages", "{folder}")
 GET_MESSAGES_BY_RECEIVED_DATE = _messages("GetMessagesByReceivedDate", "{folder}/{begin}/{end}")
 GET_MESSAGES_BY_RECEIVED_DATE_UTC = _messages("GetMessagesByReceivedDateUTC", "{folder}/{begin}/{end}")
 GET_MESSAGES_BY_SENDER = _messages("GetMessagesBySender", "{folder}/{sender}")
 GET_MESSAGES_BY_SUBJECT = _messages("GetMessagesBySubject", "{folder}/{subject}")
-GET_MESSAGES = _operation("GetMessages", "GetMessages/{folder}", GetMessageResponse, streaming_method="stream_messages")
-GET_MESSAGE_METADATA = _messages("GetMessageMetaData", "{folder}")
+GET_MESSAGES = _messages("GetMessages", "{folder}", streaming_method="stream_messages")
+GET_MESSAGE_METADATA = _messages("GetMessageMetaData", "{folder}", streaming_method="iter_metadata")
 SEARCH_METADATA_BY_RECEIVED_DATE = _messages("SearchMessagesMetadataByReceivedDate", "{folder}/{begin}/{end}")
 SEARCH_METADATA_BY_RECEIVED_DATE_UTC = _messages("SearchMessagesMetadataByReceivedDateUTC", "{folder}/{begin}/{end}")
 GET_UIDS = _operation("GetUIDs", "GetUIDs/{folder}", GetUIDResponse)
@@ -139,6 +142,6 @@ GET_RAW_MESSAGES_BY_UIDS = _operation(
     "GetRawMessagesByUIDs/{folder}",
     GetRawMessageResponse,
     auth=_AUTH,
-    streaming_method="iter_raw",
+    streaming_method=_FEWER,
 )
 SAVE_RAW_MESSAGES = _change("SaveRawMessages", "SaveRawMessages/{folder}", _ONCE, how_to_find_out=_APPENDED)

@@ -11,7 +11,7 @@ from datetime import datetime
 from directsuite.core.operation import Operation
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.account import Account, checked_uids
-from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.arguments import INBOX, flag
 from directsuite.messaging.models import GetCountResponse, GetMessageResponse, MessageDetail, RawMessage
 
 
@@ -141,6 +141,17 @@ class Reading(Account):
         answer = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
         return sorted(answer.uids)
 
+    async def get_folders(
+        self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
+    ) -> list[str]:
+        """The names of the folders below `root`.
+
+        Operation GetFolders (specification 4.C).
+        """
+        segments = (root, flag(subscribed_only))
+        answer = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
+        return answer.folders
+
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> list[RawMessage]:
@@ -155,6 +166,10 @@ class Reading(Account):
         body = self._uids_body(listed)
         answer = await self._call(operations.GET_RAW_MESSAGES_BY_UIDS, folder, body=body, timeout=timeout)
         return answer.messages
+
+    async def _has(self, folder: str) -> bool:
+        wanted = folder.lower()
+        return any(name.lower() == wanted for name in await self.get_folders())
 
     async def _count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
         answer = await self._call(operation, folder, body=self._credentials, timeout=timeout)

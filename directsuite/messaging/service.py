@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
-import attrs
-
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Proof
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, once, operations
 from directsuite.messaging.account import checked_uids
 from directsuite.messaging.changing import Changing
@@ -77,23 +73,12 @@ class Mailbox(Listings, Changing):
         key: your own name for this message, which makes the promise hold across a crash: call again with the same key
         and `since`, the time of the first attempt, and a message that is there already is not sent again. settle:
         seconds to look for it. resend: where it isn't found by then, send it again under the same key; only on a server
-        that was seen to show such headers in metadata. Raises OutcomeUnknownError where it may or may not have gone.
+        that was seen to show such headers in metadata, and where `timeout`, which bounds all of it, leaves time. Raises
+        OutcomeUnknownError where it may or may not have gone.
         """
         message = self._checked(message)
-        mark = once.request_id(self._username, secrets.token_hex(16) if key is None else key)
-        if since is not None and since.tzinfo is None:
-            raise InvalidArgumentError("give an aware datetime, with a time zone", parameter="since")
-        request = SendRequestWithHeader(authentication=self._authentication, message=once.marked(message, mark))
-        sent = once.SentMessage(self, mark, since or datetime.now(UTC))
-        if since is not None and (found := await sent.find()) is not None:
-            return found
-        proof = Proof(look=sent.find, seconds=settle)
-        try:
-            return await self._call(operations.SEND_WITH_HEADER, body=send_body(request), timeout=timeout, proof=proof)
-        except OutcomeUnknownError:
-            if not (resend and sent.shows_marks):
-                raise
-        return await self._call(operations.SEND_WITH_HEADER, body=send_body(request), timeout=timeout, proof=proof)
+        sending = once.SendOnce(key=key, since=since, settle=settle, resend=resend)
+        return await sending.send(self, message, self._deadline(timeout))
 
     async def forward(
         self,
@@ -136,5 +121,4 @@ class Mailbox(Listings, Changing):
         return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
 
     def _checked(self, message: M) -> M:
-        arguments.check_message(message, self._username)
-        return attrs.evolve(message, sender=message.sender or self._username)
+        return arguments.checked_message(message, self._username)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
-
 from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
@@ -43,8 +41,7 @@ class TUser(Facade):
         """
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
-        arguments.check_message(message, self._address)
-        message = attrs.evolve(message, sender=self._address)
+        message = arguments.checked_message(message, self._address)
         body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message))
         return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
 
@@ -55,8 +52,7 @@ class TUser(Facade):
 
         Operation SendWithHeaderWithTuser (specification 4.C).
         """
-        arguments.check_message(message, self._address)
-        message = attrs.evolve(message, sender=self._address)
+        message = arguments.checked_message(message, self._address)
         body = send_body(SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message))
         return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
 

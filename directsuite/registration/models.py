@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.secret import Secret, as_optional_secret, as_secret
+from directsuite.wire.given import needs_text
 from directsuite.wire.models import Model, OpenEnum, Wire
 
 SUCCESS = "000"
@@ -64,8 +65,8 @@ class ResellerAPIResponse(Model):
 class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
-    username: str
-    password: Secret = attrs.field(converter=as_secret)
+    username: str = attrs.field(validator=needs_text)
+    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
 LoginRequest = Login
@@ -176,8 +177,8 @@ class GetPatientAddressesResponse(ResellerAPIResponse):
 class UserPassword(Model):
     """A patient's Direct username and the password to set."""
 
-    username: str
-    password: Secret = attrs.field(converter=as_secret)
+    username: str = attrs.field(validator=needs_text)
+    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
 @attrs.frozen(kw_only=True, repr=False)

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 
 import attrs
 
+from directsuite.wire.given import needs_bytes
 from directsuite.wire.models import Model, Wire
 
 
@@ -132,7 +133,7 @@ class Signature(Model):
     gs_name: str | None = None
     timezone: str | None = None
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = None
-    graphical_signature: bytes | None = None
+    graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
 
 
 @attrs.frozen(kw_only=True, repr=False)

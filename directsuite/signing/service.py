@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import cast, overload
@@ -10,7 +10,6 @@ from typing import cast, overload
 import attrs
 
 from directsuite.core import destination as files
-from directsuite.core.answer import Incoming
 from directsuite.core.body import RequestBody, Source, size_of
 from directsuite.core.call import Receive
 from directsuite.core.facade import Facade
@@ -18,7 +17,7 @@ from directsuite.core.operation import Operation
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.wire import codec
+from directsuite.wire import codec, given
 
 Document = str | StoredDocument | DocumentUpdate
 """A document's identifier, or an answer that carries it."""
@@ -214,34 +213,32 @@ class Signing(Facade):
         body: RequestBody | None,
         timeout: float | None,
     ) -> Path:
-        path = files.checked(destination)
-
-        async def receive(incoming: Incoming, alive: Callable[[], None]) -> Path:
-            return await files.decode_to(path, incoming, alive)
-
-        written = await self._call(
-            operation,
-            _identifier(identifier),
-            body=body,
-            timeout=timeout,
-            receive=cast("Receive[bytes]", receive),  # gives the path in place of the bytes
-        )
+        name = _identifier(identifier)
+        operation.check((name,))
+        with files.Destination(destination) as file:
+            written = await self._call(
+                operation,
+                name,
+                body=body,
+                timeout=timeout,
+                receive=cast("Receive[bytes]", file.receive),  # gives the path in place of the bytes
+            )
         return cast("Path", written)
 
 
-def _identifier(document: Document) -> str:
-    name = document if isinstance(document, str) else document.identifier
-    if not name:
+def _identifier(document: object) -> str:
+    name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
+    if not isinstance(name, str) or not name:
         raise InvalidArgumentError("give the identifier that save returned", parameter="identifier")
     return name
 
 
 def _sign_body(signature: Signature) -> RequestBody:
-    return RequestBody.of(codec.encode(signature))
+    return RequestBody.of(codec.encode(given.instance(signature, Signature, "signature")))
 
 
 def _multi_sign_body(signatures: Iterable[Signature]) -> RequestBody:
-    listed = list(signatures)
+    listed = given.instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
     return RequestBody.of(codec.encode(MultiSignRequest(signatures=listed)))

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Annotated, Any, Protocol, TypeGuard, Union, get_args, get_origin
 
+import msgspec
+
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
@@ -206,11 +208,7 @@ def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
 def _as_text(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise MismatchError("text")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _enum_reader(cls: type[OpenEnum]) -> Read:

@@ -36,7 +36,7 @@ async def _flatten_and_pull(suite: ds.DirectSuite) -> object:
 HINTS: list[tuple[Callable[[ds.DirectSuite], Awaitable[object]], str]] = [
     (_get_doc, "download"),
     (_get_messages, "stream_messages"),
-    (_get_raw, "iter_raw"),
+    (_get_raw, "fewer uids at a time"),
     (_flatten_and_pull, "destination="),
     (GET_DOC_INFO.call, "max_response_bytes"),
     (SAVE.call, "max_response_bytes"),

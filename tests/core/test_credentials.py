@@ -84,6 +84,7 @@ async def test_token_is_renewed_when_its_margin_begins(
     await cache.current()
     time.now = at
     await cache.current()
+    await turns()
     assert source.asked == asked
 
 
@@ -97,6 +98,8 @@ async def test_life_counts_from_when_the_token_was_asked_for(
     source.gate.set()
     await waiting
     time.now = 540
+    assert await text(cache) == "token-1"
+    await turns()
     assert await text(cache) == "token-2"
 
 
@@ -182,6 +185,9 @@ async def test_token_that_is_still_good_bridges_a_failed_renewal(
     source.failures = [ValueError("broken")]
     time.now = 599.9
     assert await text(cache) == "token-1"
+    await turns()
+    assert await text(cache) == "token-1"
+    assert source.asked == 2
     time.now = 600.0
     with pytest.raises(ds.TransportError):
         await cache.current()

@@ -115,11 +115,16 @@ async def test_operation_with_effects_waits_for_the_whole_deadline(
 
 
 async def test_deadline_before_the_body_began_sent_nothing(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
-        error = await failure_of(send(suite, 0))
+    server.otherwise = plays.silence
+    async with opened(server, max_connections=1, leaky=True) as suite:
+        first = asyncio.create_task(failure_of(send(suite, 50)))
+        await until(lambda: server.busy == 1)
+        error = await failure_of(send(suite, 1))
+        assert not first.done()
+        await first
     assert type(error) is ds.DeadlineExceededError
     assert error.outcome is ds.Outcome.NOT_SENT
-    assert server.requests == []
+    assert len(server.requests) == 1
 
 
 async def test_deadline_exceeded_is_a_time_out_for_those_who_catch_that(server: ScriptedServer) -> None:

@@ -76,7 +76,7 @@ ROWS = [
     Row("504", status(504), ds.ServerError, UNKNOWN, 2),
     Row("503", status(503), ds.ServerError, UNKNOWN, 2),
     Row("503 with Retry-After", status(503, Retry_After="1"), ds.ServerError, REJECTED, 2),
-    Row("408", status(408), ds.ServiceError, REJECTED, 2),
+    Row("408", status(408), ds.ServiceError, UNKNOWN, 2),
     Row("429", status(429), ds.RateLimitedError, REJECTED, 2),
     Row("400", status(400), ds.BadRequestError, FAILED, 1),
     Row("403", status(403), ds.PermissionDeniedError, FAILED, 1),

@@ -95,5 +95,6 @@ async def test_file_that_shrinks_before_it_is_sent_again_is_told(server: Scripte
     server.plays(shrink, plays.silence)
     async with opened(server) as suite:
         error = await failure_of(suite.signing.save(file))
-    assert isinstance(error, ds.InvalidArgumentError)
-    assert "changed its size" in str(error)
+    assert type(error) is ds.TransportError
+    assert "became shorter" in str(error)
+    assert error.operation == "Save"

@@ -1,0 +1,42 @@
+"""Messages out of an answer that is still coming, and what the answer turns out to be at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from directsuite.core import outcome
+from directsuite.core.operation import Operation
+from directsuite.messaging.models import MessageDetail
+from directsuite.wire import codec
+from directsuite.wire.json_stream import ArraySplitter
+from directsuite.wire.mismatch import MismatchError
+
+
+class MessageReader:
+    """Reads the `messages` of a GetMessageResponse, one at a time."""
+
+    def __init__(self, operation: Operation[Any]) -> None:
+        self._operation = operation
+        self._splitter = ArraySplitter("messages")
+        self._number = 0
+
+    def feed(self, piece: bytes) -> Iterator[MessageDetail]:
+        """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
+        for element in self._splitter.feed(piece):
+            try:
+                yield codec.structure(MessageDetail, element)
+            except MismatchError as mismatch:
+                raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
+            self._number += 1
+
+    def finish(self) -> None:
+        """Raise the refusal that the answer is, seen from what stands around its messages."""
+        rest = self._splitter.finish()
+        refusal = outcome.judge(self._operation, 200, {}, rest, b"")
+        if refusal is not None:
+            raise refusal
+        if not self._operation.refusals.says_yes(rest):
+            raise MismatchError("true", f"$.{self._operation.refusals.flag}")
+        if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
+            raise MismatchError("a list", "$.messages")

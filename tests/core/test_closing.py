@@ -1,0 +1,146 @@
+"""Opening and closing while others open, close, read or wait for a token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import ALICE, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, failure_of, opened
+from .scripted_server import ScriptedServer
+from .virtual_time import elapsed, turns, until
+
+OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
+SECURE = ds.Settings(signing_url="https://127.0.0.1:1")
+
+
+async def _look(suite: ds.DirectSuite) -> object:
+    return await GET_PATIENT_ADDRESS.call(suite)
+
+
+async def _get_doc(suite: ds.DirectSuite, _: Path) -> object:
+    return await suite.signing.get_doc("doc")
+
+
+async def _download(suite: ds.DirectSuite, folder: Path) -> object:
+    return await suite.signing.download("doc", folder / "doc.pdf")
+
+
+async def _sign(suite: ds.DirectSuite, folder: Path) -> object:
+    return await suite.signing.sign_and_pull("doc", ds.Signature(name="a"), destination=folder / "doc.pdf")
+
+
+async def _stream(suite: ds.DirectSuite, _: Path) -> object:
+    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
+
+
+def _left_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (_get_doc, ds.ClosedError | ds.ConnectionLostError),
+        (_download, ds.ClosedError | ds.ConnectionLostError),
+        (_sign, ds.OutcomeUnknownError),
+        (_stream, ds.ClosedError | ds.ConnectionLostError),
+    ],
+)
+async def test_closing_ends_who_waits_for_the_rest_of_an_answer(
+    server: ScriptedServer,
+    tmp_path: Path,
+    read: Callable[[ds.DirectSuite, Path], Awaitable[object]],
+    told: type[ds.DirectSuiteError],
+    grace: float,
+) -> None:
+    beginning = b'{"success": true, "message": [' if read is _stream else b"JVBERi0x"
+    server.otherwise = plays.pieces(beginning, plays.Pause(500))
+    never = ds.RetryPolicy.none()
+    async with opened(server, leaky=True, attempt_timeout=1000, timeout=1000, retry=never) as suite:
+        reader = asyncio.ensure_future(failure_of(read(suite, tmp_path)))
+        await until(lambda: bool(suite._lifecycle.reading))
+        await turns()
+        assert await elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
+        assert await elapsed(reader) == 0
+    assert isinstance(reader.result(), told)
+    assert not suite._lifecycle.reading
+    assert _left_in(tmp_path) == []
+
+
+async def test_suite_is_closed_from_the_beginning_of_its_closing(server: ScriptedServer) -> None:
+    server.otherwise = plays.slow(3, server.otherwise)
+    async with opened(server) as suite:
+        call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
+        await until(lambda: server.busy == 1)
+        before = suite._lifecycle.closed
+        closing = asyncio.create_task(suite.aclose(grace=5))
+        await turns()
+        assert (before, suite._lifecycle.closed) == (False, True)
+        await asyncio.gather(call, closing)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: ScriptedServer, cancelled: bool) -> None:
+    server.plays(plays.slow(3, plays.answer(LOGGED_IN)), plays.answer(OK))
+    async with opened(server) as suite:
+        call = asyncio.create_task(_look(suite))  # waits for its login
+        await until(lambda: server.busy == 1)
+        first = asyncio.create_task(suite.aclose(grace=5))
+        await turns()
+        second = asyncio.create_task(suite.aclose(grace=0))
+        await turns()
+        if cancelled:
+            second.cancel()
+            await turns()
+            assert second.cancelled()
+        else:
+            assert not second.done()
+            assert await elapsed(second) == pytest.approx(3)
+        await first
+        await call
+
+
+async def test_second_closer_in_another_loop_is_refused(server: ScriptedServer) -> None:
+    server.otherwise = plays.slow(3, server.otherwise)
+    async with opened(server) as suite:
+        call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
+        await until(lambda: server.busy == 1)
+        closing = asyncio.create_task(suite.aclose(grace=5))
+        await turns()
+        error = await asyncio.to_thread(lambda: asyncio.run(failure_of(suite.aclose())))
+        await asyncio.gather(call, closing)
+    assert type(error) is ds.ConfigurationError
+
+
+async def test_of_two_who_open_at_once_one_is_refused() -> None:
+    suite = ds.DirectSuite(SECURE)
+    results = await asyncio.gather(suite.__aenter__(), suite.__aenter__(), return_exceptions=True)
+    await suite.aclose()
+    assert [type(result) for result in results] == [ds.DirectSuite, ds.ConfigurationError]
+
+
+async def test_closing_while_opening_leaves_no_session_open() -> None:
+    suite = ds.DirectSuite(SECURE)
+    opening = asyncio.ensure_future(failure_of(suite.__aenter__()))
+    await asyncio.sleep(0)
+    await suite.aclose()
+    assert type(await opening) is ds.ClosedError
+    assert suite._lifecycle._http is None
+
+
+async def test_opening_that_was_cancelled_may_be_begun_again() -> None:
+    suite = ds.DirectSuite(SECURE)
+    opening = asyncio.ensure_future(suite.__aenter__())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with suite:
+        pass

@@ -1,0 +1,57 @@
+"""Answers and arguments at the edge of what there is: never an untyped error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import ALICE, MESSAGE, PASSWORD, failure_of, opened
+from .scripted_server import ScriptedServer
+
+
+@pytest.mark.parametrize(
+    "header", ["1 Jan 2020 00:00:00 +9999999999999999999", "-1", "soon", "Fri, 99 Foo 2020 25:61:00 GMT", "9" * 400]
+)
+async def test_a_retry_after_that_makes_no_sense_is_no_reason_to_fall(server: ScriptedServer, header: str) -> None:
+    server.otherwise = plays.answer(b"", 503, Retry_After=header)
+    async with opened(server) as suite:
+        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send(MESSAGE))
+    assert isinstance(error, ds.OutcomeUnknownError | ds.ServerError)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5"])
+async def test_a_timeout_that_is_no_time_is_refused(server: ScriptedServer, timeout: float) -> None:
+    async with opened(server) as suite:
+        with pytest.raises(ds.InvalidArgumentError) as caught:
+            await suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=timeout)
+    assert caught.value.parameter == "timeout"
+    assert server.requests == []
+
+
+async def test_a_streamed_refusal_tells_its_figures(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer({"success": False, "code": 1})
+    async with opened(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
+        error = await failure_of(anext(messages))
+    assert isinstance(error, ds.AuthenticationError)
+    assert (error.operation, error.attempts) == ("GetMessages", 1)
+
+
+async def test_the_source_of_a_refused_upload_is_closed_by_then(server: ScriptedServer) -> None:
+    closed: list[bool] = []
+
+    async def pdf() -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                yield b"%PDF-1.7 " * 9000
+        finally:
+            closed.append(True)
+
+    server.otherwise = plays.early(b"", 400)
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.save(pdf()))
+    assert isinstance(error, ds.ServiceError | ds.TransportError)
+    assert closed == [True]

@@ -1,0 +1,88 @@
+"""A session of the user's: its own TLS holds, and it outlives the suite where it is shared."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import GET_MESSAGE_COUNT, failure_of, opened
+from .scripted_server import ScriptedServer
+from .test_tls import self_signed
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> tuple[Path, Path]:
+    return self_signed(tmp_path, "127.0.0.1")
+
+
+@pytest.fixture
+def trusting(authority: tuple[Path, Path]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority[0])
+
+
+@pytest.fixture
+async def secure_server(authority: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority)
+    async with ScriptedServer(plays.answer({"success": True, "count": 7}), tls=context) as running:
+        yield running
+
+
+async def test_context_of_the_session_s_connector_is_kept(
+    secure_server: ScriptedServer, trusting: ssl.SSLContext
+) -> None:
+    def factory() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting))
+
+    async with opened(secure_server, session_factory=factory) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        assert suite._lifecycle.request_options == {}
+
+
+async def test_context_of_the_settings_goes_before_the_session_s(
+    secure_server: ScriptedServer, trusting: ssl.SSLContext
+) -> None:
+    async with opened(secure_server, session_factory=aiohttp.ClientSession, tls=trusting) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        assert suite._lifecycle.request_options == {"ssl": trusting}
+
+
+async def test_session_that_nobody_taught_to_trust_refuses(secure_server: ScriptedServer) -> None:
+    async with opened(secure_server, session_factory=aiohttp.ClientSession) as suite:
+        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+    assert type(error) is ds.ConnectFailedError
+
+
+async def test_shared_session_outlives_the_suite_that_closes_first(server: ScriptedServer) -> None:
+    async with aiohttp.ClientSession() as shared:
+        others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
+        async with opened(server, **others) as second:
+            async with opened(server, **others) as first:
+                await GET_MESSAGE_COUNT.call(first)
+            assert type(await failure_of(GET_MESSAGE_COUNT.call(first))) is ds.ClosedError
+            await GET_MESSAGE_COUNT.call(second)
+        assert not shared.closed
+
+
+async def test_shared_session_that_another_closed_says_what_to_set(server: ScriptedServer) -> None:
+    shared = aiohttp.ClientSession()
+    async with opened(server, session_factory=lambda: shared, leaky=True) as second:
+        async with opened(server, session_factory=lambda: shared):
+            pass
+        error = await failure_of(GET_MESSAGE_COUNT.call(second))
+    assert type(error) is ds.ClosedError
+    assert "close_session=False" in str(error)
+
+
+async def test_own_session_is_closed_in_any_case(server: ScriptedServer) -> None:
+    async with opened(server, close_session=False) as suite:
+        session = suite._lifecycle.http
+    assert session.closed
