@@ -21,6 +21,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert settings.max_response_bytes == 134_217_728
     assert settings.retry == ds.RetryPolicy(attempts=4, wait=settings.retry.wait)
     assert not settings.allow_insecure_http
+    assert settings.close_session
 
 
 def test_settings_are_keyword_only_and_frozen() -> None:
@@ -109,10 +110,17 @@ LIMITS = [
 
 
 @pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("value", [0, -1, float("nan")])
-def test_limits_are_more_than_nothing(name: str, value: float) -> None:
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), float("-inf"), "5", None, True])
+def test_limits_are_finite_and_more_than_nothing(name: str, value: object) -> None:
     limits: dict[str, Any] = {name: value}
     with pytest.raises(ds.ConfigurationError, match=f"{name} has to be more than 0"):
+        ds.Settings(**limits)
+
+
+@pytest.mark.parametrize("name", ["max_connections", "burst", "max_response_bytes"])
+def test_counts_are_whole(name: str) -> None:
+    limits: dict[str, Any] = {name: 1.5}
+    with pytest.raises(ds.ConfigurationError, match=f"{name} has to be a whole number"):
         ds.Settings(**limits)
 
 
@@ -192,6 +200,9 @@ BAD_FILES: list[tuple[str, str]] = [
     ("retry_attempts = true", "retry_attempts has the wrong type"),
     ("retry_attempts = 0", "retry_attempts has to be 1 or more"),
     ("timeout = 0", "timeout has to be more than 0"),
+    ("attempt_timeout = inf", "attempt_timeout has to be more than 0: a finite number"),
+    ("timeout = nan", "timeout has to be more than 0: a finite number"),
+    ("close_session = false", "unknown setting close_session"),
     ('signing_url = "http://s.example.test"', "in clear"),
     ("signing_ulr = 'x'", "unknown setting signing_ulr; known: .*retry_attempts.*signing_url"),
     ("tls = 1", "unknown setting tls"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -47,6 +48,24 @@ def test_empty_environment_gives_a_suite_that_can_do_nothing_yet() -> None:
 def test_empty_token_is_refused(token: str) -> None:
     with pytest.raises(ds.ConfigurationError, match="token"):
         ds.DirectSuite(token=token)
+
+
+LOGINS: list[object] = [
+    ("reseller", "Zaphod"),
+    {"username": "reseller", "password": "Zaphod"},
+    "Zaphod",
+    ds.UserPassword("reseller", "Zaphod"),
+]
+
+
+@pytest.mark.parametrize("login", LOGINS, ids=range(len(LOGINS)))
+def test_login_of_another_form_is_refused_without_being_shown(login: object) -> None:
+    with pytest.raises(ds.ConfigurationError, match=r"Login\(username, password\)") as caught:
+        ds.DirectSuite(login=cast("ds.Login", login))
+    assert "Zaphod" not in str(caught.value)
+    own = [frame.locals for frame in caught.traceback if "directsuite" in str(frame.path)]
+    assert not any("Zaphod" in repr(value) for values in own for value in values.values() if value is not login)
+    assert own[-1]["login"] is None
 
 
 def test_facades_cost_no_connection_and_no_loop() -> None:

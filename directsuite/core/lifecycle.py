@@ -52,7 +52,7 @@ class Lifecycle:
     ) -> None:
         self._secure = secure
         self._tls = tls
-        self.proxy = proxy
+        self._proxy = proxy
         self._factory = factory
         self._close_session = close_session or factory is None
         self.reading: set[Closable] = set()
@@ -105,7 +105,7 @@ class Lifecycle:
                 raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
             self._loop = asyncio.get_running_loop()
             self._process = os.getpid()
-            said = {"ssl": self._tls, "proxy": self.proxy}
+            said = {"ssl": self._tls, "proxy": self._proxy}
             self.request_options = {name: value for name, value in said.items() if value is not None}
             self._http = self._factory() if self._factory is not None else _session()
         finally:

@@ -42,6 +42,13 @@ def count_logins(world: World) -> None:
     world.sandbox.inject_fault("login", "latency", seconds=0, times=None)
 
 
+async def renewed() -> None:
+    """Wait for the renewal in the background, if there is one; calls don't."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == "directsuite-token":
+            await task
+
+
 async def test_session_that_expired_on_the_server_is_renewed(world: World) -> None:
     count_logins(world)
     await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
@@ -60,6 +67,7 @@ async def test_session_is_renewed_before_its_ten_minutes_are_over(world: World) 
         world.clock.now += passed
         world.sandbox.clock.advance(timedelta(seconds=passed))
         raw = await world.suite.registration.with_raw_response.get_patient_address_by_username(DOMAIN, "ada")
+        await renewed()
         assert (raw.attempts, logins(world)) == (1, expected)
 
 
