@@ -128,8 +128,8 @@ class DeadlineExceededError(TransportError, TimeoutError):
 class OutcomeUnknownError(TransportError):
     """A side effect may or may not have happened: do not simply do it again.
 
-    `how_to_find_out` says what to look at. The cause is the failure that left the question open. `looked`: proof that it
-    happened was looked for in vain, for the whole settle time.
+    `how_to_find_out` says what to look at. The cause is the failure that left the question open. `looked`: proof that
+    it happened was looked for in vain, for the whole settle time.
     """
 
     def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:

@@ -5,6 +5,7 @@ The client's clock stands still, so that no back-off takes time; the ledger says
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +70,23 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
+def let_pass(seconds: float) -> None:
+    """Move the event loop's clock, by which deadlines are kept, and do not wait."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    vars(loop)["time"] = lambda: time() + seconds
+
+
 @pytest.mark.parametrize("kind", ["hang", "latency"])
 async def test_attempt_that_takes_too_long_is_made_again(kind: str, sandbox: Sandbox, tmp_path: Path) -> None:
-    async with client_of(sandbox, tmp_path, attempt_timeout=0.25) as world:
-        sandbox.inject_fault("GetMessageCount", kind, seconds=0.5)
-        raw = await world.box.with_raw_response.get_message_count()
+    async with client_of(sandbox, tmp_path, attempt_timeout=20.0) as world:
+        sandbox.inject_fault("GetMessageCount", kind, seconds=40)
+        counting = asyncio.ensure_future(world.box.with_raw_response.get_message_count())
+        while sandbox.faults()[0]["applied"] == 0:
+            await sandbox.ledger()
+        let_pass(21)
+        raw = await counting
+        let_pass(21)  # so that the sandbox need not wait for the end of a latency
     assert (raw.value, raw.attempts) == (0, 2)
 
 
@@ -130,8 +143,12 @@ async def test_send_is_never_made_again_where_it_may_have_happened(
 
 async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(world: World) -> None:
     world.sandbox.inject_fault("Send", "hang", processed=True)
+    sending = asyncio.create_task(world.box.send(message(), timeout=60))
+    while not await world.effects("Send"):
+        assert not sending.done()
+    let_pass(61)
     with pytest.raises(ds.OutcomeUnknownError):
-        await world.box.send(message(), timeout=0.3)
+        await sending
     assert len(await world.effects("Send")) == 1
 
 
@@ -204,20 +221,23 @@ REPEATED: dict[str, Call] = {
     "MoveMessagesByUIDs": lambda world: world.box.move_messages_by_uids("INBOX", "INBOX.a", [1]),
     "DeleteMessagesByUIDs": lambda world: world.box.delete_messages_by_uids("INBOX", [1], forever=True),
     "MarkMessagesAsReadByUIDs": lambda world: world.box.mark_messages_as_read_by_uids("INBOX", [1]),
-    "MarkMessagesAsUnreadByUIDs": lambda world: world.box.mark_messages_as_unread_by_uids("INBOX", [1]),
+    "MarkMessagesAsUnreadByUIDs": lambda world: world.box.mark_messages_as_unread_by_uids("INBOX", [2]),
 }
 
 
 @pytest.mark.parametrize("kind", ["reset_after", "truncate"])
 @pytest.mark.parametrize(("operation", "call"), REPEATED.items(), ids=REPEATED)
 async def test_idempotent_operation_is_made_again(operation: str, call: Call, kind: str, world: World) -> None:
-    await world.deliver("a")
+    await world.deliver("a", "b")
+    await world.box.mark_messages_as_read_by_uids("INBOX", [2])
     await world.box.create_folder("INBOX.a")
+    slept = len(world.clock.slept)
+    before = len(await world.effects(operation))
     number = world.sandbox.inject_fault(operation, kind)
     await call(world)
     assert {rule["id"]: rule["applied"] for rule in world.sandbox.faults()}[number] == 1
-    assert await world.effects(operation)
-    assert len(world.clock.slept) == 1
+    assert len(await world.effects(operation)) == before + 1
+    assert len(world.clock.slept) == slept + 1
 
 
 async def test_deletion_whose_answer_was_lost_is_a_deletion(world: World) -> None:

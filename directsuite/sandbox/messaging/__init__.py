@@ -19,6 +19,8 @@ What the sandbox does where the specification is silent:
 | codes | 1 credentials; 2 sender or recipient; 3 no such folder; 4 anything else, a wrongly shaped body included |
 | credentials | beside the place that section 4 names, `auth`, `authentication` and (mailbox operations) bare ones |
 | T-User | right password, but the Direct address is not his, or has no mailbox: code 2 |
+| user states | patients only, see registration/user_states.py: 1 for a disabled user, 2 for a T-User in his place |
+| certificates | expired or revoked: 2 for Send and Forward; what is sent to such a user is Remotely Failed |
 | folder names | `INBOX` in any case, the rest exact; parents made on the way; up to 255 characters, none control |
 | INBOX.Trash | not reserved: it may be renamed or deleted, and comes back when a message is deleted into it |
 | MoveFolder | children move along and uids stay; 4 if the target exists, is reserved or is inside the folder |
@@ -26,7 +28,8 @@ What the sandbox does where the specification is silent:
 | GetFolders | all sub-folders at any depth, by full name, without the root; literals true, false, 1, 0 in any case |
 | uids | at least one, else 4; unknown ones are skipped; duplicates collapse; answers ascend |
 | uid reuse | never in a folder's life; a folder made anew under an old name starts at 1 |
-| copy, move | new uid at the destination; flags and received date stay; moving within a folder changes nothing |
+| copy, move | new uid at the destination; flags and received date stay; within one folder neither does anything |
+| no change | what is so already (read, subscribed) succeeds; the ledger names only what changed, or has no entry |
 | DeleteMessagesByUIDs | false within INBOX.Trash changes nothing |
 | GetDeletedMessageCount | all of INBOX.Trash; elsewhere the messages flagged as deleted, which no operation does |
 | reading | does not mark as read |
@@ -35,7 +38,8 @@ What the sandbox does where the specification is silent:
 | dates out | ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000` |
 | metadata | body null, attachments without content |
 | SaveRawMessages | appends, unread, received now, whatever uid, msgID and folder say; all or nothing |
-| Forward | recipients a list, or an object with the list `recipients`; none: 2; one uid inline, several attached |
+| Forward | recipients a list, or an object with the list `recipients`; one uid inline, several attached |
+| Forward, codes | 2 for no recipients, or what is no address, whatever the uids; then 4 where no uid is there |
 | headers | those that the message itself needs (From, To, Date, Message-ID, Content-*, …) cannot be set: 4 |
 | bodies | line ends come back as CRLF, as mail has them |
 | smtpId | with angle brackets; taken without, too; unknown or another sender's: success and no records |

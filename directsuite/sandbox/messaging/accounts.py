@@ -108,16 +108,12 @@ def authenticate_tuser(connection: sqlite3.Connection, username: str, password: 
     return row is not None and _verified.matches(password, row["password"])
 
 
-def authenticate_tuser_for(
-    connection: sqlite3.Connection, username: str, password: str, direct_address: str
-) -> int | None:
-    """The id of the mailbox at this Direct address, if these are the credentials of a T-User who may act for it."""
+def account_of_tuser(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
+    """The id of the mailbox at this Direct address, if there is one and the T-User may act for it."""
     allowed = connection.execute(
         "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, direct_address.casefold())
     ).fetchone()
-    if allowed is None or not authenticate_tuser(connection, username, password):
-        return None
-    return account_id(connection, direct_address)
+    return None if allowed is None else account_id(connection, direct_address)
 
 
 def domains(connection: sqlite3.Connection) -> set[str]:

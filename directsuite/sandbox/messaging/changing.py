@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def set_folders_subscribed(connection: sqlite3.Connection, call: Call[SetFoldersSubscribedRequest]) -> Answer:
     """Subscribe to folders or unsubscribe from them: all or none."""
     request = call.request
-    names = folders.subscribe(connection, call.account, request.folders, subscribed=request.subscribed)
-    call.record(connection, ",".join(names), folders=names, subscribed=request.subscribed)
+    names, changed = folders.subscribe(connection, call.account, request.folders, subscribed=request.subscribed)
+    if changed:
+        call.record(connection, ",".join(changed), folders=changed, subscribed=request.subscribed)
     return {"folders": names}
 
 
@@ -45,12 +46,12 @@ def delete_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) ->
 
 
 def copy_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
-    """Copy messages to another folder, or within one."""
+    """Copy messages to another folder; within one nothing is copied."""
     return _transfer(connection, call, store.copy)
 
 
 def move_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
-    """Move messages to another folder."""
+    """Move messages to another folder; within one nothing is moved."""
     return _transfer(connection, call, store.move)
 
 

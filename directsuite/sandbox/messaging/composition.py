@@ -75,12 +75,18 @@ def require_address(address: str) -> None:
         raise Refusal(Code.ADDRESS, "An address is not of the form local-part@domain")
 
 
+def require_recipients(recipients: Sequence[Addressee]) -> None:
+    """Refuse, with code 2, to send to nobody, and to what is no address."""
+    if not recipients:
+        raise Refusal(Code.ADDRESS, "The message has no recipients")
+    for recipient in recipients:
+        require_address(recipient.email)
+
+
 def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
     """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
-    if not draft.recipients:
-        raise Refusal(Code.ADDRESS, "The message has no recipients")
-    for address in (draft.sender, *(recipient.email for recipient in draft.recipients)):
-        require_address(address)
+    require_recipients(draft.recipients)
+    require_address(draft.sender)
     named = {kind: [r.email for r in draft.recipients if r.kind == kind] for kind in ("TO", "CC", "BCC")}
     lines = [_header("From", draft.sender)]
     lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]

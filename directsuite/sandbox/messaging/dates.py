@@ -1,4 +1,4 @@
-"""Dates as the messaging service reads them from paths and writes them into answers."""
+"""Dates as the messaging service reads them from paths; into answers they are written by moments.py."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from directsuite.sandbox.messaging.refusals import Code, Refusal
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
 _UTC_SECONDS = re.compile(r"[0-9]{14}")
-
-
-def iso(milliseconds: int) -> str:
-    """ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000`."""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "+0000"
 
 
 def from_milliseconds(begin: str, end: str) -> tuple[int | None, int | None]:

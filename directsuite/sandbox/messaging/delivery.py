@@ -9,6 +9,7 @@ the clock when it is asked for. Who gets which fate:
 
 | recipient | fate |
 |---|---|
+| has a mailbox here, its certificate expired or revoked | Remotely Failed at once; nothing arrives |
 | has a mailbox here | in its INBOX before the send is answered; Delivered at once |
 | `deliver@`, `slow+30m@` of a test domain | Delivered at once, after the time given (s, m, h) |
 | `nomdn@` of a test domain | never confirmed |
@@ -92,6 +93,7 @@ class DeliveryRecord(NamedTuple):
 
 
 MAILBOX_HERE = Fate(Status.DELIVERED, "Dispatched to the mailbox")
+REJECTED_HERE = Fate(Status.REMOTELY_FAILED, "Rejected: the recipient's certificate has expired or is revoked")
 _NO_MAILBOX = Fate(Status.REMOTELY_FAILED, "The recipient's domain has no such mailbox")
 _NO_CERTIFICATE = Fate(Status.LOCALLY_FAILED, "No certificate was found for the recipient")
 _FATES = {

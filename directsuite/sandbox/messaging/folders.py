@@ -8,7 +8,7 @@ was deleted and made anew starts at uid 1 under another id.
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 
@@ -29,6 +29,13 @@ CREATE TABLE IF NOT EXISTS folder(
 """
 
 _LONGEST_NAME = 255
+
+
+class Subscriptions(NamedTuple):
+    """Folders by their names as they are kept, each once: all that were named, and those that this changed."""
+
+    names: list[str]
+    changed: list[str]
 
 
 def canonical(name: str) -> str:
@@ -119,13 +126,16 @@ def names_below(connection: sqlite3.Connection, account: int, root: str, *, subs
     return [row["name"] for row in rows]
 
 
-def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> list[str]:
-    """Subscribe to folders or unsubscribe from them; their names as they are kept, each once."""
+def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
+    """Subscribe to folders or unsubscribe from them, all or none."""
     kept = list(dict.fromkeys(canonical(name) for name in names))
+    changed: list[str] = []
     for name in kept:
+        update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
         folder = folder_id(connection, account, name)
-        connection.execute("UPDATE folder SET subscribed = ? WHERE id = ?", (subscribed, folder))
-    return kept
+        if connection.execute(update, {"subscribed": subscribed, "folder": folder}).rowcount:
+            changed.append(name)
+    return Subscriptions(kept, changed)
 
 
 def _find(connection: sqlite3.Connection, account: int, name: str) -> int | None:

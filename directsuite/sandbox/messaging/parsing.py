@@ -235,6 +235,8 @@ def _recipients(reading: Reading) -> list[dict[str, str]]:
 def _milliseconds(date: str | None) -> int | None:
     try:
         moment = parsedate_to_datetime(date or "")
+        if moment.year < 1900:  # RFC 5322 section 3.3
+            return None
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (aware.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, TypeError, OverflowError, IndexError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pybase64
 
 from directsuite.sandbox.messaging import accounts, delivery, folders, store
-from directsuite.sandbox.messaging.composition import Addressee, Composed, Draft, compose
+from directsuite.sandbox.messaging.composition import Addressee, Composed, Draft, compose, require_recipients
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_message
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import (
@@ -27,6 +27,7 @@ from directsuite.sandbox.messaging.requests import (
     SendRequestWithHeader,
     UidsRequest,
 )
+from directsuite.sandbox.registration.user_states import WITHOUT_CERTIFICATE, state_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,10 +54,11 @@ async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: 
 
 async def forward(call: Call[UidsRequest], database: Database) -> Answer:
     """Forward: one message inline with its attachments, several as attachments."""
+    recipients = _addressees(call.request.addressees())
+    require_recipients(recipients)
     originals = await database.read(
         lambda connection: store.raw_messages(connection, call.folder(connection), call.request.uids)
     )
-    recipients = _addressees(call.request.addressees())
     if not originals:
         raise Refusal(Code.OTHER, "There is no message with these uids")
     outgoing = await asyncio.to_thread(_forwarded, call, recipients, [original.raw for original in originals])
@@ -139,6 +141,8 @@ def _outgoing(call: Call[Any], draft: Draft) -> _Outgoing:
 
 
 def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing) -> Answer:
+    if state_of(connection, call.address, call.at_ms) in WITHOUT_CERTIFICATE:
+        raise Refusal(Code.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked")
     sent_folder = folders.folder_id(connection, call.account, folders.SENT)
     store.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
     fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
@@ -155,6 +159,8 @@ def _deliver(
     account = accounts.account_id(connection, recipient.email)
     if account is None:
         return delivery.fate_of(recipient.email, accounts.domains(connection))
+    if state_of(connection, recipient.email, call.at_ms) in WITHOUT_CERTIFICATE:
+        return delivery.REJECTED_HERE
     inbox = folders.folder_id(connection, account, folders.INBOX)
     store.append(connection, inbox, outgoing.message.delivered, received_ms=call.at_ms)
     return delivery.MAILBOX_HERE

@@ -21,6 +21,7 @@ from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.profile import Profile, java_answer
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import Request, read_body
+from directsuite.sandbox.registration.user_states import DISABLED, WITHOUT_CERTIFICATE, state_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,11 +60,17 @@ class MessagingService:
         ]
 
     async def deliver_inbound(self, address: str, raw: bytes, folder: str = folders.INBOX) -> int:
-        """Put a message into a mailbox as if it came from outside; its uid. Raises UnknownAccount, Refusal."""
+        """Put a message into a mailbox as if it came from outside; its uid.
+
+        Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the
+        user's certificate has expired or is revoked.
+        """
         content = await asyncio.to_thread(content_of, raw)
         now = self._clock.milliseconds()
-
-        return await self._database.write(lambda connection: _append(connection, address, folder, content, now))
+        try:
+            return await self._database.write(lambda connection: _append(connection, address, folder, content, now))
+        except Refusal as refusal:
+            raise ValueError(refusal.text) from None
 
     async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give a recipient this status for good. Raises LookupError if unknown, ValueError for no status."""
@@ -83,8 +90,8 @@ class MessagingService:
 
     async def _run(self, row: Operation, request: web.Request, body: Request) -> bytes:
         def begin(connection: sqlite3.Connection) -> Call[Any]:
-            account, address = _authenticate(connection, row, body)
             now = self._clock.milliseconds()
+            account, address = _authenticate(connection, row, body, now)
             return Call(row.name, request.match_info, body, account, address, now, self.csv_above)
 
         run = row.run
@@ -115,24 +122,30 @@ def _append(connection: sqlite3.Connection, address: str, folder: str, content: 
     account = accounts.account_id(connection, address)
     if account is None:
         raise accounts.UnknownAccount(f"there is no mailbox {address}")
+    if state_of(connection, address, now) in WITHOUT_CERTIFICATE:
+        raise Refusal(Code.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked")
     uid = store.append(connection, folders.folder_id(connection, account, folder), content, received_ms=now)
     ledger.record(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
     return uid
 
 
-def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request) -> tuple[int, str]:
+def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:
     """The mailbox that the credentials open, and its address."""
     given = body.credentials()
     if not row.tuser:
         account = accounts.authenticate(connection, given.username, given.password)
         if account is None:
             raise Refusal(Code.AUTHENTICATION, "The username or the password is wrong")
+        if state_of(connection, given.username, now) == DISABLED:
+            raise Refusal(Code.AUTHENTICATION, "The user is disabled")
         return account, given.username
     if not accounts.authenticate_tuser(connection, given.username, given.password):
         raise Refusal(Code.AUTHENTICATION, "The T-User's name or password is wrong")
-    account = accounts.authenticate_tuser_for(connection, given.username, given.password, given.direct_addr)
+    account = accounts.account_of_tuser(connection, given.username, given.direct_addr)
     if account is None:
         raise Refusal(Code.ADDRESS, "The T-User may not act for this Direct address")
+    if state_of(connection, given.direct_addr, now) == DISABLED:
+        raise Refusal(Code.ADDRESS, "The user of this Direct address is disabled")
     return account, given.direct_addr
 
 

@@ -34,15 +34,19 @@ CREATE TRIGGER IF NOT EXISTS content_forgotten AFTER DELETE ON message
 
 
 Transfer = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
-"""copy or move: from a folder, to a folder, which uids; the new uid of each."""
+"""copy or move: from a folder, to a folder, which uids; the new uid of each. Within one folder nothing is done."""
 
 
 class Flag(Enum):
-    """A mark on a message; the value is the statement that sets it."""
+    """A mark on a message; the value is the statement that sets it where it is not set so already."""
 
-    SEEN = "UPDATE message SET seen = ? WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid"
+    SEEN = (
+        "UPDATE message SET seen = :value WHERE folder = :folder AND seen != :value"
+        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
+    )
     DELETED = (
-        "UPDATE message SET deleted = ? WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid"
+        "UPDATE message SET deleted = :value WHERE folder = :folder AND deleted != :value"
+        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
     )
 
 
@@ -112,7 +116,12 @@ def append(connection: sqlite3.Connection, folder: int, content: Content, *, rec
 
 
 def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages, in the order of their uids, with flags and received date; the new uid of each."""
+    """Copy messages, in the order of their uids, with flags and received date; the new uid of each.
+
+    Within one folder nothing is copied.
+    """
+    if folder == destination:
+        return {}
     rows = connection.execute(
         "SELECT uid, content, received, seen, deleted FROM message"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
@@ -128,8 +137,6 @@ def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: It
 
 def move(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
     """Move messages; the new uid of each. Within one folder nothing is moved."""
-    if folder == destination:
-        return {}
     moved = copy(connection, folder, destination, uids)
     remove(connection, folder, moved)
     return moved
@@ -145,8 +152,8 @@ def remove(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> 
 
 
 def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
-    """Set or clear a flag; the uids that there were."""
-    rows = connection.execute(flag.value, (value, folder, _listed(uids)))
+    """Set or clear a flag; the uids of the messages that this changed."""
+    rows = connection.execute(flag.value, {"value": value, "folder": folder, "uids": _listed(uids)})
     return sorted(row["uid"] for row in rows.fetchall())
 
 

@@ -31,6 +31,7 @@ SCHEMAS: dict[str, Schema] = {
         "One fax message.",
         optional=all_nullable(
             {
+                "MessageHandle": text("The handle of this message."),
                 "fax_number": text("The fax number asked for."),
                 "status": one_of(["waiting", "complete"], "How far the message has come."),
                 "updated_ts": timestamp("When the status last changed."),

@@ -19,6 +19,7 @@ from directsuite.sandbox.openapi.json_schema import (
     text,
 )
 from directsuite.sandbox.openapi.moments import moment
+from directsuite.sandbox.registration.user_states import USER_STATES
 
 CODES = {
     "000": "success",
@@ -45,17 +46,6 @@ CODES = {
     "999": "other error",
 }
 """Every code of the registration service and what it means (specification 7)."""
-
-_USER_STATES = (
-    "init",
-    "provisioned",
-    "provisioned_cert_pending",
-    "activated",
-    "disabled",
-    "provisioned_cert_expired",
-    "provisioned_cert_revoked",
-    "Unknown",
-)
 
 
 def _answer(description: str, **added: Schema) -> Schema:
@@ -169,7 +159,7 @@ _users: dict[str, Schema] = {
         "DirectUser",
         obj("A user with a Direct address, and its state.", required={"UserStateType": ref("UserStateType")}),
     ),
-    "UserStateType": one_of(_USER_STATES, "State of a Direct user."),
+    "UserStateType": one_of(USER_STATES, "State of a Direct user."),
 }
 
 _payment: dict[str, Schema] = {

@@ -120,6 +120,7 @@ SCHEMAS: dict[str, Schema] = {
                 "signatureTime": text("When it was signed."),
                 "reason": text("Reason for signing."),
                 "isValid": boolean("Whether the signature is valid."),
+                "modification": text("What was changed after signing: NONE, LTA_UPDATES, FORM_FILLING, and so on."),
             }
         ),
     ),
@@ -128,6 +129,7 @@ SCHEMAS: dict[str, Schema] = {
         optional=all_nullable(
             {
                 "name": text("Full name of the field."),
+                "type": text("Kind of field: text, checkbox and so on."),
                 "value": {"type": ["string", "number", "boolean", "array"], "description": "Present value."},
                 **_rectangle,
                 "tabIndex": integer("Place in the tab order, counted from 1.", minimum=1),

@@ -7,7 +7,7 @@ Where the specification is silent:
     directPassword    left out: nobody knows it until SetPatientsPasswords sets one
     several           an individual may have several addresses; a user name that is taken in the domain is 014
     price             12.00 a year, one year from the day of provisioning; then the state is provisioned_cert_expired
-    state             activated at once
+    state             activated at once; what the states forbid stands in user_states.py
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from directsuite.sandbox.messaging import accounts
 from directsuite.sandbox.moments import written
 from directsuite.sandbox.registration import individuals
 from directsuite.sandbox.registration.answers import Code, RefusedError
+from directsuite.sandbox.registration.user_states import USER_STATES, state_in
 from directsuite.sandbox.tokens import new_secret
 
 if TYPE_CHECKING:
@@ -37,18 +38,6 @@ CREATE TABLE IF NOT EXISTS patient(
   UNIQUE(domain, username));
 CREATE INDEX IF NOT EXISTS patient_individual ON patient(individual);
 """
-
-STATES = (
-    "init",
-    "provisioned",
-    "provisioned_cert_pending",
-    "activated",
-    "disabled",
-    "provisioned_cert_expired",
-    "provisioned_cert_revoked",
-    "Unknown",
-)
-"""The values of UserStateType (specification section 3)."""
 
 _USERNAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?!\.|$)){0,63}")
 _OFFER_PRICE = 12.0
@@ -108,7 +97,7 @@ def find(connection: sqlite3.Connection, domain: str, username: str, *, now: int
     row = connection.execute(
         f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _local_part(username, domain))
     ).fetchone()
-    return None if row is None else _detail(row, _day(now))
+    return None if row is None else _detail(row, now)
 
 
 def of_individuals(
@@ -120,7 +109,7 @@ def of_individuals(
         for person in people
         for row in connection.execute(f"{_SELECT} WHERE domain = ? AND individual = ?", (domain, person["id"]))
     ]
-    return [_detail(row, _day(now)) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
+    return [_detail(row, now) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
 
 
 def set_passwords(
@@ -140,8 +129,8 @@ def set_passwords(
 
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
     """Force the state of a patient's address, or with None let it follow the clock; False for an unknown address."""
-    if state is not None and state not in STATES:
-        raise ValueError(f"state must be one of {', '.join(STATES)}")
+    if state is not None and state not in USER_STATES:
+        raise ValueError(f"state must be one of {', '.join(USER_STATES)}")
     username, _, domain = address.lower().rpartition("@")
     changed = connection.execute(
         "UPDATE patient SET state = ? WHERE domain = ? AND username = ?", (state, domain, username)
@@ -152,8 +141,7 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
 _SELECT = "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
 
 
-def _detail(row: sqlite3.Row, today: date) -> dict[str, Any]:
-    expired = today > date.fromisoformat(row["expires_on"])
+def _detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
     return {
         "firstName": row["first_name"],
         "lastName": row["last_name"],
@@ -161,7 +149,7 @@ def _detail(row: sqlite3.Row, today: date) -> dict[str, Any]:
         **json.loads(row["contact"]),
         "username": row["username"],
         "userType": "SMTP",
-        "UserStateType": row["state"] or ("provisioned_cert_expired" if expired else "activated"),
+        "UserStateType": state_in(row, now),
     }
 
 

@@ -75,11 +75,16 @@ def _signature(field: Field, verdict: Verdict | None) -> Json:
         "name": field.name,
         "isSigned": field.signed,
         "signerName": verdict.signer_name if verdict is not None else None,
-        "signatureTime": signed_at.isoformat(timespec="milliseconds") if signed_at is not None else None,
+        "signatureTime": _written(signed_at) if signed_at is not None else None,
         "reason": verdict.reason if verdict is not None else None,
         "isValid": verdict.valid if verdict is not None else False,
         "modification": verdict.modification if verdict is not None else None,
     }
+
+
+def _written(moment: datetime) -> str:
+    """A moment in the form of moments.py, but with the offset of the signer's zone, which the signature tells."""
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
 def _metadata(pdf: pikepdf.Pdf) -> list[Json]:

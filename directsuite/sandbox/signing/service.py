@@ -1,8 +1,9 @@
 """The signing service: its routes, and the shapes of its answers (specification section 4.A).
 
 Every change holds the document's lock from reading it to storing the result, so that two changes of one document
-follow one another; the result and its entry in the ledger are one transaction. Work on PDFs runs in worker threads,
-two at a time.
+follow one another; the result and its entry in the ledger are one transaction. A change that leaves the document as
+it was (flattening without a form, clearing without an empty signature field) succeeds, keeps the digest, and has no
+entry in the ledger. Work on PDFs runs in worker threads, two at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +20,7 @@ from aiohttp import web
 from directsuite.sandbox import ledger
 from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.json_body import MalformedBodyError, parse_json
+from directsuite.sandbox.moments import written
 from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.base64_text import encoded
 from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError
@@ -147,6 +148,8 @@ class SigningService:
         return web.json_response({"documentDigest": digest, "description": changed.description})
 
     async def _replace(self, name: str, before: store.StoredDocument, changed: Change) -> str:
+        if changed.content == before.content:
+            return before.digest
         at = self._clock.milliseconds()
 
         def replace(connection: sqlite3.Connection) -> str:
@@ -178,10 +181,8 @@ class SigningService:
             except RefusedError as error:
                 status = self.missing_status if isinstance(error, NoSuchDocumentError) else error.status
                 return refusal(status, error.error, error.description)
-            except ImportError as error:
-                return refusal(
-                    500, "server_error", f"PDFs need the extra 'sandbox' (pip install directsuite[sandbox]): {error}"
-                )
+            except web.HTTPRequestEntityTooLarge:  # the specification gives this service no 413
+                return refusal(400, InvalidParameterError.error, "the request body is larger than the service takes")
 
         return answer
 
@@ -198,10 +199,9 @@ def _engine() -> Any:
 
 
 def _summary(document: store.StoredDocument, description: str) -> dict[str, str]:
-    created = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=document.created)
     return {
         "documentType": _DOCUMENT_TYPE,
-        "createdTime": created.isoformat(timespec="milliseconds"),
+        "createdTime": written(document.created),
         "identifier": document.identifier,
         "documentDigest": document.digest,
         "description": description,

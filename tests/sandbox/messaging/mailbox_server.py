@@ -18,6 +18,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.database import Database
 from directsuite.sandbox.messaging import accounts
 from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
+from directsuite.sandbox.registration.service import SCHEMA as REGISTRATION_SCHEMA
 
 if TYPE_CHECKING:
     import sqlite3
@@ -129,7 +130,7 @@ async def messaging_server(
     *, folder: Path | None = None, profile: Profile = "strict"
 ) -> AsyncGenerator[MessagingServer]:
     """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
-    database = Database(folder, [ledger.SCHEMA, SCHEMA])
+    database = Database(folder, [ledger.SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
     clock = Clock()
     clock.freeze(NOON)
 

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections import Counter
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from tests.sandbox.messaging.mailbox_server import ALICE, BOB, message
+from directsuite.sandbox.sample_content import MAILBOX_LOGIN, MAILBOXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
 SENDS = 1000
 IN_FLIGHT = 40
-AUTHENTICATION = {"username": ALICE, "password": "pw"}
+ALICE, BOB = MAILBOXES
+AUTHENTICATION = {"username": ALICE, "password": MAILBOX_LOGIN}
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
-    """The service in a process of its own, and its base URL; killed at the end."""
-    script = Path(__file__).with_name("serve_mailboxes.py")
+async def served(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
+    """The sandbox in a process of its own, and its URLs; killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), str(folder), ALICE, BOB, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "directsuite.sandbox", "--data", str(folder), "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     try:
-        port = int(await process.stdout.readline())
-        yield process, f"http://127.0.0.1:{port}/message-rest/api/message"
+        line = b""
+        while not line.startswith(b"{"):
+            line = await process.stdout.readline()
+            assert line, "the sandbox did not start"
+        yield process, json.loads(line)["urls"]
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)
@@ -44,11 +49,12 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
     remaining = iter(range(SENDS))
 
     async with asyncio.timeout(60):
-        async with served(tmp_path) as (process, url), aiohttp.ClientSession() as http:
+        async with served(tmp_path) as (process, urls), aiohttp.ClientSession() as http:
+            url = urls["message"]
 
             async def send_until_killed() -> None:
                 for number in remaining:
-                    body = {"authentication": AUTHENTICATION, "message": message(subject=str(number))}
+                    body = {"authentication": AUTHENTICATION, "message": message(str(number))}
                     try:
                         async with http.put(f"{url}/Send", json=body) as response:
                             answered[str(number)] = (await response.json())["smtpId"]
@@ -60,12 +66,15 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
             await asyncio.gather(*(send_until_killed() for _ in range(IN_FLIGHT)))
         assert SENDS // 2 <= len(answered) < SENDS
 
-        async with served(tmp_path) as (_, url), aiohttp.ClientSession() as http:
+        async with served(tmp_path) as (_, urls), aiohttp.ClientSession() as http:
+            url = urls["message"]
             sent = await _messages(http, f"{url}/GetMessages/INBOX.Sent", ALICE)
             received = await _messages(http, f"{url}/GetMessages/INBOX", BOB)
             body = {"auth": AUTHENTICATION, "smtpIds": [found["msgID"] for found in sent]}
             async with http.post(f"{url}/GetMessageStatus/", json=body) as response:
                 report = await response.json()
+            async with http.get(f"{urls['control']}/ledger", params={"operation": "Send"}) as response:
+                effects = (await response.json())["effects"]
 
     kept = {found["subject"]: found["msgID"] for found in sent}
     assert answered.items() <= kept.items()
@@ -73,10 +82,17 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
         assert set(Counter(found["subject"] for found in folder).values()) == {1}
         assert [found["uid"] for found in folder] == list(range(1, len(kept) + 1))
         assert {found["subject"]: found["msgID"] for found in folder} == kept
+    assert sorted(effect["subject"] for effect in effects) == sorted(kept.values())
     assert report["hasCvData"] is True
 
 
+def message(subject: str) -> dict[str, Any]:
+    """A message from alice to bob."""
+    recipients = [{"email": BOB, "type": "TO"}]
+    return {"sender": ALICE, "subject": subject, "body": "Please.", "htmlBody": False, "recipients": recipients}
+
+
 async def _messages(http: aiohttp.ClientSession, url: str, username: str) -> list[dict[str, Any]]:
-    async with http.post(url, json={"username": username, "password": "pw"}) as response:
+    async with http.post(url, json={"username": username, "password": MAILBOX_LOGIN}) as response:
         found: list[dict[str, Any]] = (await response.json())["messages"]
         return found

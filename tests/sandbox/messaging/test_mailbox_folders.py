@@ -147,6 +147,16 @@ async def test_subscriptions(mail: MessagingServer) -> None:
     assert "INBOX.Sent" not in (await mail.done("GetFolders", "INBOX", "True"))["folders"]
 
 
+async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: MessagingServer) -> None:
+    for names in (["INBOX.Sent"], ["INBOX.Sent"], ["INBOX.Sent", "INBOX.Spam"]):
+        body = {"auth": credentials(), "folders": names, "subscribed": False}
+        assert (await mail.done("SetFoldersSubscribed", "", body=body))["folders"] == names
+    body = {"auth": credentials(), "folders": ["INBOX.Drafts"], "subscribed": True}
+    await mail.done("SetFoldersSubscribed", "", body=body)
+    effects = await mail.effects("SetFoldersSubscribed")
+    assert [effect["detail"]["folders"] for effect in effects] == [["INBOX.Sent"], ["INBOX.Spam"]]
+
+
 @pytest.mark.parametrize("literal", ["yes", "", "2", "null"])
 async def test_other_booleans_in_the_path_are_refused(mail: MessagingServer, literal: str) -> None:
     assert await mail.refused("GetFolders", "INBOX", literal) == 4

@@ -129,6 +129,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
         (MS, "0", "253402300799000", [1, 2, 3]),
         (MS, str(NOON_MS + 120_000), str(NOON_MS), []),
         (UTC_FORM, "20260501120000", "20260501120000", [1]),
+        (UTC_FORM, "20260501115959", "20260501115959", []),
         (UTC_FORM, "20260501120001", "20260501120200", [2, 3]),
         (UTC_FORM, "19700101000000", "99991231235959", [1, 2, 3]),
     ],
@@ -143,6 +144,16 @@ async def test_received_dates_are_inclusive(
     assert [found["uid"] for found in whole["messages"]] == uids
     metadata = await mail.done(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
     assert [(found["uid"], found["body"]) for found in metadata["messages"]] == [(uid, None) for uid in uids]
+
+
+@pytest.mark.parametrize(("millisecond", "found"), [(0, True), (500, True), (999, True), (1000, False)])
+async def test_the_utc_form_covers_the_whole_second_it_names(
+    mail: MessagingServer, millisecond: int, found: bool
+) -> None:
+    mail.clock.advance(timedelta(milliseconds=millisecond))
+    await deliver(mail, 1)
+    answer = await mail.done(UTC_FORM, "INBOX", "20260501120000", "20260501120000")
+    assert len(answer["messages"]) == found
 
 
 @pytest.mark.parametrize("time", ["", "now", "1.5", "1" * 19, "٣", "2026-05-01"])
@@ -194,11 +205,21 @@ async def test_copies_get_new_uids_and_keep_flags_and_dates(mail: MessagingServe
     assert (effect["detail"]["uids"], effect["detail"]["new_uids"]) == ([1, 3], [1, 2])
 
 
-async def test_moving_within_a_folder_changes_nothing(mail: MessagingServer) -> None:
+@pytest.mark.parametrize("operation", ["CopyMessagesByUIDs", "MoveMessagesByUIDs"])
+async def test_copying_or_moving_within_a_folder_changes_nothing(mail: MessagingServer, operation: str) -> None:
     await deliver(mail, 2)
-    await mail.with_uids("MoveMessagesByUIDs", "INBOX", "inbox", uids=[1])
+    await mail.with_uids(operation, "INBOX", "inbox", uids=[1])
     assert await mail.uids() == [1, 2]
-    assert await mail.effects("MoveMessagesByUIDs") == []
+    assert await mail.effects(operation) == []
+
+
+async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingServer) -> None:
+    await deliver(mail, 2)
+    for operation in ("MarkMessagesAsReadByUIDs", "MarkMessagesAsUnreadByUIDs"):
+        for uids in ([1], [1], [1, 2], [1, 2]):
+            await mail.with_uids(operation, "INBOX", uids=uids)
+        recorded = [effect["detail"]["uids"] for effect in await mail.effects(operation)]
+        assert recorded == ([[1], [2]])
 
 
 async def test_moved_messages_leave_and_their_uids_are_not_used_again(mail: MessagingServer) -> None:
@@ -259,6 +280,12 @@ async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
 async def test_inbound_mail_needs_a_mailbox(mail: MessagingServer) -> None:
     with pytest.raises(UnknownAccount):
         await mail.service.deliver_inbound("nobody@direct.clinic.test", RAW)
+
+
+async def test_inbound_mail_needs_a_folder(mail: MessagingServer) -> None:
+    with pytest.raises(ValueError, match=r"no folder 'INBOX\.Missing'"):
+        await mail.service.deliver_inbound(ALICE, RAW, "INBOX.Missing")
+    assert await mail.effects("Inbound") == []
 
 
 async def test_listing_never_parses_a_message_again(mail: MessagingServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from directsuite.sandbox.messaging import accounts
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -22,6 +23,7 @@ from tests.sandbox.messaging.mailbox_server import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator
 
 OUTSIDER = "dave@elsewhere.test"
@@ -194,6 +196,20 @@ async def test_a_tuser_acts_for_his_own_addresses_only(
     assert await nothing_happened(mail)
 
 
+async def test_the_password_of_a_tuser_is_judged_once_in_a_call(
+    mail: MessagingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def authenticate(connection: sqlite3.Connection, username: str, password: str) -> bool:
+        judged.append(password)
+        return bool(connection) and username == TUSER
+
+    monkeypatch.setattr(accounts, "authenticate_tuser", authenticate)
+    await mail.done("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER)
+    assert judged == [PASSWORD]
+
+
 async def test_a_tusers_message_is_from_the_direct_address_he_named(mail: MessagingServer) -> None:
     body = {"authentication": AS_TUSER, "message": message(sender=TUSER)}
     assert await mail.refused("SendWithTuser", method="PUT", body=body) == 2
@@ -247,6 +263,8 @@ async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingS
         ({"recipients": []}, 2),
         ({"recipients": None}, 2),
         ({"recipients": recipients(to="nobody")}, 2),
+        ({"recipients": [], "uids": [99]}, 2),
+        ({"recipients": recipients(to="nobody"), "uids": [99]}, 2),
         ({"uids": [99]}, 4),
         ({"uids": []}, 4),
     ],

@@ -77,7 +77,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         transferred = (store.move if moves else store.copy)(self.db, source, target, uids)
         expected = dict[int, int]()
-        if not (moves and name == destination):
+        if name != destination:
             for uid in sorted(set(uids) & self.model[name].messages.keys()):
                 expected[uid] = self.model[destination].add(*self.model[name].messages[uid])
                 if moves:
@@ -95,9 +95,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=names, uids=uid_lists, seen=st.booleans())
     def mark(self, name: str, uids: list[int], seen: bool) -> None:
         if (folder := self.folder(name)) is not None:
-            there = sorted(set(uids) & self.model[name].messages.keys())
-            assert store.mark(self.db, folder, uids, store.Flag.SEEN, value=seen) == there
-            for uid in there:
+            messages = self.model[name].messages
+            changed = sorted(uid for uid in set(uids) & messages.keys() if messages[uid][1] != seen)
+            assert store.mark(self.db, folder, uids, store.Flag.SEEN, value=seen) == changed
+            for uid in changed:
                 self.model[name].messages[uid] = (self.model[name].messages[uid][0], seen)
 
     @rule(name=names)

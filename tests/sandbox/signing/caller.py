@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from PIL.Image import open as open_image
 
 from directsuite.sandbox import ledger
+from directsuite.sandbox.signing.fonts import font_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 
     from aiohttp import ClientResponse, web
     from aiohttp.test_utils import TestClient
+    from PIL.Image import Image
 
     from directsuite.sandbox.database import Database
+    from directsuite.sandbox.signing.fonts import Font
 
 Json = dict[str, Any]
 
@@ -89,10 +93,7 @@ async def _content(answer: ClientResponse) -> Any:
 
 def valid_by_pdfsig(content: bytes, folder: Path) -> int:
     """How many signatures poppler calls valid; all of them must be."""
-    if shutil.which("pdfsig") is None:
-        if os.environ.get("CI"):
-            pytest.fail("pdfsig is missing: install poppler-utils")
-        pytest.skip("pdfsig of poppler-utils is not installed")
+    _require(shutil.which("pdfsig") is not None, "pdfsig is missing: install poppler-utils")
     document = folder / "checked.pdf"
     document.write_bytes(content)
     # the certificates are left to the service: poppler 22.12 misreports them from the second signature on
@@ -104,12 +105,36 @@ def valid_by_pdfsig(content: bytes, folder: Path) -> int:
 
 def text_by_poppler(content: bytes, folder: Path, *arguments: str) -> str:
     """The text that poppler sees on the pages."""
-    if shutil.which("pdftotext") is None:
-        if os.environ.get("CI"):
-            pytest.fail("pdftotext is missing: install poppler-utils")
-        pytest.skip("pdftotext of poppler-utils is not installed")
+    _require(shutil.which("pdftotext") is not None, "pdftotext is missing: install poppler-utils")
     document = folder / "read.pdf"
     document.write_bytes(content)
     return subprocess.run(
         ["pdftotext", *arguments, str(document), "-"], capture_output=True, text=True, check=True
     ).stdout
+
+
+def page_by_poppler(content: bytes, folder: Path) -> Image:
+    """The first page as poppler draws it, a pixel for each point."""
+    _require(shutil.which("pdftoppm") is not None, "pdftoppm is missing: install poppler-utils")
+    document = folder / "drawn.pdf"
+    document.write_bytes(content)
+    drawn = folder / "drawn"
+    subprocess.run(["pdftoppm", "-r", "72", "-png", "-singlefile", str(document), str(drawn)], check=True)
+    return open_image(drawn.with_suffix(".png")).convert("RGB")
+
+
+def font_with(text: str) -> Font:
+    """The font that the service writes this text with: Helvetica, or one of this machine."""
+    font = font_for(text)
+    _require(font is not None, "no font has these characters: install fonts-dejavu-core")
+    assert font is not None
+    return font
+
+
+def _require(there: bool, missing: str) -> None:
+    """Skip the test where another tool is missing; fail it in CI, where nothing may be left out unseen."""
+    if there:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)

@@ -65,7 +65,10 @@ async def test_fields_apart_from_their_widgets_go_with_them(signing: Caller, tmp
 async def test_a_document_without_empty_fields_stays_as_it_is(signing: Caller) -> None:
     content = documents.plain()
     identifier = await signing.save(content)
+    digest = (await signing.info(identifier))["documentDigest"]
     assert await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields/pull") == content
+    assert (await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields"))["documentDigest"] == digest
+    assert [effect["operation"] for effect in await signing.effects()] == ["Save"]
 
 
 async def test_removing_another_field_makes_signatures_invalid(signing: Caller) -> None:

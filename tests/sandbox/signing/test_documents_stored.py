@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
@@ -19,6 +21,7 @@ from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
 
 from . import documents
+from .conftest import account_from_header
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
@@ -36,7 +39,7 @@ async def test_save_answers_with_the_fields_of_the_specification(signing: Caller
     answer = await signing.ok("POST", body=base64.b64encode(content))
     assert set(answer) == {"documentType", "createdTime", "identifier", "documentDigest", "description"}
     assert answer["documentType"] == "PDF"
-    assert answer["createdTime"] == "2026-03-01T12:00:00.000+00:00"
+    assert answer["createdTime"] == "2026-03-01T12:00:00.000+0000"
     assert answer["documentDigest"] == hashlib.sha256(content).hexdigest()
     assert await signing.pull(answer["identifier"]) == content
 
@@ -167,6 +170,30 @@ async def test_another_accounts_document_is_forbidden(signing: Caller, method: s
     status, _ = await signing.call(method, f"/{identifier}{path}", account="bob")
     assert status == 403
     await signing.pull(identifier)
+
+
+async def test_a_document_beyond_the_size_limit_is_refused_as_an_invalid_parameter(service: SigningService) -> None:
+    application = web.Application(middlewares=[account_from_header], client_max_size=1000)
+    application.add_routes(service.routes())
+    async with TestClient(TestServer(application, host="127.0.0.1")) as client:
+        answer = await client.post("/signing/pdf", data=b"A" * 2000)
+        assert (answer.status, (await answer.json())["error"]) == (400, "invalid_parameter")
+
+
+async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
+    signing: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def inspect(content: bytes, *_: object) -> None:
+        raise AttributeError(f"no {content[:8]!r}")
+
+    monkeypatch.setattr(engine, "inspect", inspect)
+    identifier = await signing.save(documents.plain())
+    assert await signing.refused("GET", f"/{identifier}/info") == "the document is malformed"
+    [record] = [record for record in caplog.records if record.name == "directsuite.sandbox"]
+    assert record.levelname == "WARNING"
+    assert "AttributeError" in record.getMessage()
+    assert "%PDF" not in record.getMessage()
+    assert record.exc_info is None
 
 
 def test_every_operation_has_its_route(service: SigningService) -> None:

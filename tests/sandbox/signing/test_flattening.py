@@ -12,7 +12,7 @@ from pikepdf import Array, Name, String
 from directsuite.sandbox.signing import fonts
 
 from . import documents
-from .caller import Caller, text_by_poppler, valid_by_pdfsig
+from .caller import Caller, font_with, text_by_poppler, valid_by_pdfsig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,13 +64,15 @@ async def test_nested_signature_fields_stay_when_their_neighbours_go(signing: Ca
 async def test_a_document_without_form_stays_as_it_is(signing: Caller) -> None:
     content = documents.plain()
     identifier = await signing.save(content)
+    digest = (await signing.info(identifier))["documentDigest"]
     assert await signing.ok("PATCH", f"/{identifier}/flatten/pull") == content
+    assert (await signing.ok("PATCH", f"/{identifier}/flatten"))["documentDigest"] == digest
+    assert [effect["operation"] for effect in await signing.effects()] == ["Save"]
 
 
 @pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна"])
 async def test_values_keep_their_characters(signing: Caller, tmp_path: Path, value: str) -> None:
-    if fonts.font_for(value) is None:
-        pytest.skip("no font of this machine has these characters")
+    font_with(value)
     identifier = await signing.save(documents.left_to_viewers(value))
     content = await signing.ok("PATCH", f"/{identifier}/flatten/pull")
     assert value in text_by_poppler(content, tmp_path)

@@ -14,6 +14,8 @@ from directsuite.sandbox.signing.fonts import EmbeddedFont, Helvetica, font_for
 from directsuite.sandbox.signing.geometry import Rectangle, upright
 from directsuite.sandbox.signing.text_layout import wrapped
 
+from .caller import font_with
+
 if TYPE_CHECKING:
     from directsuite.sandbox.signing.truetype import TrueType
 
@@ -48,9 +50,7 @@ def test_an_upright_drawing_fills_its_rectangle(turned: int, width: float, heigh
 
 def test_an_embedded_subset_is_a_font_with_the_same_glyphs(tmp_path: Any) -> None:
     text = "\u017b\u00f3\u0142\u0107 \u0434"
-    font = font_for(text)
-    if font is None:
-        pytest.skip("no font of this machine has these characters")
+    font = font_with(text)
     assert isinstance(font, EmbeddedFont)
     path = next(path for path in fonts.CANDIDATES if (loaded := fonts._load(path)) is not None and loaded.covers(text))
     original = fonts._load(path)

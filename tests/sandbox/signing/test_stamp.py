@@ -1,0 +1,68 @@
+"""What a visible signature shows: the graphical signature, and the lines beside it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+import pikepdf
+import pytest
+from PIL import Image
+
+from . import documents
+from .caller import Caller, page_by_poppler, text_by_poppler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WIDGET = {"x": 100, "y": 100, "width": 200, "height": 80, "page": 1}
+BLUE, WHITE = (0, 0, 255), (255, 255, 255)
+
+
+def half_blue() -> str:
+    """A square picture as base64: blue on the left, transparent red on the right."""
+    picture = Image.new("RGBA", (60, 60), (255, 0, 0, 0))
+    picture.paste((*BLUE, 255), (0, 0, 30, 60))
+    output = io.BytesIO()
+    picture.save(output, "PNG")
+    return base64.b64encode(output.getvalue()).decode()
+
+
+def images_below(form: Any) -> list[Any]:
+    """The images that a form object draws, or the forms that it draws."""
+    found: list[Any] = []
+    for drawn in form.get("/Resources", {}).get("/XObject", {}).values():
+        found += [drawn] if drawn["/Subtype"] == pikepdf.Name.Image else images_below(drawn)
+    return found
+
+
+@pytest.mark.parametrize("pictured", [True, False])
+async def test_the_graphical_signature_stands_in_the_appearance(
+    signing: Caller, tmp_path: Path, *, pictured: bool
+) -> None:
+    identifier = await signing.save(documents.plain())
+    body: dict[str, Any] = {"gsName": "Alexandra", "widget": WIDGET}
+    if pictured:
+        body["graphicalSignature"] = half_blue()
+    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    with pikepdf.open(io.BytesIO(content)) as pdf:
+        [widget] = list[Any](pdf.pages[0].obj["/Annots"])
+        images = images_below(widget["/AP"]["/N"])
+        assert [(image["/Width"], image["/Height"], "/SMask" in image) for image in images] == (
+            [(60, 60, True)] if pictured else []
+        )
+    drawn = page_by_poppler(content, tmp_path)
+    # The picture fills a square of 76 points from (112, 102) on; its right half lets the page show through.
+    left_half = [drawn.getpixel(place) for place in ((115, 105), (130, 140), (145, 175))]
+    assert (left_half == [BLUE] * 3) is pictured
+    if pictured:
+        assert [drawn.getpixel(place) for place in ((105, 140), (155, 105), (180, 175))] == [WHITE] * 3
+
+
+async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: Caller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.plain())
+    body = {"gsName": "Alexandra", "reason": "agreed", "timezone": "America/New_York", "widget": WIDGET}
+    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    text = " ".join(text_by_poppler(content, tmp_path).split())
+    assert "Alexandra Reason: agreed 2026-03-01 07:00:00 EST" in text
