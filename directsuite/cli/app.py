@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 @app.command
 def sandbox(
     *,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8025,
+    port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
     host: str = "127.0.0.1",
     data: Annotated[Path | None, Parameter(group=_KEPT)] = None,
     memory: Annotated[bool, Parameter(group=_KEPT, negative=(), show_default=False)] = False,
@@ -50,7 +50,7 @@ def sandbox(
     Parameters
     ----------
     port: int
-        Where to listen; 0 takes a free port.
+        Where to listen; 0 takes a free port, 8025 where nothing is given.
     host: str
         A loopback address.
     data: Path

@@ -149,7 +149,7 @@ class Transport:
         proof: Proof[R] | None,
     ) -> Call[R]:
         self._lifecycle.check(within_a_call=options.within_a_call)
-        _refuse_timeout(options.timeout)
+        refuse_timeout(options.timeout)
         endpoint = self._endpoints[operation.service]
         _refuse_incomplete(operation, endpoint)
         operation.check(segments)
@@ -264,7 +264,8 @@ class Transport:
         return error
 
 
-def _refuse_timeout(timeout: float | None) -> None:
+def refuse_timeout(timeout: float | None) -> None:
+    """Raise InvalidArgumentError for a timeout that is no time."""
     if timeout is not None and not (type(timeout) in (int, float) and 0 < timeout < float("inf")):
         raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 

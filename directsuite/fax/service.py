@@ -37,7 +37,7 @@ class Fax(Facade):
 
         Operation getMultipleMessageInfo (specification 4.B).
         """
-        if offset < 0:
+        if type(offset) is not int or offset < 0:
             raise InvalidArgumentError("give the number of messages to skip, 0 or more", parameter="offset")
         return await self._call(operations.GET_MULTIPLE_MESSAGE_INFO, fax_number, str(offset), timeout=timeout)
 
@@ -49,7 +49,7 @@ class Fax(Facade):
         Faxes that arrive meanwhile shift the pages: each message still comes once, told apart by its handle or, where
         it has none, by the whole record. `timeout` holds for each page.
         """
-        if limit is not None and limit < 1:
+        if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
         return Listing(self._pages(fax_number, limit, timeout))

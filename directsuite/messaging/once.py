@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 
 from directsuite.core.call import Proof
-from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import DirectSuiteError, InvalidArgumentError, Outcome, OutcomeUnknownError
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import (
@@ -79,7 +79,13 @@ class SendOnce:
             surely_absent = error.looked and sent.absent and sent.shows_marks
             if not (self.resend and surely_absent) or deadline.passed:
                 raise
-        return await attempt()
+            first = error
+        try:
+            return await attempt()
+        except DirectSuiteError as error:
+            if error.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
+                raise
+        raise first.with_traceback(None)  # that this one was not sent says nothing of the first
 
 
 @attrs.define

@@ -7,21 +7,40 @@ their state from it when they are read: advancing it by an hour makes an hour pa
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+import attrs
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""The signer's certificates hold from here on."""
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+"""Datetimes end with the year 9999: up to here, what lasts a year can still be written."""
+_OUT_OF_RANGE = f"the clock takes times from {EARLIEST:%Y-%m-%d} to {LATEST:%Y-%m-%d}"
+
+
+@attrs.frozen
+class ClockState:
+    """How a clock stands: its offset from the machine's time, and where it is frozen, if it is."""
+
+    offset: timedelta = timedelta(0)
+    frozen_at: datetime | None = None
 
 
 class Clock:
-    """The time in the sandbox: the machine's own until it is frozen, set or advanced. Safe to read from any thread."""
+    """The time in the sandbox: the machine's own until it is frozen, set or advanced. Safe to use from any thread.
+
+    It takes no time before EARLIEST or after LATEST: ValueError, and the clock stays as it was.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._offset = timedelta(0)
-        self._frozen_at: datetime | None = None
+        self._state = ClockState()
+        self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
         """The current time as an aware UTC datetime."""
-        with self._lock:
-            return self._frozen_at if self._frozen_at is not None else datetime.now(UTC) + self._offset
+        return _now(self._state)
 
     def milliseconds(self) -> int:
         """The current time in whole milliseconds since 1970-01-01T00:00:00Z."""
@@ -30,47 +49,88 @@ class Clock:
     @property
     def frozen(self) -> bool:
         """Whether time stands still."""
-        return self._frozen_at is not None
+        return self._state.frozen_at is not None
+
+    @property
+    def state(self) -> ClockState:
+        """How the clock stands, for `restore`."""
+        return self._state
 
     def freeze(self, at: datetime | None = None) -> datetime:
         """Stop time, here or at an aware datetime, and return the time it stopped at."""
-        moment = self.now() if at is None else _utc(at)
-        with self._lock:
-            self._frozen_at = moment
-        return moment
+        moment = None if at is None else _usable(at)
+        return self._change(lambda state: attrs.evolve(state, frozen_at=_now(state) if moment is None else moment))
 
     def advance(self, by: timedelta) -> datetime:
         """Move time forward, whether it is frozen or not, and return the new time. Time never goes back."""
         if by < timedelta(0):
             raise ValueError("the clock only goes forward: advance by a positive time, or set it")
-        with self._lock:
-            if self._frozen_at is not None:
-                self._frozen_at += by
-            else:
-                self._offset += by
-        return self.now()
+
+        def advanced(state: ClockState) -> ClockState:
+            try:
+                moment = _usable(_now(state) + by)
+            except OverflowError:
+                raise ValueError(_OUT_OF_RANGE) from None
+            if state.frozen_at is not None:
+                return attrs.evolve(state, frozen_at=moment)
+            return attrs.evolve(state, offset=state.offset + by)
+
+        return self._change(advanced)
 
     def set(self, at: datetime) -> datetime:
         """Jump to an aware datetime, earlier or later; a frozen clock stays frozen."""
-        moment = _utc(at)
-        with self._lock:
-            if self._frozen_at is not None:
-                self._frozen_at = moment
-            else:
-                self._offset = moment - datetime.now(UTC)
-        return self.now()
+        moment = _usable(at)
+
+        def moved(state: ClockState) -> ClockState:
+            if state.frozen_at is not None:
+                return attrs.evolve(state, frozen_at=moment)
+            return attrs.evolve(state, offset=moment - datetime.now(UTC))
+
+        return self._change(moved)
 
     def resume(self) -> datetime:
         """Let time run on from where it stands."""
-        moment = self.now()
+
+        def running(state: ClockState) -> ClockState:
+            return state if state.frozen_at is None else ClockState(offset=state.frozen_at - datetime.now(UTC))
+
+        return self._change(running)
+
+    def restore(self, state: ClockState) -> datetime:
+        """Take over how a clock stood before, and return the time that it is then."""
+        try:
+            _usable(_now(state))
+        except OverflowError:
+            raise ValueError(_OUT_OF_RANGE) from None
+        return self._change(lambda _: state)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change, in the thread that made it; what is given back ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _change(self, change: Callable[[ClockState], ClockState]) -> datetime:
+        """The new state is complete before it replaces the old one: what raises leaves the clock as it was."""
         with self._lock:
-            if self._frozen_at is not None:
-                self._offset = moment - datetime.now(UTC)
-                self._frozen_at = None
+            state = change(self._state)
+            moment = _now(state)
+            self._state = state
+        for listener in tuple(self._listeners):
+            listener()
         return moment
 
 
-def _utc(moment: datetime) -> datetime:
+def _now(state: ClockState) -> datetime:
+    return state.frozen_at if state.frozen_at is not None else datetime.now(UTC) + state.offset
+
+
+def _usable(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("the clock takes aware datetimes: give it a time zone")
-    return moment.astimezone(UTC)
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(_OUT_OF_RANGE) from None
+    if not EARLIEST <= utc <= LATEST:
+        raise ValueError(_OUT_OF_RANGE)
+    return utc

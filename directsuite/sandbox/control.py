@@ -14,9 +14,10 @@
     POST   messages/{smtpId}/status         {"recipient", "status"}
     POST   tokens         {"account"?, "seconds"?}
     POST   tokens/expire  {"account"?}      POST   sessions/expire             {"username"?}
+    GET    ca.pem                           the certificate that signatures lead to, not JSON
 
-Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. Times are ISO
-8601 with an offset.
+Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. A request
+that a web page may have sent is 403. Times are ISO 8601 with an offset.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from directsuite.sandbox.json_body import (
     read_object,
     text_member,
 )
+from directsuite.sandbox.loopback import local_only
 from directsuite.sandbox.messaging.accounts import AccountExists, UnknownAccount
 from directsuite.sandbox.messaging.refusals import Refusal
 from directsuite.sandbox.registration.individuals import CONTACT
@@ -58,7 +60,10 @@ class UnknownSubjectError(Exception):
 
 def control_routes(sandbox: Sandbox) -> list[web.RouteDef]:
     """All controls of one sandbox."""
-    return [web.route(method, f"{BASE}/{path}", _answering(sandbox, control)) for method, path, control in _CONTROLS]
+    return [
+        web.route(method, f"{BASE}/{path}", local_only(_answering(sandbox, control)))
+        for method, path, control in _CONTROLS
+    ]
 
 
 def _answering(sandbox: Sandbox, control: Control) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -91,25 +96,30 @@ async def _clock(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     return {"now": sandbox.clock.now().isoformat(), "frozen": sandbox.clock.frozen}
 
 
+async def _changed_clock(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+    await sandbox.keep_clock()
+    return await _clock(sandbox, request)
+
+
 async def _freeze(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     at = optional_text_member(await read_object(request), "at")
     sandbox.clock.freeze(None if at is None else _moment(at))
-    return await _clock(sandbox, request)
+    return await _changed_clock(sandbox, request)
 
 
 async def _set(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     sandbox.clock.set(_moment(text_member(await read_object(request), "at")))
-    return await _clock(sandbox, request)
+    return await _changed_clock(sandbox, request)
 
 
 async def _advance(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     sandbox.clock.advance(_seconds(await read_object(request)))
-    return await _clock(sandbox, request)
+    return await _changed_clock(sandbox, request)
 
 
 async def _resume(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     sandbox.clock.resume()
-    return await _clock(sandbox, request)
+    return await _changed_clock(sandbox, request)
 
 
 async def _faults(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:

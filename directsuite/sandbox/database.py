@@ -2,7 +2,8 @@
 
     await database.write(work)      work(connection) runs in the writer thread, inside a transaction; when the call
                                     returns, what it wrote survives kill -9 and power loss (WAL, synchronous=FULL)
-    await database.read(work)       the same on a connection that can only read
+    await database.read(work)       the same on a connection that can only read: one transaction sees one state
+    database.post(work)             a write that nobody waits for; what is written after it comes after it
 
 Work that arrives while a transaction is being committed shares the next one (group commit): each piece runs in its
 own savepoint, so that one that raises undoes itself alone.
@@ -11,6 +12,7 @@ own savepoint, so that one that raises undoes itself alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -20,26 +22,33 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
-_Job = tuple[Work, "asyncio.Future[Any]"]
+_Job = tuple[Work, "asyncio.Future[Any] | None"]
+
+CLOSED = "the sandbox is closed"
 
 _FILE = "sandbox.sqlite3"
 _GROUP = 256  # pieces of work that share one commit at the most
 
 
 class Database:
-    """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema."""
+    """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema.
+
+    Raises sqlite3.Error where the file cannot be read. Once it is closed, all work is refused with RuntimeError.
+    """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         location = str(folder / _FILE) if folder is not None else ":memory:"
-        self._writer = _Worker("sandbox-writer", _connect(location), transactional=True)
-        self._writer.connection.executescript("\n".join(schemas))
-        self._reader = self._writer
+        writing = _connect(location, "\n".join(schemas))
+        self._writer = self._reader = _Worker("sandbox-writer", writing, begin="BEGIN IMMEDIATE", group=_GROUP)
         if folder is not None:
-            connection = _connect(location)
-            connection.execute("PRAGMA query_only=ON")
-            self._reader = _Worker("sandbox-reader", connection, transactional=False)
+            try:
+                reading = _connect(location, "PRAGMA query_only=ON")
+            except BaseException:
+                self._writer.close()
+                raise
+            self._reader = _Worker("sandbox-reader", reading, begin="BEGIN", group=1)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction of its own; an exception that it raises undoes it and is raised here."""
@@ -51,6 +60,10 @@ class Database:
         result: T = await self._reader.submit(work)
         return result
 
+    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Have `work` done without waiting for it, from any thread; a failure leaves nothing behind."""
+        self._writer.put(work, None)
+
     def close(self) -> None:
         """Finish what was submitted, then close the connections."""
         if self._reader is not self._writer:
@@ -58,31 +71,47 @@ class Database:
         self._writer.close()
 
 
-def _connect(location: str) -> sqlite3.Connection:
+def _connect(location: str, script: str) -> sqlite3.Connection:
     connection = sqlite3.connect(location, isolation_level=None, check_same_thread=False, timeout=5.0)
-    connection.row_factory = sqlite3.Row
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
-        connection.execute(f"PRAGMA {pragma}")
+    try:
+        connection.row_factory = sqlite3.Row
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.executescript(script)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
 class _Worker:
     """One thread that owns one connection and runs the work submitted to it, in order."""
 
-    def __init__(self, name: str, connection: sqlite3.Connection, *, transactional: bool) -> None:
+    def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, group: int) -> None:
         self.connection = connection
-        self._transactional = transactional
+        self._begin = begin
+        self._group = group
+        self._closed = False
+        self._closing = threading.Lock()  # nothing is put into the queue after the None that ends it
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Work) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._jobs.put((work, future))
+        self.put(work, future)
         return future
 
+    def put(self, work: Work, future: asyncio.Future[Any] | None) -> None:
+        with self._closing:
+            if self._closed:
+                raise RuntimeError(CLOSED)
+            self._jobs.put((work, future))
+
     def close(self) -> None:
-        self._jobs.put(None)
+        with self._closing:
+            self._closed = True
+            self._jobs.put(None)
         self._thread.join()
         self.connection.close()
 
@@ -90,7 +119,7 @@ class _Worker:
         while (job := self._jobs.get()) is not None:
             group = [job]
             stop = False
-            while self._transactional and len(group) < _GROUP:
+            while len(group) < self._group:
                 try:
                     following = self._jobs.get_nowait()
                 except queue.Empty:
@@ -104,27 +133,22 @@ class _Worker:
                 return
 
     def _execute(self, group: list[_Job]) -> None:
-        outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        outcomes: list[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = []
         try:
-            if self._transactional:
-                self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute(self._begin)
             for work, future in group:
                 outcomes.append((future, *self._attempt(work)))
-            if self._transactional:
-                self.connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
         except sqlite3.Error as error:  # the transaction itself failed (a full disk): nothing of the group is kept
             if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):  # the next BEGIN fails then, and its callers hear of it
+                    self.connection.execute("ROLLBACK")
             outcomes = [(future, None, error) for _, future in group]
         for future, value, failure in outcomes:
-            _deliver(future, value, failure)
+            if future is not None:
+                _deliver(future, value, failure)
 
     def _attempt(self, work: Work) -> tuple[Any, BaseException | None]:
-        if not self._transactional:
-            try:
-                return work(self.connection), None
-            except Exception as error:  # noqa: BLE001  handed to the caller, whatever it is
-                return None, error
         self.connection.execute("SAVEPOINT work")
         try:
             value = work(self.connection)

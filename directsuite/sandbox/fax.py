@@ -5,6 +5,7 @@ Where the specification is silent:
     numbers           compared by their digits: +1 (555) 010-0100 is 15550100100
     order             the newest first, by when the fax was sent; a change of status does not move it
     offset            counts records; a page has ten; past the end the list is empty
+    bad number        without any digit: 400
     bad offset        not digits, or negative: 400
     unknown number    the list is empty; a single message that is not there: 400 (404 means no such endpoint)
     other accounts    a number that belongs to another account: 403
@@ -78,7 +79,7 @@ class FaxRecord:
             account=account,
             status=status,
             description=description,
-            recipients=tuple(recipients),
+            recipients=tuple(_checked(recipient) for recipient in recipients),
         )
 
 
@@ -139,6 +140,8 @@ class FaxService:
     async def get_single_message_info(self, request: web.Request) -> web.Response:
         """One message by fax number and handle."""
         digits, handle = digits_of(request.match_info["fax_number"]), request.match_info["message_handle"]
+        if not digits:
+            return _no_number()
         query = "SELECT * FROM fax WHERE digits = ? AND handle = ?"
         rows = await self._records(digits, request["account"], query, (digits, handle))
         if rows is None:
@@ -150,6 +153,8 @@ class FaxService:
     async def get_multiple_message_info(self, request: web.Request) -> web.Response:
         """Up to ten messages of a fax number, the newest first, from a record offset on."""
         digits, offset = digits_of(request.match_info["fax_number"]), request.match_info["offset"]
+        if not digits:
+            return _no_number()
         if not (offset.isascii() and offset.isdecimal()):
             return refusal(HTTPStatus.BAD_REQUEST, "invalid_parameter", "offset must be a number that is not negative")
         # An offset beyond 18 digits would not fit SQLite's integers; it is past every end anyway.
@@ -194,6 +199,21 @@ def _message_object(row: sqlite3.Row) -> dict[str, Any]:
         "recipients": json.loads(row["recipients"]),
         "description": row["description"],
     }
+
+
+def _checked(recipient: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A RecipientObject whose members have the types of the specification; any of them may be absent."""
+    for name in ("Address", "Name", "description"):
+        if not isinstance(recipient.get(name, ""), str):
+            raise ValueError(f"{name} of a recipient must be text")
+    pages = recipient.get("PageCount", 0)
+    if isinstance(pages, bool) or not isinstance(pages, int) or pages < 0:
+        raise ValueError("PageCount of a recipient must be an integer that is not negative")
+    return recipient
+
+
+def _no_number() -> web.Response:
+    return refusal(HTTPStatus.BAD_REQUEST, "invalid_parameter", "the fax number has no digits")
 
 
 def _not_yours() -> web.Response:

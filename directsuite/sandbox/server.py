@@ -14,34 +14,43 @@ outer ones do the same for a request whose body cannot even be read.
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
-from directsuite.sandbox import fax, ledger, oauth, tokens
+from directsuite.sandbox import clock_row, oauth, tokens
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.control import control_routes
+from directsuite.sandbox.control import BASE, control_routes
 from directsuite.sandbox.database import Database
-from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.faulty_answers import fault_injection
-from directsuite.sandbox.json_body import MalformedMemberError
-from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox.loopback import is_loopback, local_only
 from directsuite.sandbox.refusals import protocol_logger, refusals
-from directsuite.sandbox.registration import individuals, patients, sessions
-from directsuite.sandbox.registration.answers import RefusedError
-from directsuite.sandbox.services import SCHEMAS, Services, openapi_document
+from directsuite.sandbox.registration import sessions
+from directsuite.sandbox.services import (
+    SCHEMAS,
+    Habits,
+    Services,
+    openapi_document,
+    pdf_libraries_installed,
+    without_pdf_libraries,
+)
 from directsuite.sandbox.tables import empty_account, empty_all_tables
+from directsuite.sandbox.verbs import DEMO_ACCOUNT, Verbs
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
 
-DEMO_ACCOUNT = "demo"
+    from directsuite.sandbox.messaging.profile import Profile
+
+Seed = Callable[["sqlite3.Connection", int], None]
+"""Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
+
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
@@ -49,15 +58,16 @@ _LARGEST_BODY = 64 * 2**20
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
 
-class Sandbox:
+class Sandbox(Verbs):
     """The four services on one port of a loopback address, from `__aenter__` to `__aexit__`.
 
-    folder: where the state is kept; None keeps it in memory. port: 0 takes a free one. clock: a Clock of your own, to
-    freeze or advance it. Raises ValueError for a host that is not loopback: nothing here is fit for a network.
+    folder: where the state is kept, the clock with it; None keeps it in memory. port: 0 takes a free one. clock: a
+    Clock of your own, which is taken as it stands. seed: what the state begins with, at a start and after a reset, in
+    one transaction; it finds its own work where a state was kept. profile, csv_above, missing_status: what the
+    attributes of these names are at first. Raises ValueError for a host that is not loopback: nothing here is fit for
+    a network.
     """
 
-    clock: Clock
-    """The time of the whole sandbox."""
     root_url: str
     """What all URLs begin with; /openapi.json is below it."""
     signing_url: str
@@ -76,15 +86,26 @@ class Sandbox:
     """The environment variables with which a client finds the sandbox and the demo account in it."""
 
     def __init__(
-        self, folder: Path | None = None, *, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None
+        self,
+        folder: Path | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        seed: Seed | None = None,
+        profile: Profile = "strict",
+        csv_above: int = 100,
+        missing_status: int = 400,
     ) -> None:
-        if not _is_loopback(host):
+        if not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
-        self.clock = clock or Clock()
+        super().__init__(Clock() if clock is None else clock)
+        self._own_clock = clock is not None
+        self._seed = seed
+        self._habits = Habits(profile=profile, csv_above=csv_above, missing_status=missing_status)
         self._folder = folder
         self._host = host
         self._port = port
-        self._faults = Faults()
         self._closing = AsyncExitStack()
         self._demo_token = tokens.new_secret()
 
@@ -92,9 +113,11 @@ class Sandbox:
         """Open the state, listen, and seed the demo account."""
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
-            self._database = Database(self._folder, SCHEMAS)
-            opening.callback(self._database.close)
-            self._services = Services.open(self._folder, self._database, self.clock)
+            database = Database(self._folder, SCHEMAS)
+            opening.callback(database.close)
+            opening.callback(self._forget)
+            self._opened = database, Services.open(self._folder, database, self.clock, self._habits)
+            await self._keep_time(opening)
             runner = web.AppRunner(
                 self._application(), access_log=None, logger=protocol_logger, shutdown_timeout=_STOP_WITHIN
             )
@@ -104,7 +127,7 @@ class Sandbox:
             site = web.TCPSite(runner, self._host, self._port)
             await site.start()
             self._name_urls(runner.addresses[0][1])
-            await self._seed()
+            await database.write(self._sow)
             self._closing = opening.pop_all()
         return self
 
@@ -126,118 +149,8 @@ class Sandbox:
             "control": self.control_url,
         }
 
-    async def add_account(self, address: str, password: str) -> int:
-        """Open a mailbox and return its id. Raises AccountExists, or ValueError for what is no address."""
-        now = self.clock.milliseconds()
-        return await self._database.write(
-            lambda connection: accounts.create_account(connection, address, password, at_ms=now)
-        )
-
-    async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-        """Add a T-User who may act for these addresses, and log in to registration. Raises AccountExists."""
-        addresses = list(direct_addresses)
-        await self._database.write(lambda connection: accounts.create_tuser(connection, username, password, addresses))
-
-    async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
-        """Add a reseller or change his password; `domains` become domains that patients can be registered in."""
-        names = list(domains)
-        await self._database.write(lambda connection: sessions.add_reseller(connection, username, password, names))
-
-    async def add_client(self, client_id: str, client_secret: str, account: str = DEMO_ACCOUNT) -> None:
-        """Register an OAuth 2.0 client that acts for `account` at the signing and fax services."""
-        await self._database.write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
-
-    async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
-        """A fresh access token of `account` for the signing and fax services."""
-        token, now = tokens.new_secret(), self.clock.milliseconds()
-        await self._database.write(
-            lambda connection: tokens.store(connection, token, account=account, now=now, lifetime=lifetime)
-        )
-        return token
-
-    async def expire_tokens(self, account: str | None = None) -> int:
-        """End the access tokens of an account, or all; returns how many there were."""
-        return await self._database.write(lambda connection: tokens.expire(connection, account=account))
-
-    async def expire_sessions(self, username: str | None = None) -> int:
-        """End the registration sessions of a login, or all; returns how many there were."""
-        return await self._database.write(lambda connection: sessions.expire(connection, username=username))
-
-    async def add_fax(
-        self,
-        fax_number: str,
-        *,
-        status: str = "complete",
-        recipients: Iterable[Mapping[str, Any]] | None = None,
-        description: str = "",
-        account: str = DEMO_ACCOUNT,
-    ) -> str:
-        """Add a fax and return its handle. Raises ValueError for bad values, NumberTakenError for a foreign number."""
-        record = fax.FaxRecord.of(fax_number, account, status, description, recipients)
-        now = self.clock.milliseconds()
-        return await self._database.write(lambda connection: fax.add_fax(connection, record, now=now))
-
-    async def set_fax_status(self, handle: str, status: str) -> bool:
-        """Give a fax a new status, as of now; False for an unknown handle. Raises ValueError for an unknown status."""
-        now = self.clock.milliseconds()
-        return await self._database.write(lambda connection: fax.update_status(connection, handle, status, now=now))
-
-    async def add_individual(
-        self,
-        first_name: str,
-        last_name: str,
-        ssn4: str,
-        dob: str,
-        *,
-        id: int | None = None,  # noqa: A002  the specification's name
-        **contact: str,
-    ) -> int:
-        """Add an identity-proofed individual and return the id.
-
-        contact: email, phone, address, city, state, country, zipcode. Raises ValueError for bad values.
-        """
-        members = {"id": id, "firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob, **contact}
-        if unknown := set(contact) - set(individuals.CONTACT):
-            raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
-        try:
-            return await self._database.write(lambda connection: individuals.add(connection, members))
-        except (RefusedError, MalformedMemberError) as refused:
-            raise ValueError(str(refused)) from None
-
-    async def set_patient_state(self, address: str, state: str | None) -> bool:
-        """Force the UserStateType of a patient's address; None lets it follow the clock. False for an unknown one."""
-        return await self._database.write(lambda connection: patients.set_state(connection, address, state))
-
-    async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid. Raises UnknownAccount."""
-        return await self._services.messaging.deliver_inbound(address, raw, folder)
-
-    async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Give a sent message's delivery to one recipient a status for good. Raises LookupError, ValueError."""
-        await self._services.messaging.force_status(smtp_id, recipient, status)
-
-    def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
-        """Add a fault rule and return its number; `members` are those of Fault. Raises ValueError."""
-        return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
-
-    def remove_fault(self, number: int) -> bool:
-        """Remove one fault rule; False if there is none of this number."""
-        return self._faults.remove(number)
-
-    def clear_faults(self) -> None:
-        """Remove all fault rules."""
-        self._faults.clear()
-
-    def faults(self) -> list[dict[str, Any]]:
-        """All fault rules, with how often each has applied."""
-        return self._faults.rules()
-
-    async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """What really happened, in order: every side effect of the services, or of one operation."""
-        return await self._database.read(lambda connection: ledger.effects(connection, operation))
-
     async def reset(self, account: str | None = None) -> bool:
-        """Start over: no state, no faults, the demo account seeded again. Token and clock stay as they are.
+        """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
 
         With an account or mailbox address, only its documents and faxes, or its messages and folders, go; False if
         there was nothing of that name.
@@ -245,10 +158,19 @@ class Sandbox:
         if account is not None:
             now = self.clock.milliseconds()
             return await self._database.write(lambda connection: empty_account(connection, account, now=now))
+
+        def start_over(connection: sqlite3.Connection) -> None:
+            """Empty and seed, in one transaction."""
+            empty_all_tables(connection)
+            self._sow(connection)
+
+        await self._database.write(start_over)
         self._faults.clear()
-        await self._database.write(empty_all_tables)
-        await self._seed()
         return True
+
+    async def keep_clock(self) -> None:
+        """Have the clock, which is kept soon after each change, kept when this returns."""
+        await self._database.write(lambda connection: clock_row.store(connection, self.clock.state))
 
     def _application(self) -> web.Application:
         middlewares = [
@@ -263,8 +185,24 @@ class Sandbox:
         application.add_routes(endpoints.routes())
         self._faults.know(application.router.named_resources())
         application.add_routes(control_routes(self))
+        application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
         application.router.add_get("/openapi.json", openapi_document, allow_head=False)
         return application
+
+    async def _keep_time(self, opening: AsyncExitStack) -> None:
+        """Go on from the time that is kept, unless the clock is the caller's own, and keep each change from here on."""
+        database = self._database
+        kept = await database.read(clock_row.load)
+        if kept is not None and not self._own_clock:
+            self.clock.restore(kept)
+
+        def store(connection: sqlite3.Connection) -> None:
+            clock_row.store(connection, self.clock.state)
+
+        opening.callback(self.clock.listen(lambda: database.post(store)))
+
+    def _forget(self) -> None:
+        self._opened = None
 
     def _release_hanging_requests(self) -> None:
         self._faults.stopped = True
@@ -277,7 +215,7 @@ class Sandbox:
         self.message_url = f"{root}/message-rest/api/message"
         self.registration_url = f"{root}/DirectRegistrationRESTful/rest/Patient"
         self.token_url = f"{root}/oauth/token"
-        self.control_url = f"{root}/_sandbox"
+        self.control_url = f"{root}{BASE}"
         username, password = DEMO_LOGIN
         self.environment = {
             "DIRECTSUITE_SIGNING_URL": self.signing_url,
@@ -289,15 +227,21 @@ class Sandbox:
             "DIRECTSUITE_LOGIN_PASSWORD": password,
         }
 
-    async def _seed(self) -> None:
+    def _sow(self, connection: sqlite3.Connection) -> None:
+        """The demo account, and what `seed` adds, inside the caller's transaction."""
         now = self.clock.milliseconds()
+        clock_row.store(connection, self.clock.state)
+        tokens.store(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
+        oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
+        sessions.add_reseller(connection, *DEMO_LOGIN)
+        if self._seed is not None:
+            self._seed(connection, now)
 
-        def seed(connection: sqlite3.Connection) -> None:
-            tokens.store(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
-            oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
-            sessions.add_reseller(connection, *DEMO_LOGIN)
-
-        await self._database.write(seed)
+    async def _authority(self, request: web.Request) -> web.Response:
+        if not pdf_libraries_installed():
+            return await without_pdf_libraries(request)
+        pem = await asyncio.to_thread(self.authority_pem)
+        return web.Response(body=pem, content_type="application/x-pem-file")
 
     async def _expire_token(self, request: web.Request) -> None:
         token = tokens.bearer_token(request)
@@ -308,10 +252,3 @@ class Sandbox:
         session_id = request.match_info.get("session_id")
         if session_id is not None:
             await self._database.write(lambda connection: sessions.expire(connection, session_id=session_id))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 from aiohttp import web
 
-from directsuite.sandbox import fax, ledger, oauth, openapi, tokens
+from directsuite.sandbox import clock_row, fax, ledger, oauth, openapi, tokens
 from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import service as messaging
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
+    from directsuite.sandbox.messaging.profile import Profile
 
 SCHEMAS = (
+    clock_row.SCHEMA,
     ledger.SCHEMA,
     tokens.SCHEMA,
     oauth.SCHEMA,
@@ -43,6 +45,19 @@ SCHEMAS = (
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography")
 
 
+@attrs.frozen(kw_only=True)
+class Habits:
+    """Where servers differ: what a sandbox does of it at first.
+
+    profile: `java` answers as some Java servers do. csv_above: a status report about more ids than this comes as CSV.
+    missing_status: the HTTP status for a document that is not there.
+    """
+
+    profile: Profile = "strict"
+    csv_above: int = 100
+    missing_status: int = 400
+
+
 @attrs.frozen
 class Services:
     """The services of one sandbox."""
@@ -51,23 +66,26 @@ class Services:
     messaging: MessagingService
     registration: RegistrationService
     signing: SigningService
+    keys: FileKeyStore
 
     @classmethod
-    def open(cls, folder: Path | None, database: Database, clock: Clock) -> Services:
+    def open(cls, folder: Path | None, database: Database, clock: Clock, habits: Habits) -> Services:
         """All services on one database and clock; the signing keys are kept in `folder`, or in memory."""
+        keys = FileKeyStore.open(folder)
         return cls(
             fax=FaxService(database),
-            messaging=MessagingService(database, clock),
+            messaging=MessagingService(database, clock, profile=habits.profile, csv_above=habits.csv_above),
             registration=RegistrationService(database, clock),
-            signing=SigningService(database, clock, FileKeyStore.open(folder)),
+            signing=SigningService(database, clock, keys, missing_status=habits.missing_status),
+            keys=keys,
         )
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of the four services."""
         signing_routes = self.signing.routes()
-        if any(find_spec(library) is None for library in _PDF_LIBRARIES):
+        if not pdf_libraries_installed():
             signing_routes = [
-                web.RouteDef(route.method, route.path, _without_pdf_libraries, route.kwargs) for route in signing_routes
+                web.RouteDef(route.method, route.path, without_pdf_libraries, route.kwargs) for route in signing_routes
             ]
         return [*signing_routes, *self.fax.routes(), *self.messaging.routes(), *self.registration.routes()]
 
@@ -77,7 +95,13 @@ async def openapi_document(request: web.Request) -> web.Response:
     return web.json_response(openapi.document())
 
 
-async def _without_pdf_libraries(request: web.Request) -> web.Response:
+def pdf_libraries_installed() -> bool:
+    """Whether the signing service can work."""
+    return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
+
+
+async def without_pdf_libraries(request: web.Request) -> web.Response:
+    """Says what to install."""
     return refusal(
         HTTPStatus.NOT_IMPLEMENTED,
         "signing_unavailable",

@@ -21,7 +21,10 @@ def empty_all_tables(connection: sqlite3.Connection) -> None:
 
 
 def empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
-    """Delete the documents and faxes of an account, or empty a mailbox, which keeps its password; False if unknown."""
+    """Delete the documents and faxes of an account, or empty a mailbox, which keeps its password; False if unknown.
+
+    An account is known by what it has, or by a token or an OAuth 2.0 client that speaks for it.
+    """
     documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
     numbers = connection.execute("DELETE FROM fax_number WHERE account = ?", (account,)).rowcount
@@ -32,4 +35,9 @@ def empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> 
         accounts.delete_account(connection, account)
         new = accounts.create_account(connection, mailbox["address"], "", at_ms=now)
         connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
-    return bool(documents or numbers or mailbox is not None)
+    return bool(documents or numbers or mailbox is not None or _is_spoken_for(connection, account))
+
+
+def _is_spoken_for(connection: sqlite3.Connection, account: str) -> bool:
+    query = "SELECT 1 FROM access_token WHERE account = ?1 UNION ALL SELECT 1 FROM oauth_client WHERE account = ?1"
+    return connection.execute(query, (account,)).fetchone() is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,25 @@ CREATE TABLE IF NOT EXISTS access_token(
 
 PROTECTED = ("/signing/", "/fax/")
 DEFAULT_SCOPE = "pdf fax"
+
+
+class _NamedKey(web.RequestKey[str]):
+    """A key that its plain name finds as well, so that the services need not know each other.
+
+    aiohttp warns where text is stored as a key; keeping it quiet would change the filters of all threads.
+    """
+
+    name = "account"
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+ACCOUNT = _NamedKey("account", str)
+"""Where a request keeps the account that its token speaks for; `request["account"]` reads it too."""
 
 
 def new_secret() -> str:
@@ -98,9 +116,7 @@ def bearer_check(database: Database, clock: Clock) -> Middleware:
         if account is None:
             challenge = 'Bearer realm="directsuite-sandbox", error="invalid_token"'
             return _unauthorized("the access token is unknown or has expired", challenge)
-        with warnings.catch_warnings():  # aiohttp recommends RequestKey; a text key keeps the services independent
-            warnings.simplefilter("ignore", web.NotAppKeyWarning)
-            request["account"] = account
+        request[ACCOUNT] = account
         return await handler(request)
 
     return check

@@ -117,7 +117,7 @@ async def test_send_once_refuses_what_would_break_its_promise(
     sandbox: Sandbox, box: ds.Mailbox, message: ds.Message, since: datetime | None, parameter: str
 ) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
-        await box.send_once(message, since=since)
+        await box.send_once(message, key="result-17", since=since)
     assert caught.value.parameter == parameter
     assert await _sends(sandbox) == 0
 

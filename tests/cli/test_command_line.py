@@ -9,6 +9,7 @@ import pytest
 
 from directsuite import __version__
 from directsuite.cli import app, main
+from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
@@ -36,6 +37,13 @@ def test_help_of_a_command_lists_its_options(
     told = capsys.readouterr().out
     assert [option for option in options if option not in told] == []
     assert "--no-" not in told
+
+
+def test_help_tells_the_sandbox_s_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sandbox", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert str(DEFAULT_PORT) in told
+    assert str(DEFAULT_FOLDER) in told
 
 
 def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from directsuite.cli import main, sandbox
-from directsuite.sandbox.__main__ import DEFAULT_FOLDER, DEFAULT_PORT
+from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 
 @pytest.mark.parametrize(

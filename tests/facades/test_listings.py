@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import attrs
 import pytest
 from aioresponses import CallbackResult
 from hypothesis import given, settings
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from yarl import URL
 
 import directsuite as ds
-from directsuite.messaging.listings import _WINDOW
 from directsuite.testing import mocked_services
 
 from .stage import ALICE, MESSAGE, SETTINGS, SUCCESS, Stage
@@ -104,8 +104,20 @@ async def test_no_more_batches_are_fetched_ahead_than_the_window_holds(
     assert (await anext(listing)).uid == 1
     for _ in range(200):  # turns of the event loop, for all that would start
         await asyncio.sleep(0)
-    assert 1 < len(folder.batches) <= _WINDOW + 1
+    assert 1 < len(folder.batches) <= 2 * SETTINGS.max_connections + 1
     await listing.aclose()
+
+
+@pytest.mark.parametrize("name", BATCHED)
+async def test_one_connection_has_a_window_of_two(name: str, stage: Stage) -> None:
+    folder = Folder(stage, list(range(1, 101)))
+    async with ds.DirectSuite(attrs.evolve(SETTINGS, max_connections=1)) as suite:
+        listing: AsyncGenerator[Numbered, None] = getattr(suite.mailbox(ALICE, "secret"), name)(batch_size=1)
+        await anext(listing)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert len(folder.batches) <= 3
+        await listing.aclose()
 
 
 @pytest.mark.parametrize("name", BATCHED)

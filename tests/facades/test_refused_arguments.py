@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,8 @@ from .stage import ALICE, BOB, DOMAIN, Stage
 AWARE, NAIVE = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1)  # noqa: DTZ001  what is refused
 TO_BOB = [ds.Recipient(BOB)]
 SIGNATURE = ds.Signature(name="PatientSig")
+
+UNTYPED: Any = None
 
 OnBox = Callable[[ds.Mailbox], Awaitable[Any]]
 OnTUser = Callable[[ds.TUser], Awaitable[Any]]
@@ -46,6 +48,11 @@ def renaming(folder: str, new_folder: str) -> OnBox:
 def deleting(folder: str) -> OnBox:
     """A call of delete_folder."""
     return lambda box: box.delete_folder(folder)
+
+
+def calling(name: str, *arguments: Any) -> OnBox:
+    """A call of the mailbox's method, with arguments that its types do not allow."""
+    return lambda box: getattr(box, name)(*arguments)
 
 
 def listing(name: str, **arguments: Any) -> OnSuite:
@@ -112,6 +119,43 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
             ds.Message(recipients=TO_BOB, attachment_list=[ds.Attachment.from_path("/nowhere/file.pdf")])
         ),
     ),
+    **{
+        f"{call} of {given!r}": (parameter, calling(call, *arguments))
+        for call, parameter, given, arguments in cast(
+            "tuple[tuple[str, str, object, tuple[object, ...]], ...]",
+            (
+                ("send", "message", None, (None,)),
+                ("send_with_header", "message", {}, ({},)),
+                ("send_once", "message", None, (None,)),
+                ("send", "recipients", [None], (ds.Message(recipients=[UNTYPED]),)),
+                ("send", "recipients", [BOB], (ds.Message(recipients=[cast("Any", BOB)]),)),
+                ("send", "recipients", "Recipient(None)", (ds.Message(recipients=[ds.Recipient(UNTYPED)]),)),
+                ("send", "sender", 5, (ds.Message(sender=cast("Any", 5), recipients=TO_BOB),)),
+                ("send", "attachment_list", [None], (ds.Message(recipients=TO_BOB, attachment_list=[UNTYPED]),)),
+                ("send_with_header", "headers", [None], (ds.MessageWithHeader(recipients=TO_BOB, headers=[UNTYPED]),)),
+                ("forward", "recipients", [None], ("INBOX", [1], [None])),
+                ("create_folder", "folder", None, (None,)),
+                ("delete_folder", "folder", None, (None,)),
+                ("move_folder", "new_folder", None, ("INBOX.a", None)),
+                ("save_raw_messages", "messages", [None], ("INBOX", [None])),
+                ("set_folders_subscribed", "folders", None, (None, True)),
+                (
+                    "get_messages_by_received_date",
+                    "end",
+                    "before begin",
+                    ("INBOX", AWARE, AWARE - timedelta(seconds=1)),
+                ),
+                ("get_messages_by_received_date", "begin", "a text", ("INBOX", "2026-05-01", None)),
+            ),
+        )
+    },
+    "since without a key": ("key", lambda box: box.send_once(message(), since=AWARE)),
+    "empty key": ("key", lambda box: box.send_once(message(), key="")),
+    "key that is no text": ("key", lambda box: box.send_once(message(), key=cast("Any", 5))),
+    "key without UTF-8": ("key", lambda box: box.send_once(message(), key="patient-\ud800")),
+    "naive since": ("since", lambda box: box.send_once(message(), key="k", since=NAIVE)),
+    "negative settle": ("settle", lambda box: box.send_once(message(), key="k", settle=-1.0)),
+    "timeout of a send_once": ("timeout", lambda box: box.send_once(message(), key="k", timeout=0.0)),
     "forward nothing": ("uids", lambda box: box.forward("INBOX", [], [BOB])),
     "negative uid": ("uids", lambda box: box.get_messages_by_uids("INBOX", [1, -1])),
     "uid beyond a long": ("uids", lambda box: box.delete_messages_by_uids("INBOX", [2**63])),
@@ -159,6 +203,10 @@ REFUSED_BY_TUSER: dict[str, tuple[str, OnTUser]] = {
 
 # Not awaited: refused at the call itself.
 REFUSED_AT_THE_CALL: dict[str, tuple[str, OnSuite]] = {
+    "limit that is no number": (
+        "limit",
+        lambda suite: suite.fax.iter_messages("15550100100", limit=cast("Any", "5")),
+    ),
     "limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=0)),
     "negative limit": ("limit", lambda suite: suite.fax.iter_messages("15550100100", limit=-1)),
     "fax number of a listing": ("fax_number", lambda suite: suite.fax.iter_messages("")),
@@ -184,6 +232,19 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
     "empty identifier": ("identifier", lambda suite: suite.signing.get_doc("")),
     "document without identifier": ("identifier", lambda suite: suite.signing.delete(ds.StoredDocument())),
     "identifier that is two dots": ("identifier", lambda suite: suite.signing.flatten("..")),
+    "no identifier": ("identifier", lambda suite: suite.signing.get_doc(UNTYPED)),
+    "identifier that is another answer": (
+        "identifier",
+        lambda suite: suite.signing.get_doc_info(cast("Any", ds.Widget(page=1))),
+    ),
+    "no signature": ("signature", lambda suite: suite.signing.sign("d1", UNTYPED)),
+    "signature that is a dict": ("signature", lambda suite: suite.signing.sign_and_pull("d1", cast("Any", {}))),
+    "signatures that are none": ("signatures", lambda suite: suite.signing.multi_sign("d1", [UNTYPED])),
+    "None for signatures": ("signatures", lambda suite: suite.signing.multi_sign_and_pull("d1", UNTYPED)),
+    "offset that is no number": (
+        "offset",
+        lambda suite: suite.fax.get_multiple_message_info("15550100100", cast("Any", "1")),
+    ),
     "no signatures": ("signatures", lambda suite: suite.signing.multi_sign("d1", [])),
     "no signatures to pull": ("signatures", lambda suite: suite.signing.multi_sign_and_pull("d1", ())),
     "destination in no folder": ("destination", lambda suite: suite.signing.download("d1", "/nowhere/d1.pdf")),

@@ -78,6 +78,15 @@ async def test_sender_is_filled_in_and_compared_case_blind(sender: str | None, s
     assert stage.sent[0].members["message"]["sender"] == (sender or ALICE)
 
 
+@pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
+async def test_tuser_keeps_the_callers_spelling_of_the_sender(
+    sender: str | None, stage: Stage, suite: ds.DirectSuite
+) -> None:
+    stage.answer("PUT", f"{MESSAGE}/SendWithTuser", _SENT)
+    await suite.tuser("front-desk", "secret", ALICE).send(ds.Message(sender=sender, recipients=[ds.Recipient(BOB)]))
+    assert stage.sent[0].members["message"]["sender"] == (sender or ALICE)
+
+
 async def test_tuser_sends_as_the_direct_address(stage: Stage, suite: ds.DirectSuite) -> None:
     stage.answer("PUT", f"{MESSAGE}/SendWithTuser", _SENT)
     await suite.tuser("front-desk", "secret", ALICE).send(_MESSAGE)

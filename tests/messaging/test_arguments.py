@@ -51,13 +51,14 @@ BAD_MESSAGES: list[tuple[ds.Message, str]] = [
 @pytest.mark.parametrize(("message", "parameter"), BAD_MESSAGES)
 def test_a_message_that_cannot_be_right_is_refused(message: ds.Message, parameter: str) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
-        arguments.check_message(message, ME)
+        arguments.checked_message(message, ME)
     assert caught.value.parameter == parameter
 
 
 @pytest.mark.parametrize("sender", [None, ME, ME.upper()])
-def test_the_sender_is_the_mailbox_or_left_out(sender: str | None) -> None:
-    arguments.check_message(ds.Message(sender=sender, recipients=[BOB]), ME)
+def test_the_sender_keeps_its_spelling_or_is_filled_in(sender: str | None) -> None:
+    checked = arguments.checked_message(ds.Message(sender=sender, recipients=[BOB]), ME)
+    assert checked.sender == (sender or ME)
 
 
 RESERVED = ["INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam"]
@@ -102,7 +103,13 @@ def test_naive_datetimes_are_refused(span: Span) -> None:
 def test_parts_of_a_second_widen_the_span() -> None:
     early, late = NOON.replace(microsecond=1), NOON.replace(microsecond=999_999)
     assert arguments.span_in_utc(early, early) == ("20160705120000", "20160705120001")
-    assert arguments.span_in_milliseconds(late, early) == ("1467720000999", "1467720000001")
+    assert arguments.span_in_milliseconds(early, late) == ("1467720000000", "1467720001000")
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_a_span_that_ends_before_it_begins_is_refused(span: Span) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match=r"^end: "):
+        span(NOON, NOON - timedelta(microseconds=1))
 
 
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 from email.message import EmailMessage
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite.messaging.email import message_id
 
 
 def _email(*, subject: str | None = "Grüße") -> EmailMessage:
@@ -144,3 +148,34 @@ def test_what_was_received_can_be_sent_again() -> None:
     source.add_attachment(b"\x00\x01", maintype="application", subtype="pdf", filename="a.pdf")
     again = ds.Message.from_email(ds.RawMessage(data=source.as_bytes()).to_email())
     assert again == ds.Message.from_email(source)
+
+
+@pytest.mark.parametrize(
+    "header", ['Cc: "', "To: a b<a@[", "From: grp:;::", "Bcc: <", "To: a@b <", "From: @", 'Subject: "', "Message-ID: <"]
+)
+def test_malformed_headers_cost_no_more_than_themselves(header: str) -> None:
+    raw = f"{header}\r\nTo: Bob <bob@direct.example.test>\r\n\r\nHello".encode()
+    message = ds.Message.from_email(ds.RawMessage(data=raw).to_email())
+    assert ds.Recipient("bob@direct.example.test") in message.recipients
+    assert message.body == "Hello"
+
+
+@given(st.binary(max_size=60), st.sampled_from(["To", "From", "Subject", "Content-Type", "Content-Disposition"]))
+def test_no_email_raises_anything_of_the_parsers_own(header: bytes, name: str) -> None:
+    raw = name.encode() + b": " + header + b"\r\n\r\nHello"
+    with contextlib.suppress(ds.InvalidArgumentError):
+        ds.Message.from_email(ds.RawMessage(data=raw).to_email())
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"Message-ID: <\r\n\r\n", "<"),
+        (b"Message-ID: <1@x>\r\n\r\n", "<1@x>"),
+        (b"Message-ID:\r\n <1@x>\r\n\r\n", "<1@x>"),
+        (b"Subject: x\r\n\r\n", None),
+    ],
+)
+def test_a_message_id_is_read_however_it_is_written(raw: bytes, expected: str | None) -> None:
+    found = message_id(raw)
+    assert (None if found is None else found.strip()) == expected

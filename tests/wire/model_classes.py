@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 
 import directsuite
 from directsuite import Model, OpenEnum, Secret
+from directsuite.wire.given import needs_text
 
 MODULES = [
     importlib.import_module(f"directsuite.{package.name}.models")
@@ -98,4 +99,7 @@ def field_types(cls: type[Model]) -> dict[str, Any]:
 def instances_of(cls: type[Model]) -> st.SearchStrategy[Model]:
     """Instances of a model class, with members that it doesn't know."""
     fields = {name: values_of(annotation) for name, annotation in field_types(cls).items()}
+    for field in attrs.fields(cls):
+        if field.validator is needs_text:
+            fields[field.name] = fields[field.name].filter(bool)
     return st.builds(cls, **fields, extra=UNKNOWN_MEMBERS)

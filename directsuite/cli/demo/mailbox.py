@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from directsuite.cli.demo.numbered_files import cleared
 from directsuite.cli.demo.outcome import Done
 from directsuite.cli.demo.scene import DOMAIN, MAILBOX_PASSWORD, Scene, hold
 
@@ -121,8 +122,7 @@ async def _compare_metadata(scene: Scene, box: Mailbox, uids: list[int], letters
 
 
 async def _keep(scene: Scene, box: Mailbox, raw: list[bytes]) -> list[Path]:
-    folder = scene.output / "mailbox"
-    folder.mkdir(exist_ok=True)
+    folder = cleared(scene.output / "mailbox", r"[0-9]{4,5}\.eml")
     files: list[Path] = []
     async with box.iter_raw() as listing:
         async for message in listing:

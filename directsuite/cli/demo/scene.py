@@ -50,8 +50,6 @@ class Scene:
 
     sandbox: Sandbox
     suite: DirectSuite
-    state: Path
-    """The sandbox's folder, which holds its certificate authority."""
     output: Path
     sizes: Sizes
     progress: Progress
@@ -69,12 +67,11 @@ class Scene:
 async def scene(output: Path, sizes: Sizes, progress: Progress) -> AsyncGenerator[Scene]:
     """A sandbox with a clinic's mailbox, in a folder that is gone afterwards, and a suite for it."""
     with tempfile.TemporaryDirectory(prefix="directsuite-demo-") as folder:
-        state = Path(folder)
-        async with Sandbox(state) as sandbox, DirectSuite.from_env(sandbox.environment) as suite:
+        async with Sandbox(Path(folder)) as sandbox, DirectSuite.from_env(sandbox.environment) as suite:
             await sandbox.add_reseller(
                 sandbox.environment["DIRECTSUITE_LOGIN_USERNAME"],
                 sandbox.environment["DIRECTSUITE_LOGIN_PASSWORD"],
                 [DOMAIN],
             )
             await sandbox.add_account(CLINIC, MAILBOX_PASSWORD)
-            yield Scene(sandbox=sandbox, suite=suite, state=state, output=output, sizes=sizes, progress=progress)
+            yield Scene(sandbox=sandbox, suite=suite, output=output, sizes=sizes, progress=progress)

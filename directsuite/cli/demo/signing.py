@@ -9,10 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from directsuite.cli.demo import pdf, verification
+from directsuite.cli.demo.numbered_files import cleared
 from directsuite.cli.demo.outcome import Done
 from directsuite.cli.demo.scene import NotHeldError, Scene, hold
 from directsuite.errors import BadRequestError, NotFoundError
-from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.signing.models import Signature, Widget
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ async def run(scene: Scene) -> Done:
     """Sign all of them, each with one or two signatures, and have every signature verified apart from the client."""
     count = scene.sizes.documents
     scene.progress.expect(count)
-    folder = scene.output / "signed"
-    folder.mkdir(exist_ok=True)
+    folder = cleared(scene.output / "signed", r"consent-[0-9]{3}\.pdf")
     files = {number: folder / f"consent-{number:03d}.pdf" for number in range(1, count + 1)}
     under_way = asyncio.Semaphore(_AT_ONCE)
     async with asyncio.TaskGroup() as group:
@@ -117,4 +116,4 @@ async def _delete(signing: Signing, stored: StoredDocument) -> None:
 
 
 def _authority(scene: Scene) -> bytes:
-    return FileKeyStore.open(scene.state).authority_pem()
+    return scene.sandbox.authority_pem()

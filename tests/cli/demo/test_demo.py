@@ -42,6 +42,18 @@ def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.
     ]
 
 
+def test_files_of_an_earlier_run_make_way_and_others_stay(tmp_path: Path) -> None:
+    earlier = ("mailbox/0009.eml", "mailbox/10000.eml", "signed/consent-009.pdf")
+    others = ("mailbox/mine.eml", "mailbox/0009.eml.bak", "signed/consent-9.pdf", "signed/notes.txt")
+    for name in (*earlier, *others):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "mailbox" / "0008.eml").mkdir()
+    assert main(["demo", *SMALL, "--output", str(tmp_path)]) == 0
+    assert [name for name in earlier if (tmp_path / name).exists()] == []
+    assert [name for name in (*others, "mailbox/0008.eml") if not (tmp_path / name).exists()] == []
+
+
 def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*DEMO, *SMALL, "--json", "--output", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False

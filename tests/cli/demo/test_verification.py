@@ -25,7 +25,7 @@ async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
     async with scene(tmp_path, Sizes(), Quiet()) as stage:
         stored = await stage.suite.signing.save(consent_form(Form.numbered(2)))
         content = await stage.suite.signing.sign_and_pull(stored, Signature(name=PATIENT_FIELD))
-        return content, FileKeyStore.open(stage.state).authority_pem()
+        return content, stage.sandbox.authority_pem()
 
 
 def test_signature_is_good_and_its_spoilt_copies_are_not(signed: tuple[bytes, bytes]) -> None:

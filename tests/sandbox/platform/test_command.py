@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import asynccontextmanager
@@ -13,13 +14,17 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from directsuite.sandbox.__main__ import run
+from directsuite.sandbox import serving
+from directsuite.sandbox.sample_content import TUSER, add_sample_content
+from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.serving import run
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from directsuite.sandbox.server import Sandbox
+_LOGIN = ("username", "password")
 
 
 @asynccontextmanager
@@ -93,3 +98,59 @@ async def test_port_in_use_is_refused(sandbox: Sandbox) -> None:
     async with command("--memory", "--port", sandbox.root_url.rpartition(":")[2]) as process:
         _, errors = await asyncio.wait_for(process.communicate(), 20)
         assert (process.returncode, b"in use" in errors, b"Traceback" in errors) == (1, True, False)
+
+
+async def test_reset_brings_the_announced_content_back() -> None:
+    async with command("--memory") as process, aiohttp.ClientSession() as http:
+        _, urls = await ready(process)
+        credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
+        async with http.post(f"{urls['message']}/DeleteMessagesByUIDs/INBOX", json={"auth": credentials, "uids": [1]}):
+            pass
+        async with http.post(f"{urls['control']}/reset", json={}) as answer:
+            assert answer.status == 200
+        async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=credentials) as answer:
+            assert (await answer.json())["count"] == 1
+        async with http.post(f"{urls['registration']}/login", json=dict(zip(_LOGIN, TUSER, strict=True))) as answer:
+            assert (await answer.json())["success"]
+
+
+async def test_sample_content_is_added_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("in the middle")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("directsuite.sandbox.fax.add_fax", fails)
+        with pytest.raises(KeyError):
+            await Sandbox(tmp_path, seed=add_sample_content).__aenter__()
+    async with Sandbox(tmp_path) as empty:
+        assert await empty._database.read(_mailboxes) == 0
+    async with Sandbox(tmp_path, seed=add_sample_content) as whole:
+        assert await whole._database.read(_mailboxes) == 2
+
+
+def _mailboxes(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM mailbox_account").fetchone()[0])
+
+
+@pytest.mark.parametrize("program", [("directsuite.sandbox",), ("directsuite.cli", "sandbox")])
+def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program: tuple[str, ...]) -> None:
+    (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-m", *program, "--port", "0", "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"the sandbox cannot start: the state in {tmp_path} cannot be used")
+    assert ended.stderr.count("\n") == 1
+
+
+async def test_error_while_serving_is_not_called_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> str:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(serving, "summary", broken)
+    with pytest.raises(BrokenPipeError):
+        await serving.serve(None, host="127.0.0.1", port=0)

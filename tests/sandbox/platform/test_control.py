@@ -193,6 +193,9 @@ async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: ai
         ("POST", "clock/advance", {"seconds": 1e300}),
         ("POST", "clock/advance", {}),
         ("POST", "clock/advance", []),
+        ("POST", "clock/set", {"at": "9999-12-31T23:59:59-14:00"}),
+        ("POST", "clock/set", {"at": "0001-01-01T00:00:00+00:00"}),
+        ("POST", "clock/freeze", {"at": "9999-12-31T23:59:59+00:00"}),
         ("POST", "faults", {"operation": "Sned", "kind": "status"}),
         ("POST", "faults", {"operation": "login", "kind": "status", "status": "x"}),
         ("POST", "faults", {}),
@@ -206,6 +209,11 @@ async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: ai
         ("POST", "fax", {"fax_number": "none"}),
         ("POST", "fax", {"fax_number": "1", "status": "lost"}),
         ("POST", "fax", {"fax_number": "1", "recipients": ["x"]}),
+        ("POST", "fax", {"fax_number": "1", "recipients": [{"Address": 1}]}),
+        ("POST", "fax", {"fax_number": "1", "recipients": [{"Name": None}]}),
+        ("POST", "fax", {"fax_number": "1", "recipients": [{"PageCount": "2"}]}),
+        ("POST", "fax", {"fax_number": "1", "recipients": [{"PageCount": True}]}),
+        ("POST", "fax", {"fax_number": "1", "recipients": [{"PageCount": -1}]}),
         ("POST", "tokens", {"account": 5}),
         ("POST", "tokens", {"seconds": None}),
         ("POST", "reset", "everything"),
@@ -217,3 +225,40 @@ async def test_bad_input_is_refused_with_a_reason(
     status, answer = await control(sandbox, http, method, path, body)
     assert (status, set(answer)) == (400, {"error", "description"})
     assert answer["description"]
+
+
+async def test_reset_of_an_account_that_has_nothing_is_done(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_client("app", "secret", "clinic")
+    for account in ("demo", "clinic"):
+        assert await control(sandbox, http, "POST", "reset", {"account": account}) == (200, {"reset": account})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://evil.example.test"}, 403),
+        ({"Origin": "null", "Content-Type": "text/plain"}, 403),
+        ({"Host": "evil.example.test"}, 403),
+        ({"Host": "127.0.0.1.example.test:80"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": "192.0.2.1"}, 403),
+        ({"Host": "localhost:80"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+    ],
+)
+async def test_requests_of_web_pages_are_refused(
+    sandbox: Sandbox, http: aiohttp.ClientSession, headers: dict[str, str], status: int
+) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    await sandbox.deliver(ALICE, b"Subject: a\r\n\r\nb\r\n")
+    async with http.post(f"{sandbox.control_url}/reset", data=b"{}", headers=headers) as answer:
+        assert answer.status == status
+    assert len(await sandbox.ledger()) == (1 if status == 403 else 0)
+    async with http.get(f"{sandbox.control_url}/ca.pem", headers=headers) as answer:
+        assert answer.status == status
+
+
+async def test_authority_of_the_signatures_is_served(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{sandbox.control_url}/ca.pem") as answer:
+        assert (answer.status, await answer.read()) == (200, sandbox.authority_pem())
+    assert sandbox.authority_pem().startswith(b"-----BEGIN CERTIFICATE-----")

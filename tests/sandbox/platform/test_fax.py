@@ -81,6 +81,16 @@ async def test_offset_that_is_no_number_is_refused(
     assert (status, set(body)) == (400, {"error", "description"})
 
 
+@pytest.mark.parametrize("path", ["none/0", "%20/0"])
+async def test_number_without_digits_is_refused(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], path: str
+) -> None:
+    for whole in (f"getMessageList/{path}", path):
+        status, body = await get(sandbox, http, bearer, whole)
+        assert (status, body["error"]) == (400, "invalid_parameter")
+        assert "digits" in body["description"]
+
+
 async def test_unknown_number_has_no_messages(
     sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:

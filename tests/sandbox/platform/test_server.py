@@ -196,36 +196,6 @@ async def test_state_survives_in_its_folder(tmp_path: Path, http: aiohttp.Client
             assert (await answer.json())["success"]
 
 
-async def test_reset_empties_everything_but_keeps_the_demo_account(
-    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
-) -> None:
-    await sandbox.add_account(ALICE, "secret")
-    await sandbox.deliver(ALICE, b"Subject: hello\r\n\r\nhello\r\n")
-    await sandbox.add_fax("15550100100")
-    sandbox.inject_fault("login", "status", status=500)
-    await sandbox.reset()
-    assert sandbox.faults() == []
-    assert await sandbox.ledger() == []
-    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/0", headers=bearer) as answer:
-        assert (await answer.json())["MessageDetail"] == []
-    await sandbox.add_account(ALICE, "secret")
-
-
-async def test_reset_of_one_account_leaves_the_others(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    bob = "bob@direct.example.test"
-    for address in (ALICE, bob):
-        await sandbox.add_account(address, "secret")
-        await sandbox.deliver(address, b"Subject: hello\r\n\r\nhello\r\n")
-    assert await sandbox.reset(ALICE)
-    counts: list[int] = []
-    for address in (ALICE, bob):
-        credentials = {"username": address, "password": "secret"}
-        async with http.post(f"{sandbox.message_url}/GetMessageCount/INBOX", json=credentials) as answer:
-            counts.append((await answer.json())["count"])
-    assert counts == [0, 1]
-    assert not await sandbox.reset("nobody@direct.example.test")
-
-
 async def test_signing_says_what_to_install_where_pdf_libraries_are_missing(
     http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,10 +273,10 @@ async def test_spoilt_pdf_answers_are_no_base64_and_no_whole_one(
     async with http.get(url, headers=bearer) as answer:
         with pytest.raises(binascii.Error):
             base64.b64decode(await answer.read())
-    sandbox.inject_fault("Flatten", "truncate")
-    async with http.patch(f"{url}/flatten", headers=bearer) as answer:
+    sandbox.inject_fault("Sign", "truncate")
+    async with http.patch(f"{url}/sign", headers=bearer, json={"name": "A"}) as answer:
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
     async with http.get(url, headers=bearer) as answer:
         assert base64.b64decode(await answer.read()).startswith(b"%PDF-")
-    assert [effect["operation"] for effect in await sandbox.ledger()] == ["Save", "Flatten"]
+    assert [effect["operation"] for effect in await sandbox.ledger()] == ["Save", "Sign"]

@@ -1,9 +1,20 @@
-"""The demo: everything that a first look at the four services needs, seeded into a running sandbox."""
+"""Sample content: everything that a first look at the four services needs, for a sandbox to begin with."""
 
 from __future__ import annotations
 
-from directsuite.sandbox.messaging.accounts import AccountExists
-from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
+from typing import TYPE_CHECKING
+
+from directsuite.sandbox import fax
+from directsuite.sandbox.messaging import accounts, folders, store
+from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.registration import individuals, sessions
+from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN
+from directsuite.sandbox.verbs import DEMO_ACCOUNT
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from directsuite.sandbox.server import Sandbox
 
 DOMAIN = "direct.example.test"
 MAILBOXES = (f"alice@{DOMAIN}", f"bob@{DOMAIN}")
@@ -22,22 +33,28 @@ _WELCOME = (
 )
 
 
-async def seed(sandbox: Sandbox) -> None:
+def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
     """Add two mailboxes, a T-User, a dozen faxes and two proofed individuals; once for a state that is kept."""
-    try:
-        for address in MAILBOXES:
-            await sandbox.add_account(address, MAILBOX_LOGIN)
-    except AccountExists:
+    # Both mailboxes come in one transaction with all the rest: where they are, so is everything.
+    if all(accounts.account_id(connection, address) is not None for address in MAILBOXES):
         return
-    await sandbox.add_tuser(*TUSER, MAILBOXES)
-    await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
+    for address in MAILBOXES:
+        if accounts.account_id(connection, address) is None:
+            accounts.create_account(connection, address, MAILBOX_LOGIN, at_ms=now)
+    accounts.create_tuser(connection, *TUSER, MAILBOXES)
+    sessions.add_reseller(connection, *DEMO_LOGIN, [DOMAIN])
     for first_name, last_name, ssn4, dob, state in INDIVIDUALS:
         email = f"{first_name.lower()}@example.test"
-        await sandbox.add_individual(first_name, last_name, ssn4, dob, email=email, state=state, country="US")
+        named = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
+        individuals.add(connection, {**named, "email": email, "state": state, "country": "US"})
     for number in range(1, 13):
         status = "waiting" if number == 12 else "complete"
-        await sandbox.add_fax(FAX_NUMBER, status=status, description=f"Fax {number}")
-    await sandbox.deliver(MAILBOXES[0], _WELCOME)
+        record = fax.FaxRecord.of(FAX_NUMBER, DEMO_ACCOUNT, status, f"Fax {number}", None)
+        fax.add_fax(connection, record, now=now)
+    alice = accounts.account_id(connection, MAILBOXES[0])
+    if alice is not None:
+        inbox = folders.folder_id(connection, alice, folders.INBOX)
+        store.append(connection, inbox, content_of(_WELCOME), received_ms=now)
 
 
 def summary(sandbox: Sandbox) -> str:

@@ -1,0 +1,62 @@
+"""The sandbox as a server with sample content, until SIGINT or SIGTERM: what both command lines run.
+
+It prints the environment of the demo account, ready to paste, and then one JSON line, {"ready": true, "urls": {…}}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from directsuite.sandbox.sample_content import add_sample_content, summary
+from directsuite.sandbox.server import Sandbox
+
+DEFAULT_PORT = 8025
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_FOLDER = Path("directsuite-sandbox")
+
+
+class CannotStartError(Exception):
+    """The sandbox did not open; the text says why."""
+
+
+def run(folder: Path | None = None, *, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> int:
+    """Serve until a signal comes and return the exit status. folder: where the state is kept; None for memory."""
+    try:
+        asyncio.run(serve(folder, host=host, port=port))
+    except CannotStartError as error:
+        sys.stderr.write(f"the sandbox cannot start: {error}\n")
+        return 1
+    return 0
+
+
+async def serve(folder: Path | None, *, host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM comes. Raises CannotStartError, for a port in use or a damaged state."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as running:
+        sandbox = await _opened(running, folder, host, port)
+        ready = json.dumps({"ready": True, "urls": sandbox.urls})
+        sys.stdout.write(f"{summary(sandbox)}\n{ready}\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+async def _opened(running: AsyncExitStack, folder: Path | None, host: str, port: int) -> Sandbox:
+    try:
+        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content)
+        return await running.enter_async_context(sandbox)
+    except sqlite3.Error as error:
+        where = "in memory" if folder is None else f"in {folder}"
+        raise CannotStartError(
+            f"the state {where} cannot be used ({error}); move it away, or choose another folder"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CannotStartError(str(error)) from None

@@ -1,0 +1,41 @@
+"""What no model, mailbox or T-User is made from: what is incomplete, or of another type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+import directsuite as ds
+
+from .stage import ALICE, SETTINGS
+
+UNTYPED: Any = None
+
+# (parameter, making it)
+REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
+    "text as content": ("content", lambda: ds.Attachment(content=cast("Any", "not base64!"))),
+    "None as content": ("content", lambda: ds.Attachment(content=UNTYPED)),
+    "text as an image": ("graphical_signature", lambda: ds.Signature(graphical_signature=cast("Any", "x"))),
+    "text as a raw message": ("data", lambda: ds.RawMessage(data=cast("Any", "Subject: x"))),
+    "login without a username": ("username", lambda: ds.Login("", "secret")),
+    "login without a password": ("password", lambda: ds.Login("reseller", "")),
+    "login with None": ("password", lambda: ds.Login("reseller", UNTYPED)),
+    "login of None": ("username", lambda: ds.Login(UNTYPED, UNTYPED)),
+    "patient without a password": ("password", lambda: ds.UserPassword("ada", "")),
+    "mailbox without a password": ("password", lambda: ds.DirectSuite(SETTINGS).mailbox(ALICE, "")),
+    "mailbox with None": ("password", lambda: ds.DirectSuite(SETTINGS).mailbox(ALICE, UNTYPED)),
+    "mailbox of None": ("username", lambda: ds.DirectSuite(SETTINGS).mailbox(UNTYPED, "secret")),
+    "tuser without a username": ("username", lambda: ds.DirectSuite(SETTINGS).tuser("", "secret", ALICE)),
+    "tuser of None": ("username", lambda: ds.DirectSuite(SETTINGS).tuser(UNTYPED, "secret", ALICE)),
+    "tuser without a password": ("password", lambda: ds.DirectSuite(SETTINGS).tuser("front-desk", "", ALICE)),
+    "tuser for None": ("direct_addr", lambda: ds.DirectSuite(SETTINGS).tuser("front-desk", "secret", UNTYPED)),
+}
+
+
+@pytest.mark.parametrize(("parameter", "make"), REFUSED_WHEN_MADE.values(), ids=REFUSED_WHEN_MADE)
+def test_what_is_incomplete_or_of_another_type_is_not_made(parameter: str, make: Callable[[], object]) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match=f"^{parameter}: ") as caught:
+        make()
+    assert caught.value.parameter == parameter

@@ -1,0 +1,197 @@
+"""Methods that make several requests: one deadline over all of them, and no message sent twice without a look."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from tests.core import plays
+from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
+from tests.core.scripted_server import Exchange, Play, ScriptedServer
+from tests.core.virtual_time import elapsed
+
+NOW = datetime.now(UTC)
+ENDS = [datetime.min, datetime.max, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
+SENT = {"success": True, "code": 0, "smtpId": "<2@direct.example.test>"}
+METADATA = {"success": True, "messages": [{"uid": 1, "msgID": "<1@direct.example.test>"}]}
+UIDS = {"success": True, "uids": [1, 2, 3]}
+ANOTHERS_MARK = {
+    "success": True,
+    "messages": [{"uid": 1, "msgID": "<1@x>", "headers": [{"name": "X-Request-ID", "value": "another"}]}],
+}
+RAW = ds.RawMessage(data=b"Message-ID: <1@direct.example.test>\r\n\r\nHello")
+
+
+def _box(suite: ds.DirectSuite) -> ds.Mailbox:
+    return suite.mailbox(ALICE, PASSWORD)
+
+
+def _sends(server: ScriptedServer) -> int:
+    return len(server.to("SendWithHeader"))
+
+
+async def _looks_answer(exchange: Exchange) -> None:
+    """A send is answered, a look sees another's mark."""
+    is_send = exchange.request.method == "PUT"
+    await plays.answer(SENT if is_send else ANOTHERS_MARK)(exchange)
+
+
+OnBox = Callable[[ds.Mailbox], Awaitable[Any]]
+SLOW_FIRST_STEPS: dict[str, tuple[OnBox, list[Any]]] = {
+    "send_once": (lambda box: box.send_once(MESSAGE, key="k", since=NOW, timeout=0.5), [ANOTHERS_MARK, SENT]),
+    "copy": (
+        lambda box: box.copy_messages_by_uids("INBOX", "INBOX.B", [1], verify=True, timeout=0.5),
+        [METADATA, UIDS, SENT],
+    ),
+    "save": (lambda box: box.save_raw_messages("INBOX.B", [RAW], verify=True, timeout=0.5), [UIDS, SENT]),
+}
+
+
+@pytest.mark.parametrize(("call", "answers"), SLOW_FIRST_STEPS.values(), ids=SLOW_FIRST_STEPS)
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 1.5])
+async def test_one_deadline_holds_over_every_step(
+    server: ScriptedServer, call: OnBox, answers: list[Any], seconds: float
+) -> None:
+    server.plays(*(plays.slow(seconds, plays.answer(document)) for document in answers))
+    in_time = seconds * len(answers) < 0.5
+
+    async def attempt(box: ds.Mailbox) -> None:
+        if in_time:
+            await call(box)
+        else:
+            with pytest.raises(ds.TransportError):
+                await call(box)
+
+    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+        assert await elapsed(attempt(_box(suite))) <= 0.5 + 1e-6
+
+
+async def test_a_silent_send_is_not_sent_again_without_a_look(server: ScriptedServer) -> None:
+    server.plays(plays.answer(ANOTHERS_MARK), plays.silence)
+    server.otherwise = _looks_answer
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=30.0, timeout=1.0)
+    assert _sends(server) == 1
+
+
+async def test_a_look_cut_short_is_no_reason_to_send_again(server: ScriptedServer) -> None:
+    server.plays(plays.answer(ANOTHERS_MARK), plays.reset)
+    server.otherwise = _looks_answer
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=30.0, timeout=2.0)
+    assert _sends(server) == 1
+
+
+async def test_looks_that_failed_are_no_reason_to_send_again(server: ScriptedServer) -> None:
+    server.plays(plays.answer(ANOTHERS_MARK))
+    server.otherwise = plays.reset
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
+    assert _sends(server) == 1
+
+
+async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) -> None:
+    server.plays(plays.answer(ANOTHERS_MARK), plays.reset)
+    server.otherwise = _looks_answer
+    async with opened(server) as suite:
+        answer = await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
+    assert answer.smtp_id == SENT["smtpId"]
+    first, second = server.to("SendWithHeader")
+    assert first.body == second.body
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
+@pytest.mark.parametrize("moment", ENDS, ids=str)
+async def test_a_since_at_the_ends_of_the_calendar_is_taken(
+    server: ScriptedServer, zone: timezone, moment: datetime
+) -> None:
+    async with opened(server) as suite:
+        await _box(suite).send_once(MESSAGE, key="k", since=moment.replace(tzinfo=zone))
+    assert [request.method for request in server.requests] == ["POST", "PUT"]
+
+
+@pytest.mark.parametrize("resent", [plays.answer({}, status=429), plays.answer({}, status=503, Retry_After="1")])
+async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(server: ScriptedServer, resent: Play) -> None:
+    sends = iter([plays.reset, resent])
+
+    async def play(exchange: Exchange) -> None:
+        await (next(sends) if exchange.request.method == "PUT" else plays.answer(ANOTHERS_MARK))(exchange)
+
+    server.otherwise = play
+    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
+    assert _sends(server) == 2
+
+
+REFUSAL = {"success": False, "code": 3, "message": "no such messages"}
+TAKES_AWAY: dict[str, OnBox] = {
+    "move": lambda box: box.move_messages_by_uids("INBOX", "INBOX.B", iter([1, 2])),
+    "delete": lambda box: box.delete_messages_by_uids("INBOX", iter([1, 2])),
+    "delete for ever": lambda box: box.delete_messages_by_uids("INBOX", iter([1, 2]), forever=True),
+}
+
+
+@pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
+async def test_a_repeat_refused_because_the_messages_are_gone_is_no_error(server: ScriptedServer, call: OnBox) -> None:
+    server.plays(plays.reset, plays.answer(REFUSAL), plays.answer({"success": True, "uids": [3]}))
+    async with opened(server) as suite:
+        await call(_box(suite))
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
+async def test_a_repeat_refused_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
+    server.plays(plays.reset, plays.answer(REFUSAL), plays.answer({"success": True, "uids": [2, 3]}))
+    async with opened(server) as suite:
+        with pytest.raises(ds.ServiceError):
+            await call(_box(suite))
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
+async def test_a_first_refusal_is_the_answer(server: ScriptedServer, call: OnBox) -> None:
+    server.plays(plays.answer(REFUSAL))
+    async with opened(server) as suite:
+        with pytest.raises(ds.ServiceError):
+            await call(_box(suite))
+    assert len(server.requests) == 1
+
+
+TOO_LARGE: dict[str, tuple[OnBox, str | None]] = {
+    "GetMessages": (lambda box: box.get_messages(), "stream_messages"),
+    "GetMessageMetaData": (lambda box: box.get_message_metadata(), "iter_metadata"),
+    "GetMessagesByUIDs": (lambda box: box.get_messages_by_uids("INBOX", [1]), "fewer uids at a time"),
+    "GetRawMessagesByUIDs": (lambda box: box.get_raw_messages_by_uids("INBOX", [1]), "fewer uids at a time"),
+    "GetUnreadMessages": (lambda box: box.get_unread_messages(), None),
+    "GetMessagesBySender": (lambda box: box.get_messages_by_sender("INBOX", "bob"), None),
+    "GetMessagesBySubject": (lambda box: box.get_messages_by_subject("INBOX", "x"), None),
+    "GetMessagesByReceivedDateUTC": (lambda box: box.get_messages_by_received_date_utc("INBOX", None, None), None),
+}
+
+
+@pytest.mark.parametrize(("call", "hint"), TOO_LARGE.values(), ids=TOO_LARGE)
+async def test_a_too_large_answer_names_what_reads_the_same(
+    server: ScriptedServer, call: OnBox, hint: str | None
+) -> None:
+    server.plays(plays.answer({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
+    async with opened(server, max_response_bytes=1024) as suite:
+        with pytest.raises(ds.ResponseDecodeError) as caught:
+            await call(_box(suite))
+    wanted = "raise max_response_bytes" if hint is None else f"read it with {hint}, or raise max_response_bytes"
+    assert wanted in str(caught.value)
+    assert ("read it with" in str(caught.value)) == (hint is not None)
+
+
+async def test_a_malformed_message_id_is_no_obstacle_to_saving(server: ScriptedServer) -> None:
+    server.plays(plays.answer(UIDS))
+    async with opened(server) as suite:
+        await _box(suite).save_raw_messages("INBOX.B", [ds.RawMessage(data=b"Message-ID: <\r\n\r\nHello")], verify=True)
+    assert len(server.to("SaveRawMessages")) == 1

@@ -1,0 +1,133 @@
+"""The clock: the times it takes, what a refused change leaves, and that it is kept with the state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.sandbox.clock import EARLIEST, LATEST, Clock
+from directsuite.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiohttp
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+CENTURY = timedelta(days=36_500)
+
+
+@given(
+    frozen=st.booleans(),
+    to=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-14)), timezone(timedelta(hours=14))])),
+    by=st.timedeltas(min_value=timedelta(0)),
+)
+def test_refused_change_leaves_the_clock_as_it_was(frozen: bool, to: datetime, by: timedelta) -> None:
+    clock = Clock()
+    if frozen:
+        clock.freeze()
+    for change in (partial(clock.set, to), partial(clock.advance, by), partial(clock.freeze, to), clock.resume):
+        before = clock.state
+        refused = ""
+        try:
+            change()
+        except ValueError as error:
+            refused = str(error)
+        assert not refused or clock.state == before
+        assert not refused or refused == "the clock takes times from 1970-01-01 to 9999-01-01"
+        assert EARLIEST <= clock.now() <= LATEST + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("to", ["9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
+async def test_time_out_of_range_is_refused_and_nothing_breaks(
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], to: str
+) -> None:
+    for running in (False, True):
+        if running:
+            sandbox.clock.resume()
+        for path in ("set", "freeze"):
+            async with http.post(f"{sandbox.control_url}/clock/{path}", json={"at": to}) as answer:
+                assert answer.status == 400
+        async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=bearer) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+async def test_advance_past_the_last_year_is_refused_and_nothing_breaks(
+    sandbox: Sandbox, http: aiohttp.ClientSession, frozen: bool
+) -> None:
+    if not frozen:
+        sandbox.clock.resume()
+    sandbox.clock.set(datetime(9990, 1, 1, tzinfo=UTC))
+    seconds = {"seconds": CENTURY.total_seconds() - 1}
+    async with http.post(f"{sandbox.control_url}/clock/advance", json=seconds) as answer:
+        assert answer.status == 400
+    async with http.get(f"{sandbox.control_url}/clock") as answer:
+        assert (await answer.json())["now"].startswith("9990-01-01T00:00:0")
+    token = await sandbox.issue_token()
+    headers = {"Authorization": f"Bearer {token}"}
+    async with http.get(f"{sandbox.fax_url}/api/fax/getMessageList/1/0", headers=headers) as answer:
+        assert answer.status == 200
+
+
+async def control(http: aiohttp.ClientSession, sandbox: Sandbox, path: str, body: object) -> dict[str, Any]:
+    async with http.post(f"{sandbox.control_url}/{path}", json=body) as answer:
+        assert answer.status == 200
+        body_of_answer: dict[str, Any] = await answer.json()
+        return body_of_answer
+
+
+async def test_frozen_clock_is_kept_with_the_state(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    async with Sandbox(tmp_path) as first:
+        await control(http, first, "clock/freeze", {"at": NOON.isoformat()})
+        await control(http, first, "reset", {})
+    async with Sandbox(tmp_path) as second:
+        assert (second.clock.frozen, second.clock.now()) == (True, NOON)
+        second.clock.advance(CENTURY)
+    async with Sandbox(tmp_path) as third:
+        assert third.clock.now() == NOON + CENTURY
+        third.clock.resume()
+    async with Sandbox(tmp_path) as fourth:
+        assert not fourth.clock.frozen
+        assert timedelta(0) < fourth.clock.now() - NOON - CENTURY < timedelta(minutes=5)
+
+
+async def test_changed_clock_is_committed_before_the_control_answers(
+    tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    async with Sandbox(tmp_path) as sandbox:
+        for path, body in (("freeze", {"at": NOON.isoformat()}), ("advance", {"seconds": 1}), ("resume", {})):
+            await control(http, sandbox, f"clock/{path}", body)
+            kept = await sandbox._database.read(lambda connection: tuple(connection.execute("SELECT * FROM clock")))
+            assert [row["frozen_at_us"] is not None for row in kept] == [sandbox.clock.frozen]
+
+
+async def test_session_does_not_come_back_to_life_with_a_restart(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    async with Sandbox(tmp_path) as first:
+        await first.add_reseller("seller", "secret", ["direct.example.test"])
+        first.clock.advance(timedelta(days=10))
+        login = {"username": "seller", "password": "secret"}
+        async with http.post(f"{first.registration_url}/login", json=login) as answer:
+            session = (await answer.json())["sessionId"]
+    async with Sandbox(tmp_path) as second:
+        second.clock.advance(timedelta(hours=5))
+        url = f"{second.registration_url}/GetPatientAddressByUsername/{session}/direct.example.test/ada"
+        async with http.get(url) as answer:
+            assert (await answer.json())["code"] == "011"
+
+
+async def test_clock_of_the_callers_own_is_taken_as_it_stands(tmp_path: Path) -> None:
+    async with Sandbox(tmp_path) as first:
+        first.clock.advance(CENTURY)
+    clock = Clock()
+    clock.freeze(NOON)
+    async with Sandbox(tmp_path, clock=clock) as second:
+        assert second.clock.now() == NOON
+    clock.advance(CENTURY)  # the sandbox is closed and listens no more
+    async with Sandbox(tmp_path) as third:
+        assert third.clock.now() == NOON

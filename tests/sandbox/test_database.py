@@ -1,0 +1,205 @@
+"""The state: acknowledged means committed, one failure is nobody else's, and closed means closed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directsuite.sandbox.database import Database
+from directsuite.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS fact(name TEXT PRIMARY KEY);"
+
+
+def add(connection: sqlite3.Connection, name: str) -> str:
+    connection.execute("INSERT INTO fact(name) VALUES(?)", (name,))
+    return name
+
+
+def names(connection: sqlite3.Connection) -> list[str]:
+    return [row["name"] for row in connection.execute("SELECT name FROM fact ORDER BY name")]
+
+
+@pytest.fixture(params=["file", "memory"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    opened = Database(tmp_path if request.param == "file" else None, [SCHEMA])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Database]:
+    opened = Database(tmp_path, [SCHEMA])
+    yield opened
+    opened.close()
+
+
+class Gate:
+    """Holds a worker's thread back where it is about to run a statement, until it is opened."""
+
+    def __init__(self, connection: sqlite3.Connection, statement: str) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+        self._statement = statement
+        connection.set_trace_callback(self._trace)
+
+    def _trace(self, statement: str) -> None:
+        if statement == self._statement:
+            self.reached.set()
+            self.open.wait(20)
+
+
+@pytest.fixture
+async def commit(database: Database) -> AsyncIterator[Gate]:
+    """The writer, stopped before its next COMMIT."""
+    gate = Gate(database._writer.connection, "COMMIT")
+    yield gate
+    gate.open.set()
+
+
+async def test_write_is_acknowledged_after_its_commit(database: Database, commit: Gate) -> None:
+    future = database._writer.submit(lambda connection: add(connection, "a"))
+    refused = database._writer.submit(lambda connection: connection.execute("no SQL"))
+    # What the writer told the loop before it came to COMMIT is settled before the loop hears of `reached`.
+    assert await asyncio.to_thread(commit.reached.wait, 20)
+    assert not future.done()
+    assert not refused.done()
+    commit.open.set()
+    assert await future == "a"
+    with pytest.raises(sqlite3.OperationalError):
+        await refused
+
+
+async def test_reader_sees_nothing_before_the_commit_and_everything_after(kept: Database) -> None:
+    gate = Gate(kept._writer.connection, "COMMIT")
+    future = kept._writer.submit(lambda connection: add(connection, "a"))
+    assert await asyncio.to_thread(gate.reached.wait, 20)
+    assert await kept.read(names) == []
+    gate.open.set()
+    await future
+    assert await kept.read(names) == ["a"]
+
+
+async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: Database) -> None:
+    def deny(action: int, what: str | None, *_: str | None) -> int:
+        return sqlite3.SQLITE_DENY if (action, what) == (sqlite3.SQLITE_TRANSACTION, "COMMIT") else sqlite3.SQLITE_OK
+
+    gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
+    first = database._writer.submit(names)
+    assert await asyncio.to_thread(gate.reached.wait, 20)  # what comes now shares one transaction
+    group = [database._writer.submit(partial(add, name=name)) for name in "abc"]
+    group.append(database._writer.submit(lambda connection: add(connection, "a")))
+    gate.open.set()
+    assert await first == []
+    database._writer.connection.set_trace_callback(None)
+    assert [type(outcome) for outcome in await asyncio.gather(*group, return_exceptions=True)] == [
+        *(str, str, str),
+        sqlite3.IntegrityError,
+    ]
+
+    database._writer.connection.set_authorizer(deny)
+    outcomes = await asyncio.gather(
+        *(database.write(partial(add, name=name)) for name in "def"),
+        return_exceptions=True,
+    )
+    assert [(type(outcome), str(outcome)) for outcome in outcomes] == [(sqlite3.DatabaseError, "not authorized")] * 3
+    database._writer.connection.set_authorizer(None)
+    assert await database.read(names) == ["a", "b", "c"]
+    assert await database.write(lambda connection: add(connection, "d")) == "d"
+
+
+async def test_read_is_one_transaction(kept: Database) -> None:
+    inside, written = threading.Event(), threading.Event()
+
+    def twice(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+        before = names(connection)
+        inside.set()
+        assert written.wait(20)
+        return before, names(connection)
+
+    reading = asyncio.ensure_future(kept.read(twice))
+    assert await asyncio.to_thread(inside.wait, 20)
+    await kept.write(lambda connection: add(connection, "a"))
+    written.set()
+    assert await reading == ([], [])
+    assert await kept.read(names) == ["a"]
+
+
+async def test_failed_read_leaves_the_reader_usable_and_writes_are_refused_it(kept: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        await kept.read(lambda connection: add(connection, "a"))
+    with pytest.raises(ZeroDivisionError):
+        await kept.read(lambda _: 1 // 0)
+    assert await kept.read(names) == []
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5000)]
+)
+async def test_connections_are_set_to_keep_what_they_acknowledge(kept: Database, pragma: str, value: object) -> None:
+    def asked(connection: sqlite3.Connection) -> object:
+        return connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+
+    assert (await kept.write(asked), await kept.read(asked)) == (value, value)
+
+
+async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_path: Path) -> None:
+    database = Database(tmp_path, [SCHEMA])
+    before = database._writer.submit(lambda connection: add(connection, "a"))
+    database.close()
+    assert await before == "a"
+    for call in (database.read, database.write):
+        with pytest.raises(RuntimeError, match="the sandbox is closed"):
+            await asyncio.wait_for(call(names), 20)
+    with pytest.raises(RuntimeError, match="the sandbox is closed"):
+        database.post(names)
+    again = Database(tmp_path, [SCHEMA])
+    assert await again.read(names) == ["a"]
+    again.close()
+
+
+async def test_posted_work_comes_before_what_is_written_after_it(database: Database) -> None:
+    database.post(lambda connection: add(connection, "a"))
+    database.post(lambda _: 1 // 0)
+    assert await database.write(names) == ["a"]
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_damaged_file_is_an_error_that_leaves_nothing_open(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "sandbox.sqlite3").write_bytes(content)
+    before = threading.active_count()
+    with pytest.raises(sqlite3.DatabaseError):
+        Database(tmp_path, [SCHEMA])
+    assert threading.active_count() == before
+
+
+async def test_sandbox_says_before_and_after_that_it_is_closed() -> None:
+    sandbox = Sandbox()
+
+    async def refused() -> None:
+        calls = (
+            sandbox.ledger(),
+            sandbox.add_account("alice@direct.example.test", "secret"),
+            sandbox.deliver("alice@direct.example.test", b"Subject: x\r\n\r\n"),
+            sandbox.reset(),
+            sandbox.issue_token(),
+        )
+        for call in calls:
+            with pytest.raises(RuntimeError, match="the sandbox is closed"):
+                await asyncio.wait_for(call, 20)
+        with pytest.raises(RuntimeError, match="the sandbox is closed"):
+            sandbox.authority_pem()
+
+    await refused()
+    async with sandbox:
+        assert await sandbox.ledger() == []
+    await refused()
