@@ -54,6 +54,7 @@ class Verbs:
 
     @profile.setter
     def profile(self, profile: Profile) -> None:
+        """Answer so from now on."""
         self._services.messaging.profile = profile
 
     @property
@@ -63,6 +64,7 @@ class Verbs:
 
     @csv_above.setter
     def csv_above(self, ids: int) -> None:
+        """Report so from now on."""
         self._services.messaging.csv_above = ids
 
     @property
@@ -72,6 +74,7 @@ class Verbs:
 
     @missing_status.setter
     def missing_status(self, status: int) -> None:
+        """Refuse so from now on."""
         self._services.signing.missing_status = status
 
     def authority_pem(self) -> bytes:
