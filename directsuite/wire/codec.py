@@ -154,6 +154,7 @@ class _Field:
         return self.fallback() if self.absent(value) else self.reader.read(value)
 
     def fallback(self) -> Any:
+        # attrs' stubs say that Factory is a function
         return self.default.factory() if isinstance(self.default, attrs.Factory) else self.default  # type: ignore[arg-type]
 
 
@@ -209,7 +210,7 @@ def _structurer(cls: type[Any]) -> Callable[[Any, Any], Any]:
         "new": object.__new__,
         "MismatchError": MismatchError,
         "known": frozenset(field.key for field in fields),
-        "set_extra": cls.__dict__["extra"].__set__ if "extra" in cls.__dict__ else Model.extra.__set__,  # type: ignore[attr-defined]
+        "set_extra": Model.extra.__set__,  # type: ignore[attr-defined]  # on the class it is a slot's descriptor
     }
     lines = [
         "def structure(value, _cls=None):",
