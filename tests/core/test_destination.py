@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import resource
+import errno
+import io
 import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pybase64
 import pytest
@@ -134,15 +134,26 @@ async def test_missing_folder_is_refused_before_anything_is_sent(server: Scripte
     assert server.requests == []
 
 
+class SmallDisk(io.FileIO):
+    """A file that can't grow beyond 4 KB."""
+
+    def write(self, content: Any) -> int:
+        """Write what has room, or fail as a full disk does."""
+        if self.tell() + len(content) > 4096:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return super().write(content)
+
+
 @pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Files can't grow beyond 4 KB."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    signal.signal(signal.SIGXFSZ, handler)
+def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files opened for writing are on a small disk; buffered, so that closing fails a second time."""
+
+    as_ever = Path.open
+
+    def opened_there(path: Path, mode: str = "r", *others: Any, **more: Any) -> Any:
+        return io.BufferedWriter(SmallDisk(path, mode)) if mode == "wb" else as_ever(path, mode, *others, **more)
+
+    monkeypatch.setattr(Path, "open", opened_there)
 
 
 @pytest.mark.usefixtures("small_disk")
@@ -150,7 +161,7 @@ def small_disk() -> Iterator[None]:
 async def test_full_disk_is_an_os_error_and_nothing_is_repeated(server: ScriptedServer, path: Path, size: int) -> None:
     server.otherwise = plays.answer(pybase64.b64encode(bytes(size)))
     async with opened(server) as suite:
-        with pytest.raises(OSError, match="too large") as caught:
+        with pytest.raises(OSError, match="no space left") as caught:
             await suite.signing.download("doc", path)
     assert not isinstance(caught.value, ds.DirectSuiteError)
     assert len(server.requests) == 1
