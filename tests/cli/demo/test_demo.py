@@ -155,6 +155,11 @@ def test_sandbox_that_cannot_start_is_reported(
     assert capsys.readouterr().err == "directsuite: the sandbox cannot start: [Errno 98] no port is free\n"
 
 
+def _heed_interrupts() -> None:
+    """Undo what shells do to background jobs, which ignore SIGINT and pass that on to their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_ends_the_demo_with_130_and_leaves_no_state(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
@@ -163,6 +168,7 @@ def test_interrupt_ends_the_demo_with_130_and_leaves_no_state(tmp_path: Path) ->
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
         text=True,
+        preexec_fn=_heed_interrupts,
     )
     give_up = time.monotonic() + 30
     try:
