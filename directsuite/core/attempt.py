@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
@@ -20,7 +21,7 @@ from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.destination import DestinationError
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
-from directsuite.core.operation import Auth
+from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import ConnectionDroppedError, of_exception
 from directsuite.errors import (
     ConnectFailedError,
@@ -165,8 +166,10 @@ class Attempts:
             await self._clock.sleep(wait)
 
     def _url(self, call: Call[Any]) -> URL:
-        session_id = call.credential.token if call.credential is not None else None
-        return URL(f"{call.endpoint.base_url}/{call.operation.target(call.segments, session_id)}", encoded=True)
+        base = f"{call.endpoint.base_url}/"
+        if call.operation.auth is not Auth.SESSION or call.credential is None:
+            return URL(base + call.path, encoded=True)
+        return URL(base + call.path.replace(SESSION_ID, quote(call.credential.token.reveal(), safe="")), encoded=True)
 
     def _headers(self, call: Call[Any]) -> dict[str, str]:
         headers = {} if call.operation.content_type is None else {"Content-Type": call.operation.content_type.value}

@@ -91,7 +91,7 @@ class Call(Generic[R]):
 
     operation: Operation[R]
     endpoint: Endpoint
-    segments: tuple[str, ...] = attrs.field(repr=False)
+    path: str = attrs.field(repr=False)
     body: RequestBody | None
     options: Options
     policy: RetryPolicy

@@ -86,11 +86,6 @@ class Lifecycle:
         """Whether closing has begun."""
         return self._closed
 
-    @property
-    def tls(self) -> ssl.SSLContext | bool:
-        """How aiohttp is to verify servers."""
-        return self._tls if self._tls is not None else True
-
     async def open(self) -> None:
         """Create the session in the running loop. A suite opens once."""
         if self._closed:

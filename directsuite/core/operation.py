@@ -16,7 +16,6 @@ import attrs
 
 from directsuite.core.refusals import Refusals
 from directsuite.errors import InvalidArgumentError
-from directsuite.secret import Secret
 
 R = TypeVar("R")
 
@@ -71,7 +70,7 @@ class Operation(Generic[R]):
     """One operation of the specification.
 
     name: as the specification spells it; the key for errors, logs and limits. path: below the service's base URL, with
-    its parameters in braces, named as the facade's method names them; `session_id` is filled in by the transport.
+    its parameters in braces, named as the facade's method names them; `session_id` is filled in by each attempt.
     response: a model, or `bytes` where the answer is base64 text. essential: members without which an answer is no
     answer. done_answers: HTTP statuses or service codes that, when a repeat gets them after an unknown first outcome,
     mean that it had happened. content_type: None where a request carries none. how_to_find_out: for the caller of a
@@ -92,28 +91,27 @@ class Operation(Generic[R]):
     how_to_find_out: str = ""
     streaming_method: str | None = None
 
-    def target(self, segments: tuple[str, ...], session_id: Secret | None = None) -> str:
-        """The path with its parameters filled in, each quoted as one segment.
+    def filled(self, segments: tuple[str, ...]) -> str:
+        """The path with its parameters filled in, each quoted as one segment; SESSION_ID stays in its place.
 
         Raises InvalidArgumentError for an empty segment, `.`, `..`, or text that has no UTF-8.
         """
         values: Iterator[str] = iter(segments)
         return _PARAMETER.sub(
-            lambda match: _quoted(session_id if match[1] == "session_id" else next(values), match[1]), self.path
+            lambda match: match[0] if match[0] == SESSION_ID else _quoted(next(values), match[1]), self.path
         )
 
     def check(self, segments: tuple[str, ...]) -> None:
-        """Raise InvalidArgumentError where `target` would, before anything happens."""
-        self.target(segments, _ANY_SESSION)
+        """Raise InvalidArgumentError where `filled` would, before anything happens."""
+        self.filled(segments)
 
 
-_ANY_SESSION = Secret("any")
+SESSION_ID = "{session_id}"
+"""Where the session goes in a path; a filled path holds no other brace, since quoting leaves none."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
-def _quoted(value: str | Secret | None, parameter: str) -> str:
-    if isinstance(value, Secret):
-        return quote(value.reveal(), safe="")
+def _quoted(value: object, parameter: str) -> str:
     if not isinstance(value, str) or value in ("", ".", ".."):
         raise InvalidArgumentError("give it a text that is not empty, '.' or '..'", parameter=parameter)
     try:

@@ -152,14 +152,14 @@ class Transport:
         refuse_timeout(options.timeout)
         endpoint = self._endpoints[operation.service]
         _refuse_incomplete(operation, endpoint)
-        operation.check(segments)
+        path = operation.filled(segments)
         streamed = receive is not None and operation.semantics.may_repeat  # bounded by its pauses, not by its length
         timeout = options.timeout if options.timeout is not None else self.timeout
         now = asyncio.get_running_loop().time()
         return Call(
             operation=operation,
             endpoint=endpoint,
-            segments=segments,
+            path=path,
             body=body,
             options=options,
             policy=options.retry or self._retry,
