@@ -6,6 +6,7 @@
     ├── ClosedError                   the suite is closed, or not open yet
     ├── TransportError                no usable answer
     │   ├── ConnectFailedError        nothing was sent
+    │   │   └── CircuitOpenError      … since the service is down, and is left alone for a while
     │   ├── ConnectionLostError       sent, no answer, on an operation that may be repeated
     │   ├── DeadlineExceededError     (also TimeoutError) nothing was sent, or the operation may be repeated
     │   └── OutcomeUnknownError       a side effect may or may not have happened
@@ -115,6 +116,13 @@ class TransportError(DirectSuiteError):
 
 class ConnectFailedError(TransportError):
     """No connection could be made: nothing was sent."""
+
+
+class CircuitOpenError(ConnectFailedError):
+    """The service has not answered for many attempts in a row: nothing is sent until a probe has found it back.
+
+    `retry_after` gives the seconds until the next probe.
+    """
 
 
 class ConnectionLostError(TransportError):

@@ -54,6 +54,11 @@ def _positive_whole(settings: Any, attribute: attrs.Attribute[Any], value: objec
         raise ConfigurationError(f"{attribute.name} has to be a whole number")
 
 
+def _whole(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigurationError(f"{attribute.name} has to be a whole number, 0 or more")
+
+
 def _base_url(url: str | None) -> str | None:
     return None if url is None else url.rstrip("/")
 
@@ -66,7 +71,9 @@ class Settings:
     registration_url: up to and including `/DirectRegistrationRESTful/rest/Patient`. timeout: seconds for a whole call;
     attempt_timeout: for one attempt of an operation that may be repeated, and for a pause in a stream.
     requests_per_second, burst: the rate that such providers ask for. max_response_bytes: of an answer read whole.
-    session_margin: seconds before its expiry at which a token or session is renewed. tls: the machine's trust store and
+    session_margin: seconds before its expiry at which a token or session is renewed; keep_alive: even while idle.
+    circuit_failures: so many attempts in a row without an answer, and a service is taken to be down: calls fail at once
+    with CircuitOpenError, save one probe every circuit_pause seconds; 0 for never. tls: the machine's trust store and
     TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session, whose own
     TLS and proxy then hold where these are None; its middlewares are left out, since one might send a request twice.
     close_session: False leaves that session open at the end, for others who share it; a call that then still waits for
@@ -86,6 +93,9 @@ class Settings:
     burst: int = attrs.field(default=150, validator=_positive_whole)
     max_response_bytes: int = attrs.field(default=134_217_728, validator=_positive_whole)
     session_margin: float = attrs.field(default=60.0, validator=_positive)
+    keep_alive: bool = False
+    circuit_failures: int = attrs.field(default=20, validator=_whole)
+    circuit_pause: float = attrs.field(default=10.0, validator=_positive)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
     proxy: str | None = attrs.field(default=None, repr=False)

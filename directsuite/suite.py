@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self, cast
 
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import AccessToken, TokenCache, TokenSource, token_source
+from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
+from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
@@ -22,6 +25,9 @@ from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_optional_secret, as_secret
 from directsuite.settings import Settings, Variables
 from directsuite.signing.service import Signing
+
+_LOGGER = logging.getLogger("directsuite")
+_LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
 
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource
 
@@ -35,7 +41,7 @@ class DirectSuite:
 
     token: for signing and fax; a text, an async callable that gives one, or a TokenSource. login: for registration.
     May be built without a running event loop; belongs to the loop and process that open it, and is shared there by any
-    number of tasks. clock: for tests.
+    number of tasks. listeners: told of every event, as is the logger `directsuite`. clock: for tests.
     """
 
     signing: Signing
@@ -48,6 +54,7 @@ class DirectSuite:
         token: Token | None = None,
         login: Login | None = None,
         *,
+        listeners: Iterable[Listener] = (),
         clock: Clock | None = None,
     ) -> None:
         if isinstance(token, str):
@@ -63,8 +70,9 @@ class DirectSuite:
             Service.MESSAGING: settings.message_url,
             Service.REGISTRATION: settings.registration_url,
         }
+        self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
         endpoints = {
-            service: Endpoint(service=service, base_url=url, limits=_limits(settings, clock))
+            service: Endpoint(service=service, base_url=url, limits=_limits(service, settings, clock, events))
             for service, url in urls.items()
         }
         self._lifecycle = Lifecycle(
@@ -82,17 +90,32 @@ class DirectSuite:
             attempt_timeout=settings.attempt_timeout,
             max_response_bytes=settings.max_response_bytes,
             retry=settings.retry,
+            events=events,
         )
         self._caches: list[TokenCache] = []
         self._lifecycle.fetching = self._caches
         if token is not None:
-            tokens = TokenCache(token_source(token), clock, margin=settings.session_margin)
+            tokens = TokenCache(
+                token_source(token),
+                clock,
+                margin=settings.session_margin,
+                keep_alive=settings.keep_alive,
+                tell=events.emit,
+            )
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
         sessions: TokenCache | None = None
         if login is not None:
             source = SessionSource(self._transport, login)
-            sessions = TokenCache(source, clock, margin=settings.session_margin, in_header=False)
+            sessions = TokenCache(
+                source,
+                clock,
+                margin=settings.session_margin,
+                in_header=False,
+                keep_alive=settings.keep_alive,
+                tell=events.emit,
+                renewed=SessionRenewed,
+            )
             endpoints[Service.REGISTRATION].credentials = sessions
             self._caches.append(sessions)
         self.signing = Signing(self._transport)
@@ -122,6 +145,14 @@ class DirectSuite:
         password = as_secret(password)
         return TUser(self._transport, username, password, direct_addr)
 
+    def add_listener(self, listener: Listener) -> None:
+        """Tell this function of every event from now on. What it raises is logged by its type and harms nobody."""
+        self._events.add(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self._events.remove(listener)
+
     async def __aenter__(self) -> Self:
         await self._lifecycle.open()
         return self
@@ -139,10 +170,14 @@ class DirectSuite:
         await self._lifecycle.close(grace)
 
 
-def _limits(settings: Settings, clock: Clock) -> Limits:
+def _limits(service: Service, settings: Settings, clock: Clock, events: Events) -> Limits:
     return Limits(
+        service.value,
         connections=settings.max_connections,
         requests_per_second=settings.requests_per_second,
         burst=settings.burst,
+        circuit_failures=settings.circuit_failures,
+        circuit_pause=settings.circuit_pause,
         clock=clock,
+        tell=events.emit,
     )

@@ -1,5 +1,7 @@
 """One HTTP attempt, within the call's deadline: credential, connection, place in the rate, request, answer.
 
+    admission ──► request ──► answer ──► conclusion
+
 Nothing here retries, and neither may aiohttp: it sends GET, PUT and DELETE a second time when a connection drops,
 so a middleware gives that failure another name. Frames hold no URL, header or body in plain sight.
 """
@@ -13,12 +15,14 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from directsuite.core.admission import admit, limited, refuse_while_open
 from directsuite.core.answer import Answer, Incoming, interpret, unreadable
 from directsuite.core.body import EMPTY, Outgoing
 from directsuite.core.call import Call, Exchanged
 from directsuite.core.clock import Clock
-from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.conclusion import Conclusions
 from directsuite.core.destination import DestinationError
+from directsuite.core.events import AttemptStarted
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
 from directsuite.core.operation import SESSION_ID, Auth
@@ -59,35 +63,42 @@ class Attempts:
         self._lifecycle = lifecycle
         self._clock = clock
         self._attempt_timeout = attempt_timeout
+        self._conclusions = Conclusions(clock, attempt_timeout=attempt_timeout)
         self._max_response_bytes = max_response_bytes
 
     async def run(self, call: Call[R]) -> R:
         """One request and its answer, within the deadline; every failure leaves it as a typed error."""
         outgoing = self._outgoing(call)
         bound = asyncio.timeout_at(call.deadline)
-        value: R | DirectSuiteError
+        call.begin_attempt(self._clock.monotonic())
+        failure: Exception
         try:
             async with bound:
-                value = await self._send_and_receive(call, outgoing, bound)
+                incoming = await self._send(call, outgoing, bound)
+                value = await self._answer(call, incoming, bound)
+            if not isinstance(value, DirectSuiteError):
+                self._conclusions.succeeded(call)
+                return value
+            failure = value
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if not self._lifecycle.closed or (task is not None and task.cancelling()):
+                self._conclusions.left(call, error, started=_started(outgoing))
                 raise
             # Closing ended aiohttp's own work; nobody cancelled this call.
-            value = self._failure(call, outgoing, bound, ConnectionDroppedError(error))
-        except Exception as error:  # noqa: BLE001  sorted out below; what isn't about the network is raised as it is
-            value = self._failure(call, outgoing, bound, error)
+            failure = self._failure(call, outgoing, bound, ConnectionDroppedError(error))
+        except Exception as error:  # noqa: BLE001  sorted out here, and raised below without aiohttp's frames
+            failure = self._failure(call, outgoing, bound, error)
         finally:
             call.consumed = call.consumed or (outgoing is not None and outgoing.spent)
-        if not isinstance(value, DirectSuiteError):
-            return value
-        call.unknown = call.unknown or value.outcome is Outcome.UNKNOWN
-        raise value
+        if isinstance(failure, DirectSuiteError):
+            self._conclusions.failed(call, failure)
+        else:
+            self._conclusions.left(call, failure, started=_started(outgoing))
+        raise failure
 
-    async def _send_and_receive(
-        self, call: Call[R], outgoing: Outgoing | None, bound: asyncio.Timeout
-    ) -> R | DirectSuiteError:
-        incoming = await self._send(call, outgoing, bound)
+    async def _answer(self, call: Call[R], incoming: Incoming, bound: asyncio.Timeout) -> R | DirectSuiteError:
+        """What the answer says: the response, or the error that it is."""
         received = call.receive is not None and 200 <= incoming.status < 300
         try:
             if call.receive is not None and received:
@@ -106,20 +117,19 @@ class Attempts:
 
     async def _send(self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout) -> Incoming:
         """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
-        endpoint, operation = call.endpoint, call.operation
-        if endpoint.credentials is not None and operation.auth in (Auth.BEARER, Auth.SESSION):
-            call.credential = await _credential(endpoint.credentials)
-        # Login waits for no connection: those who hold them may be waiting for it.
-        limited = operation.auth is not Auth.NONE
-        if limited:
-            await endpoint.limits.connect()
+        operation = call.operation
+        await admit(call, self._clock)
         try:
-            await self._wait_for_rate(call)
             if not operation.semantics.may_repeat:
                 # Two turns of the loop let aiohttp notice a kept-alive socket that the server has closed meanwhile.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
+            refuse_while_open(call)
+            call.probe = call.endpoint.limits.breaker.enter()
             call.attempts += 1
+            call.sent_at = self._clock.monotonic()
+            if call.events.detailed:
+                call.tell(AttemptStarted, attempt=call.attempts)
             if operation.semantics.may_repeat:
                 self._bound_attempt(call, bound)
             elif call.proof is not None and call.deadline is not None:
@@ -136,13 +146,14 @@ class Attempts:
                     timeout=_NO_TIMEOUT,
                     **self._lifecycle.request_options,
                 ),
-                lambda: self._closed(incoming, endpoint.limits if limited else None),
+                lambda: self._closed(incoming, call.endpoint.limits if limited(call) else None),
             )
+            call.status = incoming.status
             self._lifecycle.reading.add(incoming)
             return incoming
         except BaseException:
-            if limited:
-                endpoint.limits.release()
+            if limited(call):
+                call.endpoint.limits.release()
             raise
 
     def _closed(self, incoming: Incoming, limits: Limits | None) -> None:
@@ -150,23 +161,8 @@ class Attempts:
         if limits is not None:
             limits.release()
 
-    async def _wait_for_rate(self, call: Call[Any]) -> None:
-        rate = call.endpoint.limits.rate
-        wait = rate.wait()
-        if wait and wait >= call.time_left():
-            error = DeadlineExceededError(
-                "the limit of requests per second leaves no place within the deadline",
-                operation=call.operation.name,
-                service=call.operation.service,
-                outcome=Outcome.NOT_SENT,
-            )
-            error.retry_after = wait
-            raise error
-        if wait := rate.take():
-            await self._clock.sleep(wait)
-
     def _url(self, call: Call[Any]) -> URL:
-        base = f"{call.endpoint.base_url}/"
+        base = f"{call.endpoint.base_url}/" if call.path else str(call.endpoint.base_url)
         if call.operation.auth is not Auth.SESSION or call.credential is None:
             return URL(base + call.path, encoded=True)
         return URL(base + call.path.replace(SESSION_ID, quote(call.credential.token.reveal(), safe="")), encoded=True)
@@ -175,7 +171,7 @@ class Attempts:
         headers = {} if call.operation.content_type is None else {"Content-Type": call.operation.content_type.value}
         if call.operation.auth is Auth.BEARER and call.credential is not None:
             headers["Authorization"] = f"Bearer {call.credential.token.reveal()}"
-        return headers
+        return headers if call.options.headers is None else {**headers, **call.options.headers}
 
     def _outgoing(self, call: Call[Any]) -> Outgoing | None:
         if call.operation.method == "GET":
@@ -190,7 +186,7 @@ class Attempts:
     async def next_chunk(self, call: Call[Any], incoming: Incoming) -> bytes:
         """The next piece of a streamed answer, empty at its end; every failure leaves it as a typed error."""
         bound = asyncio.timeout_at(call.deadline)
-        failure: DirectSuiteError
+        failure: Exception
         try:
             async with bound:
                 self._bound_attempt(call, bound)
@@ -201,27 +197,22 @@ class Attempts:
 
     def _failure(
         self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout, error: Exception
-    ) -> DirectSuiteError:
-        """The typed error for what an attempt raised; what isn't the network's, such as a broken source, is raised."""
-        started = outgoing is None or outgoing.started
+    ) -> Exception:
+        """The typed error for what an attempt raised; what isn't the network's, such as a broken source, as it is."""
+        started = _started(outgoing)
         if isinstance(error, DirectSuiteError):
             return error
         if outgoing is not None and outgoing.failure is not None:
-            if isinstance(outgoing.failure, DirectSuiteError):
-                return outgoing.failure
-            raise outgoing.failure from None
+            return outgoing.failure
         if isinstance(error, DestinationError):
             return _not_kept(call, error.reason)
         if isinstance(error, MismatchError):
             return unreadable(call.operation, error)
         if bound.expired():
-            return self._out_of_time(call, sent=call.attempts > 0 and started)
+            return self._out_of_time(call, sent=call.sent_at is not None and started)
         if isinstance(error, RuntimeError) and self._lifecycle.closed:  # aiohttp's word for a reader whose session went
             error = ConnectionDroppedError(error)
-        failure = of_exception(error, call.operation, started=started)
-        if failure is None:
-            raise error
-        return failure
+        return of_exception(error, call.operation, started=started) or error
 
     def _out_of_time(self, call: Call[Any], *, sent: bool) -> DirectSuiteError:
         loop = asyncio.get_running_loop()
@@ -240,20 +231,15 @@ class Attempts:
             call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
 
 
-async def _credential(cache: TokenCache) -> Credential:
-    """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
-    try:
-        return await cache.current()
-    except DirectSuiteError as error:
-        if error.outcome is Outcome.UNKNOWN:
-            error.outcome = Outcome.NOT_SENT
-        raise
+def _started(outgoing: Outgoing | None) -> bool:
+    """Whether anything of a request may have left, once aiohttp was asked to send it."""
+    return outgoing is None or outgoing.started
 
 
-def _not_kept(call: Call[Any], reason: OSError) -> DirectSuiteError:
+def _not_kept(call: Call[Any], reason: OSError) -> Exception:
     """What to say of a good answer that could not be written to its destination: an effect must not seem undone."""
     if call.operation.semantics.may_repeat:
-        raise reason from None
+        return reason
     text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
     about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
     error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)

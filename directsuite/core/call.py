@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
+from yarl import URL
 
 from directsuite.core.answer import Answer, Incoming
 from directsuite.core.body import RequestBody
 from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import DirectSuiteError, Outcome, ResponseDecodeError
+from directsuite.errors import CircuitOpenError, DirectSuiteError, Outcome, ResponseDecodeError
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
@@ -61,34 +63,47 @@ class Options:
     """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call.
 
     within_a_call: made for another call, such as its login, and so not refused while a closing suite waits for that.
+    headers: of the request, beside those that the operation has.
     """
 
     timeout: float | None = None
     retry: RetryPolicy | None = None
     observe: Callable[[Exchanged], None] | None = None
     within_a_call: bool = False
+    headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
 
 
 @attrs.define(kw_only=True)
 class Endpoint:
-    """One service as the transport sees it."""
+    """One service as the transport sees it. host, port: of its base URL, for events."""
 
     service: Service
     base_url: str | None
     limits: Limits
     credentials: TokenCache | None = None
+    host: str = attrs.field(init=False)
+    port: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        url = URL(self.base_url or "")
+        self.host, self.port = url.host or "", url.port or 0
 
 
 @attrs.define(kw_only=True, eq=False)
 class Call(Generic[R]):
     """One call under way.
 
-    deadline: in the event loop's time; None for a stream that only its pauses bound. retry_until: the same for the
-    beginning of another attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh
+    number: of the call in its suite. deadline: in the event loop's time; None for a stream that only its pauses bound.
+    retry_until: the same for the beginning of another attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh
     credential was made. consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer.
     looked: proof was looked for in vain, for the whole settle time.
+
+    Of the attempt under way: tried_at, when it began (monotonic seconds); sent_at, from when something may have left,
+    None before; status, the answer's; probe, whether the service's circuit breaker watches it as its probe.
     """
 
+    number: int
+    events: Events
     operation: Operation[R]
     endpoint: Endpoint
     path: str = attrs.field(repr=False)
@@ -107,11 +122,36 @@ class Call(Generic[R]):
     keep_open: bool = False
     looked: bool = False
     credential: Credential | None = None
+    tried_at: float = 0.0
+    sent_at: float | None = None
+    status: int | None = None
+    probe: bool = False
+
+    def begin_attempt(self, now: float) -> None:
+        """Forget the attempt before."""
+        self.tried_at, self.sent_at, self.status, self.probe = now, None, None, False
+
+    def tell(self, kind: type[CallEvent], **details: Any) -> None:
+        """Emit an event of this call."""
+        operation, endpoint = self.operation, self.endpoint
+        event = kind(
+            call=self.number,
+            operation=operation.name,
+            service=operation.service.value,
+            method=operation.method,
+            path=operation.path,
+            host=endpoint.host,
+            port=endpoint.port,
+            **details,
+        )
+        self.events.emit(event)
 
     def may_repeat(self, error: BaseException) -> bool:
         """Whether another attempt may be made after this failure."""
-        if not isinstance(error, DirectSuiteError) or self.consumed:
+        if not isinstance(error, DirectSuiteError) or self.consumed or isinstance(error, CircuitOpenError):
             return False
+        if error.operation not in (None, self.operation.name):
+            return False  # its login failed, which had tries of its own
         if isinstance(error, ResponseDecodeError) and error.too_large:
             return False  # a repeat would be as large
         if error.outcome is Outcome.UNKNOWN:

@@ -20,12 +20,14 @@ from typing import Protocol, cast, runtime_checkable
 import attrs
 
 from directsuite.core.clock import Clock
+from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, Outcome, TransportError
 from directsuite.secret import Secret, as_secret
 
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
 _FIRST_BACK_OFF = 1.0
 _LONGEST_BACK_OFF = 60.0
+_LONGEST_NAP = 3600.0
 
 
 @attrs.frozen
@@ -120,7 +122,8 @@ class TokenCache:
     """The current token of a source.
 
     margin: seconds before expiry at which it is renewed. patience: of one fetch. in_header: tokens have to fit into a
-    header; a path takes any.
+    header; a path takes any. keep_alive: renew it from then on in the background, whether or not anybody asks for it.
+    tell: told of renewals, each a `renewed`, and of their failures.
     """
 
     def __init__(
@@ -131,6 +134,9 @@ class TokenCache:
         margin: float = 60.0,
         patience: float = 60.0,
         in_header: bool = True,
+        keep_alive: bool = False,
+        tell: Callable[[Event], None] = lambda _: None,
+        renewed: type[Renewed] = TokenRefreshed,
     ) -> None:
         self._source = source
         self._clock = clock
@@ -144,6 +150,10 @@ class TokenCache:
         self._back_off = 0.0
         self._try_again_at = 0.0
         self._closed = False
+        self._keep_alive = keep_alive
+        self._keeper: asyncio.Task[None] | None = None
+        self._tell = tell
+        self._kind = renewed
 
     @property
     def renewable(self) -> bool:
@@ -186,6 +196,9 @@ class TokenCache:
             renew_at=asked_at + lifetime - margin,
             expires_at=asked_at + lifetime,
         )
+        self._tell(self._kind(generation=self._generation, expires_in=token.expires_in))
+        if self._keep_alive and self._keeper is None and not self._closed:
+            self._keeper = asyncio.create_task(self._keep(), name="directsuite-keep-alive")
         return self._credential
 
     def invalidate(self, generation: int) -> None:
@@ -196,10 +209,24 @@ class TokenCache:
     async def aclose(self) -> None:
         """Stop a fetch that is under way, and begin no other."""
         self._closed = True
-        if self._refresh is not None:
-            self._refresh.cancel()
-            with contextlib.suppress(asyncio.CancelledError, DirectSuiteError):
-                await self._refresh
+        tasks = [task for task in (self._keeper, self._refresh) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _keep(self) -> None:
+        """Renew the credential whenever it is due, until closing."""
+        while True:
+            await self._clock.sleep(min(max(self._due() - self.now(), _FIRST_BACK_OFF), _LONGEST_NAP))
+            if self._due() <= self.now():  # it may have been renewed meanwhile
+                with contextlib.suppress(DirectSuiteError):  # told already; the next try is after the back-off
+                    await asyncio.shield(self._refreshing())
+
+    def _due(self) -> float:
+        if self._failure is not None:
+            return self._try_again_at
+        return self.now() if self._credential is None else self._credential.renew_at
 
     def _backs_off(self) -> bool:
         return self._failure is not None and self._clock.monotonic() < self._try_again_at
@@ -241,6 +268,7 @@ class TokenCache:
             self._failure = failure
             self._back_off = min(max(2 * self._back_off, _FIRST_BACK_OFF), _LONGEST_BACK_OFF)
             self._try_again_at = self._clock.monotonic() + self._back_off
+            self._tell(RenewalFailed(error=type(failure).__name__, back_off=self._back_off))
             raise
         return self.adopt(token, asked_at)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import aiohttp
@@ -128,16 +128,15 @@ class Lifecycle:
                 "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
             )
 
-    @contextlib.contextmanager
-    def under_way(self) -> Generator[None]:
-        """Counts one call for as long as it lasts."""
+    def begin(self) -> None:
+        """Count a call that is under way."""
         self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            if self._calls == 0 and self._idle is not None:
-                self._idle.set()
+
+    def end(self) -> None:
+        """Count it no more."""
+        self._calls -= 1
+        if self._calls == 0 and self._idle is not None:
+            self._idle.set()
 
     async def close(self, grace: float) -> None:
         """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.

@@ -1,41 +1,73 @@
 """How much of a service one suite may use at once: connections, and requests per second.
 
-Both are ours rather than the connector's, so that a call that still waits here provably has sent nothing.
+Both are ours rather than the connector's, so that a call that still waits here provably has sent nothing. Both are
+fair: first come, first served.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from directsuite.core.breaker import Breaker
 from directsuite.core.clock import Clock
+from directsuite.core.events import Event, ServicePaused
 
 
 class Rate:
-    """Requests per second with a burst, after the generic cell rate algorithm (GCRA): first come, first served."""
+    """Requests per second with a burst, after the generic cell rate algorithm (GCRA)."""
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self._interval = 1.0 / per_second
         self._tolerance = self._interval * max(0, burst - 1)
         self._clock = clock
         self._arrival = float("-inf")
+        self._held_until = float("-inf")
 
     def wait(self) -> float:
         """Seconds until a request that came now might go."""
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
     def take(self) -> float:
-        """Take the next place and return the seconds to wait for it."""
+        """Take the next place and return the seconds to wait for it; then `held` says whether it still stands."""
         wait = self.wait()
         self._arrival = max(self._arrival, self._clock.monotonic()) + self._interval
         return wait
+
+    def hold(self, seconds: float) -> bool:
+        """Let nobody go for so many seconds, and then one after the other, without a burst. Whether that is news."""
+        until = self._clock.monotonic() + seconds
+        if until <= self._held_until:
+            return False
+        self._held_until = until
+        self._arrival = max(self._arrival, until + self._tolerance)
+        return True
+
+    def held(self) -> bool:
+        """Whether nobody may go now: places taken before are void."""
+        return self._clock.monotonic() < self._held_until
 
 
 class Limits:
     """The limits of one service, shared by everything in a suite that calls it."""
 
-    def __init__(self, *, connections: int, requests_per_second: float, burst: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        service: str,
+        *,
+        connections: int,
+        requests_per_second: float,
+        burst: int,
+        circuit_failures: int,
+        circuit_pause: float,
+        clock: Clock,
+        tell: Callable[[Event], None],
+    ) -> None:
         self.connections = connections
         self.rate = Rate(requests_per_second, burst, clock)
+        self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
+        self._service = service
+        self._tell = tell
         self._connections = asyncio.Semaphore(connections)
 
     async def connect(self) -> None:
@@ -45,3 +77,8 @@ class Limits:
     def release(self) -> None:
         """Give a connection back."""
         self._connections.release()
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody call the service for so many seconds, as it asked for."""
+        if seconds > 0 and self.rate.hold(seconds):
+            self._tell(ServicePaused(service=self._service, seconds=seconds))

@@ -61,8 +61,12 @@ class RetryPolicy:
         may_repeat: Callable[[BaseException], bool],
         time_left: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
+        scheduled: Callable[[float], None],
     ) -> AsyncRetrying:
-        """Tenacity's loop for one call: stops where the next wait would not fit into the time left (seconds)."""
+        """Tenacity's loop for one call: stops where the next wait would not fit into the time left (seconds).
+
+        scheduled: told of each wait before it begins.
+        """
         stop = stop_after_attempt(self.attempts)
 
         def should_stop(retry_state: RetryCallState) -> bool:
@@ -79,7 +83,12 @@ class RetryPolicy:
             return self.wait(retry_state)
 
         return AsyncRetrying(
-            retry=retry_if_exception(may_repeat), stop=should_stop, wait=wait, sleep=sleep, reraise=True
+            retry=retry_if_exception(may_repeat),
+            stop=should_stop,
+            wait=wait,
+            sleep=sleep,
+            before_sleep=lambda retry_state: scheduled(retry_state.upcoming_sleep),
+            reraise=True,
         )
 
 

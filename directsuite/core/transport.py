@@ -22,10 +22,12 @@ from directsuite.core.attempt import Attempts
 from directsuite.core.body import RequestBody
 from directsuite.core.call import Call, Endpoint, Options, Proof, Receive, StreamReader
 from directsuite.core.clock import Clock
+from directsuite.core.events import Events, RetryScheduled
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.operation import Auth, Operation, Service
 from directsuite.core.outcome import asks_for_new_credential
 from directsuite.core.retry import RetryPolicy
+from directsuite.core.under_way import UnderWay
 from directsuite.errors import (
     ConfigurationError,
     ConnectFailedError,
@@ -57,6 +59,7 @@ class Transport:
         attempt_timeout: float,
         max_response_bytes: int,
         retry: RetryPolicy,
+        events: Events,
     ) -> None:
         self._endpoints = endpoints
         self._lifecycle = lifecycle
@@ -66,6 +69,8 @@ class Transport:
             lifecycle, clock, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
         )
         self._retry = retry
+        self._events = events
+        self._calls = 0
 
     async def call(
         self,
@@ -78,7 +83,7 @@ class Transport:
     ) -> R:
         """The whole life of one call: the response, or a typed error."""
         call = self._begin(operation, segments, body, options, receive, proof)
-        with self._lifecycle.under_way():
+        with UnderWay(call, self._lifecycle, self._clock):
             try:
                 return await self._attempt(call)  # most calls end here, without any retry machinery
             except DirectSuiteError as error:
@@ -91,7 +96,7 @@ class Transport:
             settled = await self._settle(call, failure)
             if settled:
                 return settled[0]
-        raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
+            raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
 
     def window(self, service: Service) -> int:
         """How many requests a listing keeps under way: twice the service's connections."""
@@ -118,7 +123,7 @@ class Transport:
 
         call = self._begin(cast("Operation[bytes]", operation), segments, body, options, keep, None)
         call.keep_open = True
-        with self._lifecycle.under_way():
+        with UnderWay(call, self._lifecycle, self._clock):
             try:
                 try:
                     await self._attempt(call)
@@ -137,7 +142,7 @@ class Transport:
                 chunk = b""  # the frame may stand in a traceback, and holds nothing of what was answered
                 for incoming in opened:
                     incoming.close()
-        raise self._verdict(call, failure).with_traceback(None)
+            raise self._verdict(call, failure).with_traceback(None)
 
     def _begin(
         self,
@@ -156,7 +161,10 @@ class Transport:
         streamed = receive is not None and operation.semantics.may_repeat  # bounded by its pauses, not by its length
         timeout = options.timeout if options.timeout is not None else self.timeout
         now = asyncio.get_running_loop().time()
+        self._calls += 1
         return Call(
+            number=self._calls,
+            events=self._events,
             operation=operation,
             endpoint=endpoint,
             path=path,
@@ -173,7 +181,14 @@ class Transport:
     async def _again(self, call: Call[R], failure: DirectSuiteError) -> R:
         """More attempts after a first failure, which tenacity is told of as its attempt 1."""
         known = [failure]
-        retrying = call.policy.retrying(may_repeat=call.may_repeat, time_left=call.time_left, sleep=self._clock.sleep)
+
+        def scheduled(wait: float) -> None:
+            """Tell of the next attempt."""
+            call.tell(RetryScheduled, attempt=call.attempts + 1, wait=wait)
+
+        retrying = call.policy.retrying(
+            may_repeat=call.may_repeat, time_left=call.time_left, sleep=self._clock.sleep, scheduled=scheduled
+        )
         async for attempt in retrying:
             with attempt:
                 if known:
@@ -253,6 +268,7 @@ class Transport:
         elif isinstance(failure, ConnectFailedError) and call.unknown:
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
             error = ConnectionLostError(text, outcome=Outcome.UNKNOWN, **about)
+            error.retry_after = failure.retry_after
             error.__cause__ = failure
         elif call.unknown and failure.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
             failure.outcome = Outcome.UNKNOWN  # so much for the last attempt; an earlier one may have been acted upon

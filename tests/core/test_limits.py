@@ -117,7 +117,16 @@ async def _count(suite: ds.DirectSuite) -> int:
 
 
 async def test_connections_go_to_those_who_came_first() -> None:
-    limits = Limits(connections=1, requests_per_second=1, burst=1, clock=ManualClock())
+    limits = Limits(
+        "fax",
+        connections=1,
+        requests_per_second=1,
+        burst=1,
+        circuit_failures=20,
+        circuit_pause=10,
+        clock=ManualClock(),
+        tell=lambda _: None,
+    )
     order: list[int] = []
 
     async def use(number: int) -> None:

@@ -1,0 +1,87 @@
+"""What an attempt waits for before it may send anything: a closed circuit, a credential, a connection, its turn.
+
+Whatever fails here, nothing of the call has been sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from directsuite.core.call import Call
+from directsuite.core.clock import Clock
+from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.operation import Auth
+from directsuite.errors import CircuitOpenError, DeadlineExceededError, DirectSuiteError, Outcome
+
+
+def limited(call: Call[Any]) -> bool:
+    """Whether a call takes one of the connections; a login doesn't, since those who hold them may be waiting for it."""
+    return call.operation.auth is not Auth.NONE
+
+
+async def admit(call: Call[Any], clock: Clock) -> None:
+    """Return when the call may send; its connection, where it is `limited`, is the caller's to release."""
+    endpoint = call.endpoint
+    refuse_while_open(call)
+    if endpoint.credentials is not None and call.operation.auth in (Auth.BEARER, Auth.SESSION):
+        call.credential = await _credential(endpoint.credentials)
+    if not limited(call):
+        await _turn(call, clock)
+        return
+    await endpoint.limits.connect()
+    try:
+        await _turn(call, clock)
+    except BaseException:
+        endpoint.limits.release()
+        raise
+
+
+def refuse_while_open(call: Call[Any]) -> None:
+    """Raise CircuitOpenError while the service is taken to be down."""
+    wait = call.endpoint.limits.breaker.wait()
+    if wait is None:
+        return
+    error = CircuitOpenError(
+        f"the {call.operation.service} service has not answered for many attempts in a row, and is left alone",
+        operation=call.operation.name,
+        service=call.operation.service,
+        outcome=Outcome.NOT_SENT,
+    )
+    error.retry_after = wait
+    raise error
+
+
+async def _turn(call: Call[Any], clock: Clock) -> None:
+    """Wait for a place in the rate of requests."""
+    rate = call.endpoint.limits.rate
+    while True:
+        _refuse_long_wait(call, rate.wait())
+        wait = rate.take()
+        if not wait:
+            return
+        await clock.sleep(wait)
+        if not rate.held():  # else the service asked for a pause meanwhile, which voids the place
+            return
+
+
+def _refuse_long_wait(call: Call[Any], wait: float) -> None:
+    if not wait or wait < call.time_left():
+        return
+    error = DeadlineExceededError(
+        "the service's limit of requests, or the pause that it asked for, leaves no place within the deadline",
+        operation=call.operation.name,
+        service=call.operation.service,
+        outcome=Outcome.NOT_SENT,
+    )
+    error.retry_after = wait
+    raise error
+
+
+async def _credential(cache: TokenCache) -> Credential:
+    """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
+    try:
+        return await cache.current()
+    except DirectSuiteError as error:
+        if error.outcome is Outcome.UNKNOWN:
+            error.outcome = Outcome.NOT_SENT
+        raise

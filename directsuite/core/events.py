@@ -1,0 +1,210 @@
+"""What happens in a suite, told as it happens: the source of its logs, metrics and traces.
+
+    Event
+    ├── CallEvent                one call of an operation: its number, operation, method and path template
+    │   ├── CallStarted
+    │   ├── AttemptStarted       an HTTP request is about to be sent
+    │   ├── AttemptSucceeded
+    │   ├── AttemptFailed
+    │   ├── RetryScheduled
+    │   ├── OutcomeLeftUnknown   a side effect may or may not have happened
+    │   └── CallFinished
+    ├── Renewed                  a new bearer token or registration session is in use
+    │   ├── TokenRefreshed
+    │   └── SessionRenewed
+    ├── RenewalFailed
+    ├── ServicePaused            a service asked, with Retry-After, to be left alone for a while
+    ├── CircuitOpened            a service is down: calls fail at once, save one probe after each pause
+    └── CircuitClosed            it is back
+
+No event holds a secret, a body, or anything that a caller put into a path: names, numbers and templates only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from directsuite.errors import ConfigurationError, Outcome
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """Something that happened in a suite."""
+
+
+@attrs.frozen(kw_only=True)
+class CallEvent(Event):
+    """What happened in one call. call: its number in this suite, which all its events share.
+
+    operation: the specification's name. path: the template below the service's base URL, its parameters not filled in.
+    host, port: of that base URL.
+    """
+
+    call: int
+    operation: str
+    service: str
+    method: str
+    path: str
+    host: str
+    port: int
+
+
+@attrs.frozen(kw_only=True)
+class CallStarted(CallEvent):
+    """A call began."""
+
+
+@attrs.frozen(kw_only=True)
+class AttemptStarted(CallEvent):
+    """Credential, connection and place in the rate are there: a request is about to be sent. attempt: from 1."""
+
+    attempt: int
+
+
+@attrs.frozen(kw_only=True)
+class AttemptSucceeded(CallEvent):
+    """A request was answered as it should be. elapsed: seconds since AttemptStarted."""
+
+    attempt: int
+    status: int
+    elapsed: float
+
+
+@attrs.frozen(kw_only=True)
+class AttemptFailed(CallEvent):
+    """An attempt failed. attempt: 0 where no request could be sent yet. elapsed: seconds.
+
+    error: the name of the error's class. status: HTTP status, None where no answer came. outcome: what is known of the
+    effect.
+    """
+
+    attempt: int
+    error: str
+    status: int | None
+    outcome: Outcome | None
+    elapsed: float
+
+
+@attrs.frozen(kw_only=True)
+class RetryScheduled(CallEvent):
+    """Another attempt will be made. attempt: its number. wait: seconds until then."""
+
+    attempt: int
+    wait: float
+
+
+@attrs.frozen(kw_only=True)
+class OutcomeLeftUnknown(CallEvent):
+    """A call with side effects ended, and it is not known whether they happened.
+
+    cancelled: the caller left before the answer came, and so gets no OutcomeUnknownError that would say so.
+    """
+
+    cancelled: bool
+    how_to_find_out: str
+
+
+@attrs.frozen(kw_only=True)
+class CallFinished(CallEvent):
+    """A call ended. error: the name of the error's class, None after success. elapsed: seconds, all attempts together.
+
+    cancelled: the caller left, or left a stream early. outcome: of a failure, where it is known.
+    """
+
+    attempts: int
+    elapsed: float
+    error: str | None = None
+    outcome: Outcome | None = None
+    cancelled: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Renewed(Event):
+    """A new credential is in use. generation: its number, from 1. expires_in: seconds, None where that isn't known."""
+
+    generation: int
+    expires_in: float | None
+
+
+@attrs.frozen(kw_only=True)
+class TokenRefreshed(Renewed):
+    """A new bearer token is in use, for signing and fax."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionRenewed(Renewed):
+    """A new registration session is in use."""
+
+
+@attrs.frozen(kw_only=True)
+class RenewalFailed(Event):
+    """No new credential could be had. error: the name of the error's class. back_off: seconds until another try."""
+
+    error: str
+    back_off: float
+
+
+@attrs.frozen(kw_only=True)
+class ServicePaused(Event):
+    """A service asked, with Retry-After, that nobody calls it for so many seconds."""
+
+    service: str
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class CircuitOpened(Event):
+    """So many attempts in a row got no answer. seconds: until a probe is let through."""
+
+    service: str
+    failures: int
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class CircuitClosed(Event):
+    """A service that was down answers again."""
+
+    service: str
+
+
+Listener = Callable[[Event], None]
+"""Called with each event, at once, in the task in which it happened: it should be quick, and not block."""
+
+
+class Events:
+    """Tells every event to every listener, and the standard logging. A listener that raises harms nobody."""
+
+    def __init__(self, listeners: Iterable[Listener] = (), *, log: Listener, logger: logging.Logger) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+        self._log = log
+        self._logger = logger
+        for listener in listeners:
+            self.add(listener)
+
+    @property
+    def detailed(self) -> bool:
+        """Whether anybody wants to know of what goes well."""
+        return bool(self._listeners) or self._logger.isEnabledFor(logging.DEBUG)
+
+    def add(self, listener: Listener) -> None:
+        """Tell this one, too."""
+        if not callable(listener):
+            raise ConfigurationError("a listener is a function that takes an event")
+        self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Tell this one no more; nothing happens where it wasn't told anyway."""
+        self._listeners = tuple(each for each in self._listeners if each != listener)
+
+    def emit(self, event: Event) -> None:
+        """Tell all."""
+        for listener in (self._log, *self._listeners):
+            try:
+                listener(event)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a call must not fail for its listeners
+                self._logger.warning("a listener raised %s", type(error).__name__)
