@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any
 
 import aiohttp
@@ -13,6 +13,7 @@ from tenacity import wait_fixed
 
 import directsuite as ds
 from directsuite.core.clock import Clock
+from directsuite.core.events import Listener
 from directsuite.suite import Token
 
 from .scripted_server import ScriptedServer
@@ -56,6 +57,7 @@ async def opened(
     token: Token | None = TOKEN,
     login: ds.Login | None = LOGIN,
     clock: Clock | None = None,
+    listeners: Iterable[Listener] = (),
     leaky: bool = False,
     **others: Any,
 ) -> AsyncGenerator[ds.DirectSuite]:
@@ -64,7 +66,7 @@ async def opened(
     leaky: the test ends with calls under way, on purpose.
     """
     configured = settings(server, **others)
-    suite = ds.DirectSuite(configured, token=token, login=login, clock=clock or LoopClock())
+    suite = ds.DirectSuite(configured, token=token, login=login, listeners=listeners, clock=clock or LoopClock())
     before = asyncio.all_tasks()
     async with suite:
         yield suite

@@ -1,0 +1,214 @@
+"""A service that is down is left alone, and found again by one probe at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import directsuite as ds
+from directsuite.core.breaker import Breaker
+from directsuite.core.events import CircuitClosed, CircuitOpened, Event
+
+from . import plays
+from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, SEND, failure_of, opened
+from .scripted_server import Play, ScriptedServer
+from .virtual_time import ManualClock, until
+
+GOOD = plays.answer({"success": True, "count": 7})
+REFUSAL = {"success": False, "code": 3, "message": "no"}
+
+
+def once() -> ds.RetryPolicy:
+    return ds.RetryPolicy.none()
+
+
+async def fail(suite: ds.DirectSuite, times: int) -> None:
+    """So many calls of one attempt each."""
+    for _ in range(times):
+        await failure_of(suite.mailbox(ALICE, PASSWORD).with_options(retry=once()).get_message_count())
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        plays.reset,
+        plays.hang_up,
+        plays.silence,
+        *(plays.answer(b"<h1>down</h1>", status) for status in (502, 503, 504)),
+    ],
+    ids=["reset", "closed", "silent", "502", "503", "504"],
+)
+async def test_calls_fail_at_once_after_many_attempts_without_an_answer(server: ScriptedServer, silence: Play) -> None:
+    server.otherwise = silence
+    async with opened(server, circuit_failures=3, circuit_pause=10) as suite:
+        await fail(suite, 3)
+        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+        assert isinstance(error, ds.CircuitOpenError)
+        assert (error.outcome, error.retry_after, error.attempts) == (ds.Outcome.NOT_SENT, 10, 0)
+        assert len(server.requests) == 3
+
+
+async def test_service_that_cannot_be_reached_is_left_alone_too(server: ScriptedServer) -> None:
+    async with opened(server, circuit_failures=2) as suite:
+        await server.stop()
+        await fail(suite, 2)
+        assert isinstance(await failure_of(SEND.call(suite)), ds.CircuitOpenError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        plays.answer(REFUSAL),
+        plays.answer(REFUSAL, 503),
+        plays.answer(b"", 400),
+        plays.answer(b"", 500),
+        plays.answer(b"", 503, Retry_After="0"),
+        plays.answer(b"no JSON"),
+    ],
+    ids=["refusal", "refusal with 503", "400", "500", "503 with Retry-After", "malformed"],
+)
+async def test_any_answer_of_the_service_itself_shows_that_it_is_there(server: ScriptedServer, answer: Play) -> None:
+    server.plays(plays.reset, answer, plays.reset)
+    server.otherwise = GOOD
+    async with opened(server, circuit_failures=2) as suite:
+        await fail(suite, 3)
+        assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
+
+
+async def test_short_time_of_a_caller_says_nothing_of_the_service(server: ScriptedServer) -> None:
+    server.otherwise = plays.slow(2, GOOD)
+    async with opened(server, circuit_failures=2, attempt_timeout=20) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        for _ in range(5):
+            assert isinstance(await failure_of(box.get_message_count(timeout=1)), ds.DeadlineExceededError)
+        assert await box.get_message_count() == 7
+
+
+async def test_one_probe_after_each_pause_finds_the_service_back(server: ScriptedServer) -> None:
+    events: list[Event] = []
+    server.otherwise = plays.hang_up
+    async with opened(server, listeners=[events.append], circuit_failures=2, circuit_pause=10) as suite:
+        box = suite.mailbox(ALICE, PASSWORD).with_options(retry=once())
+        await fail(suite, 2)
+        await asyncio.sleep(10)
+        await failure_of(box.get_message_count())
+        assert len(server.requests) == 3  # the probe, which failed
+        await asyncio.sleep(9.9)
+        assert isinstance(await failure_of(box.get_message_count()), ds.CircuitOpenError)
+        await asyncio.sleep(0.1)
+        gate = asyncio.Event()
+        server.otherwise = plays.gated(gate, GOOD)
+        probe = asyncio.create_task(box.get_message_count())
+        await until(lambda: len(server.requests) == 4)
+        others = [await failure_of(box.get_message_count()) for _ in range(5)]
+        assert all(isinstance(error, ds.CircuitOpenError) for error in others)
+        gate.set()
+        assert await probe == 7
+        assert await asyncio.gather(*(box.get_message_count() for _ in range(20))) == [7] * 20
+    changes = [event for event in events if isinstance(event, CircuitOpened | CircuitClosed)]
+    assert changes == [
+        CircuitOpened(service="messaging", failures=2, seconds=10),
+        CircuitOpened(service="messaging", failures=3, seconds=10),
+        CircuitClosed(service="messaging"),
+    ]
+
+
+async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServer) -> None:
+    server.plays(plays.hang_up, plays.silence)
+    async with opened(server, circuit_failures=1, circuit_pause=10) as suite:
+        await fail(suite, 1)
+        await asyncio.sleep(10)
+        probe = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
+        await until(lambda: len(server.requests) == 2)
+        probe.cancel()
+        await asyncio.wait([probe])
+        assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
+
+
+async def test_services_go_down_one_by_one(server: ScriptedServer) -> None:
+    server.plays(plays.hang_up)
+    async with opened(server, circuit_failures=1) as suite:
+        await fail(suite, 1)
+        server.otherwise = plays.answer({"identifier": "doc"})
+        await GET_DOC_INFO.call(suite)
+
+
+async def test_login_of_a_service_that_is_down_is_not_tried(server: ScriptedServer) -> None:
+    server.otherwise = plays.hang_up
+    async with opened(server, circuit_failures=1, retry=once()) as suite:
+        find = suite.registration.get_patient_address_by_username
+        await failure_of(find("direct.example.test", "ada"))
+        assert isinstance(await failure_of(find("direct.example.test", "ada")), ds.CircuitOpenError)
+        assert len(server.requests) == 1
+        await asyncio.sleep(10)
+        server.plays(plays.answer(LOGGED_IN))
+        server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
+        assert await find("direct.example.test", "ada") == []
+
+
+async def test_breaker_can_be_turned_off(server: ScriptedServer) -> None:
+    server.otherwise = plays.hang_up
+    async with opened(server, circuit_failures=0) as suite:
+        await fail(suite, 30)
+        assert len(server.requests) == 30
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """The breaker against its drawing: attempts begin, end in every way and order, and time passes."""
+
+    FAILURES, PAUSE = 3, 10.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.told: list[Event] = []
+        self.breaker = Breaker("fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, tell=self.told.append)
+        self.under_way: list[bool] = []
+        self.row = 0
+        self.open_until: float | None = None
+
+    @rule()
+    def attempt(self) -> None:
+        probing = any(self.under_way)
+        expected_open = self.open_until is not None and (probing or self.clock.now < self.open_until)
+        assert (self.breaker.wait() is not None) == expected_open
+        if not expected_open:
+            probe = self.breaker.enter()
+            assert probe == (self.open_until is not None)
+            self.under_way.append(probe)
+
+    @rule(seconds=st.floats(0.1, 12))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data(), end=st.sampled_from(["answered", "unanswered", "abandoned"]))
+    def attempt_ends(self, data: st.DataObject, end: str) -> None:
+        probe = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        if end == "answered":
+            self.breaker.answered()
+            self.row, self.open_until = 0, None
+            self.under_way = [False] * len(self.under_way)  # a probe among them is one no more
+        elif end == "abandoned":
+            self.breaker.abandoned(probe=probe)
+        else:
+            self.breaker.unanswered(probe=probe)
+            self.row += 1
+            if self.row >= self.FAILURES and (self.open_until is None or probe):
+                self.open_until = self.clock.now + self.PAUSE
+
+    @invariant()
+    def openings_and_closings_take_turns(self) -> None:
+        kinds = [type(event) for event in self.told]
+        assert CircuitClosed not in kinds[:1]
+        assert all(pair != (CircuitClosed, CircuitClosed) for pair in itertools.pairwise(kinds))
+        assert (self.open_until is not None) == (bool(kinds) and kinds[-1] is CircuitOpened)
+
+
+TestBreakerMachine = BreakerMachine.TestCase
+TestBreakerMachine.settings = hypothesis_settings(max_examples=100, stateful_step_count=30)

@@ -1,0 +1,264 @@
+"""Events: what happens is told in order, to everybody, and to nobody's harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.core import events
+from directsuite.core.events import (
+    AttemptFailed,
+    AttemptStarted,
+    AttemptSucceeded,
+    CallEvent,
+    CallFinished,
+    CallStarted,
+    Event,
+    OutcomeLeftUnknown,
+    RenewalFailed,
+    RetryScheduled,
+    SessionRenewed,
+    TokenRefreshed,
+)
+
+from . import plays
+from .opened import (
+    ALICE,
+    GET_MESSAGE_COUNT,
+    GET_PATIENT_ADDRESS,
+    LOGGED_IN,
+    PASSWORD,
+    SEND,
+    failure_of,
+    opened,
+)
+from .scripted_server import Play, ScriptedServer
+from .test_credentials import Source
+from .virtual_time import until
+
+GOOD = plays.answer({"success": True, "count": 7})
+
+
+def names(told: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in told]
+
+
+async def test_call_that_goes_well_is_told_from_beginning_to_end(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.slow(3, GOOD)
+    async with opened(server, listeners=[told.append]) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    call = {
+        "call": 1,
+        "operation": "GetMessageCount",
+        "service": "messaging",
+        "method": "POST",
+        "path": "GetMessageCount/{folder}",
+        "host": "127.0.0.1",
+        "port": server.port,
+    }
+    assert [(type(event), attrs.asdict(event)) for event in told] == [
+        (CallStarted, call),
+        (AttemptStarted, call | {"attempt": 1}),
+        (AttemptSucceeded, call | {"attempt": 1, "status": 200, "elapsed": pytest.approx(3)}),
+        (
+            CallFinished,
+            call | {"attempts": 1, "elapsed": pytest.approx(3), "error": None, "outcome": None, "cancelled": False},
+        ),
+    ]
+
+
+async def test_failures_and_retries_are_told(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.plays(plays.answer(b"", 500), GOOD)
+    async with opened(server, listeners=[told.append]) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert names(told) == [
+        "CallStarted",
+        "AttemptStarted",
+        "AttemptFailed",
+        "RetryScheduled",
+        "AttemptStarted",
+        "AttemptSucceeded",
+        "CallFinished",
+    ]
+    failed, scheduled = told[2], told[3]
+    assert isinstance(failed, AttemptFailed)
+    assert (failed.error, failed.status, failed.outcome) == ("ServerError", 500, ds.Outcome.UNKNOWN)
+    assert isinstance(scheduled, RetryScheduled)
+    assert (scheduled.attempt, scheduled.wait) == (2, 1)
+
+
+async def test_failed_call_is_told_with_its_class_and_outcome(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.answer({"success": False, "code": 1})
+    async with opened(server, listeners=[told.append]) as suite:
+        await failure_of(GET_MESSAGE_COUNT.call(suite))
+    finished = told[-1]
+    assert isinstance(finished, CallFinished)
+    assert (finished.error, finished.outcome) == ("AuthenticationError", ds.Outcome.FAILED)
+
+
+async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.silence
+    async with opened(server, listeners=[told.append], max_connections=1) as suite:
+        holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
+        await until(lambda: len(server.requests) == 1)
+        await failure_of(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=1))
+        holding.cancel()
+        await asyncio.wait([holding])
+    [failed] = [event for event in told if isinstance(event, AttemptFailed) and event.call == 2]
+    assert (failed.attempt, failed.status, failed.outcome, failed.elapsed) == (0, None, ds.Outcome.NOT_SENT, 1)
+
+
+@pytest.mark.parametrize("lost", [plays.reset, plays.truncated({"success": True}), plays.answer(b"", 500)])
+async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: Play) -> None:
+    told: list[Event] = []
+    server.otherwise = lost
+    async with opened(server, listeners=[told.append]) as suite:
+        error = await failure_of(SEND.call(suite))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    [unknown] = [event for event in told if isinstance(event, OutcomeLeftUnknown)]
+    assert (unknown.operation, unknown.cancelled) == ("Send", False)
+    assert unknown.how_to_find_out == error.how_to_find_out
+
+
+async def test_caller_who_leaves_a_sent_message_leaves_an_event(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.silence
+    async with opened(server, listeners=[told.append]) as suite:
+        sending = asyncio.ensure_future(SEND.call(suite))
+        await until(lambda: server.busy == 1)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+    assert names(told)[-3:] == ["AttemptFailed", "OutcomeLeftUnknown", "CallFinished"]
+    _, unknown, finished = told[-3:]
+    assert isinstance(unknown, OutcomeLeftUnknown)
+    assert unknown.cancelled
+    assert "INBOX.Sent" in unknown.how_to_find_out
+    assert isinstance(finished, CallFinished)
+    assert (finished.cancelled, finished.outcome) == (True, ds.Outcome.UNKNOWN)
+
+
+async def test_caller_who_leaves_before_anything_was_sent_leaves_nothing_unknown(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.silence
+    async with opened(server, listeners=[told.append], max_connections=1) as suite:
+        holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
+        await until(lambda: server.busy == 1)
+        sending = asyncio.ensure_future(SEND.call(suite))
+        await asyncio.sleep(1)
+        for task in (sending, holding):
+            task.cancel()
+        await asyncio.wait([sending, holding])
+    assert "OutcomeLeftUnknown" not in names(told)
+    [finished] = [event for event in told if isinstance(event, CallFinished) and event.operation == "Send"]
+    assert (finished.cancelled, finished.outcome) == (True, None)
+
+
+async def test_caller_who_leaves_a_reading_call_leaves_nothing_unknown(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.silence
+    async with opened(server, listeners=[told.append]) as suite:
+        asking = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
+        await until(lambda: server.busy == 1)
+        asking.cancel()
+        await asyncio.wait([asking])
+    assert "OutcomeLeftUnknown" not in names(told)
+
+
+async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.plays(plays.pieces(b'{"success": true, "messages": [{"uid": 1}, ', plays.Pause(9), b'{"uid": 2}]}'))
+    async with (
+        opened(server, listeners=[told.append]) as suite,
+        suite.mailbox(ALICE, PASSWORD).stream_messages() as messages,
+    ):
+        await anext(messages)
+    finished = told[-1]
+    assert isinstance(finished, CallFinished)
+    assert (finished.error, finished.cancelled) == (None, True)
+
+
+async def test_renewals_and_their_failures_are_told(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.plays(plays.answer(b"", 500), plays.answer(LOGGED_IN))
+    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
+    async with opened(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
+        await failure_of(GET_PATIENT_ADDRESS.call(suite))
+        await asyncio.sleep(2)
+        await GET_PATIENT_ADDRESS.call(suite)
+    failed = [event for event in told if isinstance(event, RenewalFailed)]
+    assert failed == [RenewalFailed(error="ServerError", back_off=1.0)]
+    assert SessionRenewed(generation=1, expires_in=600) in told
+
+
+async def test_new_bearer_token_is_told(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(server, listeners=[told.append], token=Source(lifetime=120)) as suite:
+        await suite.signing.get_doc_info("doc")
+    assert TokenRefreshed(generation=1, expires_in=120) in told
+
+
+@pytest.mark.parametrize("broken", [ValueError("sentinel-of-a-text"), asyncio.CancelledError("sentinel-of-a-text")])
+async def test_listener_that_raises_harms_nobody(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture, broken: BaseException
+) -> None:
+    told: list[Event] = []
+
+    def listener(_: Event) -> None:
+        raise broken
+
+    with caplog.at_level(logging.WARNING, "directsuite"):
+        async with opened(server, listeners=[listener, told.append]) as suite:
+            assert await GET_MESSAGE_COUNT.call(suite) == 7
+    assert len(told) == 4
+    assert f"a listener raised {type(broken).__name__}" in caplog.messages
+    assert "sentinel" not in caplog.text
+
+
+async def test_listeners_come_and_go(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    async with opened(server) as suite:
+        suite.add_listener(told.append)
+        await GET_MESSAGE_COUNT.call(suite)
+        suite.remove_listener(told.append)
+        suite.remove_listener(told.append)
+        await GET_MESSAGE_COUNT.call(suite)
+    assert len(told) == 4
+
+
+def test_listener_has_to_be_callable() -> None:
+    with pytest.raises(ds.ConfigurationError):
+        ds.DirectSuite(listeners=["not a function"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+async def test_events_cost_nothing_where_nobody_listens(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Event] = []
+
+    def emit(_: events.Events, event: Event) -> None:
+        made.append(event)
+
+    monkeypatch.setattr(events.Events, "emit", emit)
+    async with opened(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert made == []
+
+
+def test_every_event_is_frozen_and_keyword_only() -> None:
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
+    assert len(kinds) == 16
+    for kind in kinds:
+        assert all(field.kw_only for field in attrs.fields(kind))
+        assert kind.__setattr__ is not object.__setattr__
+        assert "__slots__" in vars(kind)
+    assert issubclass(CallStarted, CallEvent)

@@ -1,0 +1,100 @@
+"""Tokens that are kept alive in the background, whether or not anybody calls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from directsuite.core.credentials import AccessToken, TokenCache
+
+from . import plays
+from .opened import GET_PATIENT_ADDRESS, LOGGED_IN, opened
+from .scripted_server import ScriptedServer
+from .test_credentials import Source, text
+from .virtual_time import LoopClock, turns
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source(lifetime=600)
+
+
+async def kept(cache: TokenCache, seconds: float) -> str:
+    """The token after so many seconds in which nobody asked."""
+    await asyncio.sleep(seconds)
+    await turns()
+    return await text(cache)
+
+
+async def test_token_is_renewed_though_nobody_asks(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    await asyncio.sleep(3600)
+    await turns()
+    assert source.asked == 1 + 3600 // 540
+    await cache.aclose()
+    await asyncio.sleep(3600)
+    assert source.asked == 7
+
+
+async def test_without_it_nothing_is_renewed_until_somebody_asks(source: Source) -> None:
+    cache = TokenCache(source, LoopClock())
+    await cache.current()
+    await asyncio.sleep(3600)
+    assert source.asked == 1
+
+
+async def test_failed_renewals_back_off_and_go_on(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    source.failures = [ValueError("broken") for _ in range(3)]
+    await asyncio.sleep(540.5)
+    assert source.asked == 2
+    assert await kept(cache, 7) == "token-5"  # after 1, 2 and 4 seconds
+    await cache.aclose()
+
+
+async def test_refused_token_is_replaced_though_nobody_asks(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    cache.invalidate((await cache.current()).generation)
+    assert source.asked == 1
+    assert await kept(cache, 541) == "token-2"
+    assert source.asked == 2
+    await cache.aclose()
+
+
+async def test_token_that_is_adopted_is_kept_alive_too(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    cache.adopt(AccessToken("mine", 600), cache.now())
+    assert await kept(cache, 539) == "mine"
+    assert await kept(cache, 2) == "token-1"
+    await cache.aclose()
+
+
+@pytest.mark.parametrize("lifetime", [0.0, 0.001])
+async def test_token_that_expires_at_once_is_not_fetched_without_pause(lifetime: float) -> None:
+    source = Source(lifetime=lifetime)
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    await asyncio.sleep(10.5)
+    assert source.asked == 11
+    await cache.aclose()
+
+
+async def test_token_without_an_end_is_left_alone() -> None:
+    source = Source(lifetime=None)
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    await asyncio.sleep(1_000_000)
+    assert source.asked == 1
+    await cache.aclose()
+
+
+async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
+    server.plays(plays.answer(LOGGED_IN))
+    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []} | LOGGED_IN)
+    async with opened(server, keep_alive=True) as suite:
+        await GET_PATIENT_ADDRESS.call(suite)
+        await asyncio.sleep(1200)
+        assert len(server.to("/login")) == 3
