@@ -5,6 +5,7 @@ Objects here show nothing of what they hold, so that no frame's locals do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 R = TypeVar("R")
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
+_MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 
 
 class Incoming:
@@ -98,7 +102,9 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
         return _read(operation, answer, document)
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
-    got = answer.headers.get("Content-Type", "no media type").partition(";")[0]
+    except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+        expected, path = "nested less deeply", "$"
+    got = _media_type(answer.headers.get("Content-Type", ""))
     text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
     return ResponseDecodeError(text, path=path, body=answer.body[: outcome.KEPT], **about)
 
@@ -118,6 +124,12 @@ def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
         if getattr(response, name) is None:
             raise MismatchError("present", f"$.{codec.wire_name(model, name)}")
     return cast("R", response)
+
+
+def _media_type(header: str) -> str:
+    """The bare media type for an error's text, which takes nothing that a log could stumble over."""
+    bare = header.partition(";")[0].strip()
+    return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
 def _parsed(body: bytes) -> Any:

@@ -40,20 +40,35 @@ from directsuite.wire.mismatch import MismatchError
 R = TypeVar("R")
 
 
-async def no_hidden_replay(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """A client middleware: a dropped connection is reported, not silently sent again."""
-    try:
-        return await handler(request)
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise ConnectionDroppedError(error) from None
+class Sending:
+    """One attempt's client middleware: a dropped connection is reported, not silently sent again.
 
+    begun: whether anything of a request may have left, once aiohttp was asked to send it. A body knows that best; of a
+    request without one, aiohttp writes all it has when it makes the response object.
+    """
 
-_MIDDLEWARES = (no_hidden_replay,)
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # the deadline is ours
+    def __init__(self, outgoing: Outgoing | None) -> None:
+        self._outgoing = outgoing
+        self._written = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the request may have left."""
+        return self._written if self._outgoing is None else self._outgoing.started
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send, once."""
+        request.headers.pop("Cookie", None)  # of a session of the user's: they would go from one mailbox to another
+        try:
+            return await handler(request)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise ConnectionDroppedError(error) from None
+        finally:
+            self._written = request.response is not None
 
 
 class Attempts:
@@ -63,18 +78,21 @@ class Attempts:
         self._lifecycle = lifecycle
         self._clock = clock
         self._attempt_timeout = attempt_timeout
+        # The deadline is ours; but who can't connect may try again, whatever the operation.
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=attempt_timeout)
         self._conclusions = Conclusions(clock, attempt_timeout=attempt_timeout)
         self._max_response_bytes = max_response_bytes
 
     async def run(self, call: Call[R]) -> R:
         """One request and its answer, within the deadline; every failure leaves it as a typed error."""
         outgoing = self._outgoing(call)
+        sending = Sending(outgoing)
         bound = asyncio.timeout_at(call.deadline)
         call.begin_attempt(self._clock.monotonic())
         failure: Exception
         try:
             async with bound:
-                incoming = await self._send(call, outgoing, bound)
+                incoming = await self._send(call, outgoing, sending, bound)
                 value = await self._answer(call, incoming, bound)
             if not isinstance(value, DirectSuiteError):
                 self._conclusions.succeeded(call)
@@ -83,18 +101,18 @@ class Attempts:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if not self._lifecycle.closed or (task is not None and task.cancelling()):
-                self._conclusions.left(call, error, started=_started(outgoing))
+                self._conclusions.left(call, error, started=sending.begun)
                 raise
             # Closing ended aiohttp's own work; nobody cancelled this call.
-            failure = self._failure(call, outgoing, bound, ConnectionDroppedError(error))
+            failure = self._failure(call, outgoing, sending, bound, ConnectionDroppedError(error))
         except Exception as error:  # noqa: BLE001  sorted out here, and raised below without aiohttp's frames
-            failure = self._failure(call, outgoing, bound, error)
+            failure = self._failure(call, outgoing, sending, bound, error)
         finally:
             call.consumed = call.consumed or (outgoing is not None and outgoing.spent)
         if isinstance(failure, DirectSuiteError):
             self._conclusions.failed(call, failure)
         else:
-            self._conclusions.left(call, failure, started=_started(outgoing))
+            self._conclusions.left(call, failure, started=sending.begun)
         raise failure
 
     async def _answer(self, call: Call[R], incoming: Incoming, bound: asyncio.Timeout) -> R | DirectSuiteError:
@@ -115,7 +133,9 @@ class Attempts:
             if not (received and call.keep_open):
                 incoming.close()
 
-    async def _send(self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout) -> Incoming:
+    async def _send(
+        self, call: Call[Any], outgoing: Outgoing | None, sending: Sending, bound: asyncio.Timeout
+    ) -> Incoming:
         """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
         operation = call.operation
         await admit(call, self._clock)
@@ -142,8 +162,8 @@ class Attempts:
                     data=outgoing,
                     headers=self._headers(call),
                     allow_redirects=False,
-                    middlewares=_MIDDLEWARES,
-                    timeout=_NO_TIMEOUT,
+                    middlewares=(sending,),
+                    timeout=self._timeout,
                     **self._lifecycle.request_options,
                 ),
                 lambda: self._closed(incoming, call.endpoint.limits if limited(call) else None),
@@ -192,14 +212,19 @@ class Attempts:
                 self._bound_attempt(call, bound)
                 return await incoming.chunk()
         except Exception as error:  # noqa: BLE001  as in run
-            failure = self._failure(call, None, bound, error)
+            failure = self._failure(call, None, None, bound, error)
         raise failure
 
     def _failure(
-        self, call: Call[Any], outgoing: Outgoing | None, bound: asyncio.Timeout, error: Exception
+        self,
+        call: Call[Any],
+        outgoing: Outgoing | None,
+        sending: Sending | None,
+        bound: asyncio.Timeout,
+        error: Exception,
     ) -> Exception:
         """The typed error for what an attempt raised; what isn't the network's, such as a broken source, as it is."""
-        started = _started(outgoing)
+        started = sending is None or sending.begun
         if isinstance(error, DirectSuiteError):
             return error
         if outgoing is not None and outgoing.failure is not None:
@@ -229,11 +254,6 @@ class Attempts:
         if call.options.observe is not None:
             elapsed = self._clock.monotonic() - call.started_at
             call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
-
-
-def _started(outgoing: Outgoing | None) -> bool:
-    """Whether anything of a request may have left, once aiohttp was asked to send it."""
-    return outgoing is None or outgoing.started
 
 
 def _not_kept(call: Call[Any], reason: OSError) -> Exception:

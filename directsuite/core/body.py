@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
@@ -155,7 +156,9 @@ class Outgoing(Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write everything: the length announced is the body's own."""
+        """Write everything: the length announced is the body's own. Nothing, where the connection has ended already."""
+        if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
+            raise ConnectionResetError("the connection ended before the request")
         self.started = True
         if self._body.chunks is None:
             if self._body.content:

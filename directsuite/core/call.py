@@ -93,7 +93,7 @@ class Endpoint:
 class Call(Generic[R]):
     """One call under way.
 
-    number: of the call in its suite. deadline: in the event loop's time; None for a stream that only its pauses bound.
+    number: in this process. deadline: in the event loop's time; None for a stream that only its pauses bound.
     retry_until: the same for the beginning of another attempt. unknown: an attempt may have been acted upon. renewed:
     the one replay with a fresh credential was made. consumed: the body can't be sent again. keep_open: the reader of a
     stream closes the answer. looked: proof was looked for in vain, for the whole settle time.

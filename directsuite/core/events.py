@@ -38,7 +38,7 @@ class Event:
 
 @attrs.frozen(kw_only=True)
 class CallEvent(Event):
-    """What happened in one call. call: its number in this suite, which all its events share.
+    """What happened in one call. call: its number in this process, which all its events share.
 
     operation: the specification's name. path: the template below the service's base URL, its parameters not filled in.
     host, port: of that base URL.

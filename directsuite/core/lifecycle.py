@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from directsuite._version import __version__
+from directsuite.core.connector import FreshConnector
 from directsuite.errors import ClosedError, ConfigurationError
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
@@ -180,7 +181,7 @@ class Lifecycle:
 
 def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),  # the limit is ours, per service
+        connector=FreshConnector(limit=0),  # the limit is ours, per service
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         headers={"User-Agent": f"directsuite/{__version__}", "Accept": "application/json, text/plain"},

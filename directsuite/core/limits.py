@@ -13,6 +13,9 @@ from directsuite.core.breaker import Breaker
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, ServicePaused
 
+_LONGEST_PAUSE = 3600.0
+"""Seconds. A service that asks for more, perhaps by mistake, is asked again after so many."""
+
 
 class Rate:
     """Requests per second with a burst, after the generic cell rate algorithm (GCRA)."""
@@ -80,5 +83,6 @@ class Limits:
 
     def pause(self, seconds: float) -> None:
         """Let nobody call the service for so many seconds, as it asked for."""
+        seconds = min(seconds, _LONGEST_PAUSE)
         if seconds > 0 and self.rate.hold(seconds):
             self._tell(ServicePaused(service=self._service, seconds=seconds))

@@ -1,20 +1,47 @@
 """What a failed attempt means: the table that every retry, and every word to the caller, goes by.
 
-    what was seen                                       outcome     error
-    ──────────────────────────────────────────────────  ──────────  ─────────────────────────────────────
-    no connection (DNS, refused, TLS, connect time-out)  NOT_SENT    ConnectFailedError
-    connection lost before the body started              NOT_SENT    ConnectFailedError
-    connection lost after that, no answer                UNKNOWN     ConnectionLostError
-    answer broken off, malformed, too large, not HTTP    UNKNOWN     ResponseDecodeError
-    the service's own refusal (messaging, registration)  FAILED      by its code, whatever the status
-      … with the code that asks for a new session        REJECTED    AuthenticationError
-    401 to a bearer token or a session                   REJECTED    AuthenticationError
-    429                                                  REJECTED    RateLimitedError
-    503 with Retry-After                                 REJECTED    ServerError
-    408, other 5xx                                       UNKNOWN     by status; ServerError
-    other 4xx, 3xx                                       FAILED      by status
+    row               what was seen                                         outcome   error                  again
+    ────────────────  ────────────────────────────────────────────────────  ────────  ─────────────────────  ──────────
+    dns               no address for the host's name                        NOT_SENT  ConnectFailedError     always
+    unreachable       no way to the host                                    NOT_SENT  ConnectFailedError     always
+    refused           nobody listens there                                  NOT_SENT  ConnectFailedError     always
+    tls               no handshake, or not with whom it should be           NOT_SENT  ConnectFailedError     always
+    proxy             no proxy there, or it refuses                         NOT_SENT  ConnectFailedError     always
+    lost-before       connection ended before the request was written       NOT_SENT  ConnectFailedError     always
+    connect-time      no connection in the time of one attempt              NOT_SENT  ConnectFailedError     always
+    connect-deadline  no connection within the deadline                     NOT_SENT  DeadlineExceededError  no
+    queue-deadline    no token, connection or place in the rate within it   NOT_SENT  DeadlineExceededError  no
+    token             no token to be had from its source                    NOT_SENT  TransportError         always
+    lost-in-body      connection lost while the body was being sent         UNKNOWN   ConnectionLostError    repeatable
+    lost              connection lost before the whole head of an answer    UNKNOWN   ConnectionLostError    repeatable
+    answer-time       no whole answer in the time of one attempt            UNKNOWN   ConnectionLostError    repeatable
+    answer-deadline   no whole answer within the deadline                   UNKNOWN   DeadlineExceededError  no
+    cancelled         the caller ended the call                             —         CancelledError         no
+    not-http          an answer that breaks the rules of HTTP               UNKNOWN   ResponseDecodeError    repeatable
+    head-too-large    a line of 8 KB, or more than 128 headers or trailers  UNKNOWN   ResponseDecodeError    repeatable
+    truncated         an answer that ends before its end                    UNKNOWN   ResponseDecodeError    repeatable
+    malformed         a good status, but not what the operation answers     UNKNOWN   ResponseDecodeError    repeatable
+    too-large         an answer of more than `max_response_bytes`           UNKNOWN   ResponseDecodeError    no
+    own               `success: false`, whatever the status                 FAILED    by its code            no
+    own-session       … with the code that asks for a new session           REJECTED  AuthenticationError    renewed
+    own-2xx           a good status, and signing's or fax's `error` in it   UNKNOWN   ServiceError           repeatable
+    3xx               a redirect: it is not followed                        FAILED    ServiceError           no
+    400               the status alone, or signing's or fax's `error`       FAILED    BadRequestError        no
+    401               to a password, or to a token that nobody can renew    FAILED    AuthenticationError    no
+    401-renewable     to a token, or a session                              REJECTED  AuthenticationError    renewed
+    403               the status alone, or signing's or fax's `error`       FAILED    PermissionDeniedError  no
+    404               likewise                                              FAILED    NotFoundError          no
+    408               likewise: proxies say it of servers that were slow    UNKNOWN   ServiceError           repeatable
+    421, 425          likewise: not acted upon, whatever the method         REJECTED  ServiceError           always
+    429               whatever the body                                     REJECTED  RateLimitedError       always
+    4xx               the others, also before the body was wholly sent      FAILED    ServiceError           no
+    503-retry-after   with a Retry-After that can be read                   REJECTED  ServerError            always
+    5xx               the others                                            UNKNOWN   ServerError            repeatable
 
-An outcome that is UNKNOWN, on an operation that may not be repeated, ends as OutcomeUnknownError.
+again: `always`, as the retry policy says; `repeatable`, only an operation that may be repeated, any other ends as
+OutcomeUnknownError with this failure as its cause; `renewed`, once, with a fresh token or session, and FAILED where it
+is refused as well. An operation that may not be repeated has the deadline for its attempt's time. Of a status in
+[200, 300) that no row names, the body decides.
 """
 
 from __future__ import annotations
@@ -39,6 +66,14 @@ from directsuite.errors import (
 )
 
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
+_NO_CONNECTION = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ServerFingerprintMismatch,
+    aiohttp.ClientHttpProxyError,  # the proxy's answer to CONNECT: the service has seen nothing
+    aiohttp.InvalidURL,  # the proxy's
+)
+_NOT_ACTED_UPON = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
 KEPT = 64 * 1024
 """Bytes of an answer that hang on its error."""
 
@@ -59,9 +94,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
     about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
     origin = error.origin if isinstance(error, ConnectionDroppedError) else error
     seen = _named(origin)
-    if isinstance(
-        error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ServerFingerprintMismatch
-    ):
+    if isinstance(error, _NO_CONNECTION):
         return ConnectFailedError(
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )
@@ -92,7 +125,7 @@ def judge(
     """
     refused = operation.refusals.read(document)
     wait = retry_after(headers.get("Retry-After"))
-    if status < 300 and (refused is None or operation.refusals.flag is None):
+    if status < 300 and (refused is None or (operation.refusals.flag is None and not refused.message)):
         return None
     cls, meaning = class_of_status(status)
     code = None
@@ -119,10 +152,12 @@ def judge(
 
 
 def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
-    if status == 429 or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
+    if status in _NOT_ACTED_UPON or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
         return Outcome.REJECTED
     if status >= 500 or status == 408:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN
+    if status < 300:  # it says both yes and no
+        return Outcome.UNKNOWN
     return Outcome.FAILED
 
 

@@ -99,7 +99,9 @@ def class_of_status(status: int) -> tuple[type[ServiceError], str]:
         return _STATUSES[status]
     if status >= 500:
         return ServerError, "the service failed"
-    if 300 <= status < 400:
+    if status < 300:
+        return ServiceError, "the service reports an error, though with a good status"
+    if status < 400:
         return ServiceError, "the service redirects, which is not followed: check the URL in the settings"
     return ServiceError, "the service refused the request"
 

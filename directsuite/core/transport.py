@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -43,6 +44,7 @@ from directsuite.wire.mismatch import MismatchError
 R = TypeVar("R")
 T = TypeVar("T")
 
+_NUMBERS = itertools.count(1)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks for proof
 
 
@@ -70,7 +72,6 @@ class Transport:
         )
         self._retry = retry
         self._events = events
-        self._calls = 0
 
     async def call(
         self,
@@ -161,9 +162,8 @@ class Transport:
         streamed = receive is not None and operation.semantics.may_repeat  # bounded by its pauses, not by its length
         timeout = options.timeout if options.timeout is not None else self.timeout
         now = asyncio.get_running_loop().time()
-        self._calls += 1
         return Call(
-            number=self._calls,
+            number=next(_NUMBERS),
             events=self._events,
             operation=operation,
             endpoint=endpoint,

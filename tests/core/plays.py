@@ -134,3 +134,58 @@ async def silence(exchange: Exchange) -> None:
     """Read the request and never answer."""
     await exchange.read()
     await exchange.gone()
+
+
+def raw(*parts: bytes | Pause) -> Play:
+    """These bytes, whatever they are, and no end of the connection."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.read()
+        for part in parts:
+            if isinstance(part, Pause):
+                await asyncio.sleep(part.seconds)
+            else:
+                await exchange.write(part)
+
+    return play
+
+
+def endless(first: bytes, piece: bytes, *, pause: float = 0.0) -> Play:
+    """Begin an answer and go on with the same piece for as long as the client is there; a pause between pieces."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.read()
+        await exchange.write(first)
+        while True:
+            await exchange.write(piece)
+            await asyncio.sleep(pause)
+
+    return play
+
+
+def breaks_off(play: Play) -> Play:
+    """Play, then close the connection in order (FIN)."""
+
+    async def closing(exchange: Exchange) -> None:
+        await play(exchange)
+        exchange.close()
+
+    return closing
+
+
+async def reset_in_body(exchange: Exchange) -> None:
+    """Break the connection off (RST) while the request's body is still coming."""
+    await exchange.read_some()
+    exchange.reset()
+
+
+async def hang_up_in_body(exchange: Exchange) -> None:
+    """Close the connection in order (FIN) while the request's body is still coming."""
+    await exchange.read_some()
+    exchange.close()
+
+
+async def half_a_body(exchange: Exchange) -> None:
+    """Read a part of the request's body and no more."""
+    await exchange.read_some()
+    await asyncio.sleep(1000)

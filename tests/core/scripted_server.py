@@ -58,6 +58,10 @@ class Exchange:
         else:
             self.request.body = await self._reader.readexactly(int(self.request.headers.get("content-length", 0)))
 
+    async def read_some(self) -> None:
+        """Read the first KB of the request's body."""
+        self.request.body = await self._reader.readexactly(1024)
+
     async def write(self, content: bytes) -> None:
         self._writer.write(content)
         await self._writer.drain()

@@ -9,18 +9,8 @@ import pytest
 import directsuite as ds
 
 from . import plays
-from .opened import ALICE, MESSAGE, PASSWORD, failure_of, opened
+from .opened import ALICE, PASSWORD, failure_of, opened
 from .scripted_server import ScriptedServer
-
-
-@pytest.mark.parametrize(
-    "header", ["1 Jan 2020 00:00:00 +9999999999999999999", "-1", "soon", "Fri, 99 Foo 2020 25:61:00 GMT", "9" * 400]
-)
-async def test_a_retry_after_that_makes_no_sense_is_no_reason_to_fall(server: ScriptedServer, header: str) -> None:
-    server.otherwise = plays.answer(b"", 503, Retry_After=header)
-    async with opened(server) as suite:
-        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send(MESSAGE))
-    assert isinstance(error, ds.OutcomeUnknownError | ds.ServerError)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5"])

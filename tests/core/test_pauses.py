@@ -65,6 +65,15 @@ async def test_pause_longer_than_the_deadline_is_told_at_once(server: ScriptedSe
         assert len(server.requests) == 1
 
 
+async def test_pause_without_end_ends_after_an_hour(server: ScriptedServer) -> None:
+    server.plays(plays.answer(b"", 429, Retry_After="999999999"))
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        await failure_of(box.get_message_count())
+        await asyncio.sleep(3600)
+        assert await box.get_message_count() == 7
+
+
 async def test_other_services_are_not_held_back(server: ScriptedServer) -> None:
     server.plays(plays.answer(b"", 429, Retry_After="3600"))
     server.otherwise = plays.answer({"identifier": "doc"})

@@ -1,0 +1,62 @@
+"""Certificates and server contexts for TLS on loopback, the bad ones too."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import warnings
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+HERE = "127.0.0.1"
+
+
+def certificate(folder: Path, *, address: str = HERE, days: tuple[int, int] = (-1, 1)) -> tuple[Path, Path]:
+    """A certificate for an address, signed by itself, and its key. days: from when to when it holds, from today."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=days[0]))
+        .not_valid_after(now + timedelta(days=days[1]))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public, private = folder / "certificate.pem", folder / "key.pem"
+    public.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(*encoding))
+    return public, private
+
+
+def server_context(
+    pair: tuple[Path, Path], *, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+) -> ssl.SSLContext:
+    """What a server with this certificate speaks. newest: the newest version of TLS that it knows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    allow_old(context, newest)
+    return context
+
+
+def allow_old(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
+    """Let a context speak a version of TLS, and none newer, even one that OpenSSL no longer allows by itself."""
+    if version is ssl.TLSVersion.MAXIMUM_SUPPORTED or version >= ssl.TLSVersion.TLSv1_2:
+        context.maximum_version = version
+        return
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # deprecated is what is wanted here
+        context.minimum_version = version
+        context.maximum_version = version

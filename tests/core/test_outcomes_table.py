@@ -1,0 +1,147 @@
+"""The table in core/outcome.py, row by row, on real sockets: what is raised, and how often a request goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.core import outcome
+
+from . import plays
+from .failing_networks import answering
+from .opened import ASKS, GET_PATIENT_ADDRESS, PATIENT, SECRETS, Ask, assert_nothing_held, failure_of, opened
+from .outcome_scenes import ANY, NOWHERE, SAVE_LARGE, SCENES, Scene
+from .scripted_server import Play, ScriptedServer
+from .virtual_time import turns
+
+CASES = [(scene, ask) for scene in SCENES for ask in scene.asks]
+OTHER_CASES = [
+    (scene, ask)
+    for scene in SCENES
+    for ask in ASKS
+    if scene.asks == ANY and ask not in ANY
+    # Without a connection it would be the login that fails; with a 401 the session is renewed.
+    if ask.service != "registration" or not (scene in NOWHERE or scene.row == "401")
+]
+
+
+@attrs.frozen
+class Row:
+    """A row of the table as it stands in the docstring."""
+
+    name: str
+    seen: str
+    outcome: str
+    error: str
+    again: str
+
+    def attempts(self, ask: Ask) -> int:
+        """How often the call is tried, where the policy allows two attempts and each fails."""
+        if self.name in ("queue-deadline", "token"):
+            return 0
+        return 2 if self.again in ("always", "renewed") or (self.again == "repeatable" and ask.may_repeat) else 1
+
+    def final(self) -> ds.Outcome:
+        """The outcome that the caller is told."""
+        return ds.Outcome.FAILED if self.again == "renewed" else ds.Outcome[self.outcome]
+
+
+def _rows() -> Iterator[Row]:
+    text = (outcome.__doc__ or "").rpartition("─\n")[2].partition("\n\n")[0]
+    for line in text.splitlines():
+        yield Row(*re.split(r"\s{2,}", line.strip()))
+
+
+TABLE = {row.name: row for row in _rows()}
+
+
+@pytest.mark.parametrize(("scene", "ask"), CASES, ids=str)
+async def test_failure_is_what_the_table_says(server: ScriptedServer, tmp_path: Path, scene: Scene, ask: Ask) -> None:
+    await _see(server, tmp_path, scene, ask)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scene", "ask"), OTHER_CASES, ids=str)
+async def test_failure_is_the_same_for_every_kind_of_operation(
+    server: ScriptedServer, tmp_path: Path, scene: Scene, ask: Ask
+) -> None:
+    await _see(server, tmp_path, scene, ask)
+
+
+async def _see(server: ScriptedServer, folder: Path, scene: Scene, ask: Ask) -> None:
+    row = TABLE[scene.row]
+    async with scene.network(server, folder) as network, opened(server, **(network | dict(scene.settings))) as suite:
+        error = await failure_of(ask.call(suite))
+    assert (error.operation, error.service, error.outcome) == (ask.operation, ask.service, row.final())
+    seen = error
+    if row.outcome == "UNKNOWN" and not ask.may_repeat:
+        assert type(error) is ds.OutcomeUnknownError
+        assert error.how_to_find_out
+        assert isinstance(error.__cause__, ds.DirectSuiteError)
+        seen = error.__cause__
+    assert type(seen) is (scene.error or getattr(ds, row.error))
+    arrived = [request for request in server.requests if request.path != "login"]
+    assert error.attempts == row.attempts(ask)
+    assert len(arrived) == (0 if row.outcome == "NOT_SENT" else error.attempts)
+    if row.name.endswith("-time"):
+        assert error.elapsed == pytest.approx(11)  # two attempts of 5 s and the second between them
+    if row.name.endswith("-deadline"):
+        assert error.elapsed == pytest.approx(scene.settings.get("timeout", 60))
+    for told in (str(error), repr(error), str(seen), repr(seen)):
+        assert not any(secret in told for secret in (PATIENT, *SECRETS))
+
+
+def test_every_row_is_seen_and_nothing_else() -> None:
+    assert {scene.row for scene in SCENES} | {"cancelled"} == set(TABLE)
+
+
+def test_no_two_scenes_have_one_name() -> None:
+    assert len({str(scene) for scene in SCENES}) == len(SCENES)
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
+def test_row_is_one_that_the_code_can_follow(row: Row) -> None:
+    assert row.outcome in {"—", *(known.name for known in ds.Outcome)}
+    assert row.again in {
+        "—": {"no"},
+        "NOT_SENT": {"always", "no"},
+        "REJECTED": {"always", "renewed"},
+        "UNKNOWN": {"repeatable", "no"},
+        "FAILED": {"no"},
+    }.get(row.outcome, set())
+
+
+async def _as_task(ask: Ask, suite: ds.DirectSuite) -> object:
+    return await ask.call(suite)
+
+
+CANCELLED: dict[str, Play] = {
+    "silence": plays.silence,
+    "half an answer": plays.pieces(b"{", plays.Pause(900)),
+    "back-off": plays.answer(b"", 429, Retry_After="40"),
+    "an answer": plays.answer({"success": True, "count": 7, "identifier": "doc"}),
+}
+
+
+@pytest.mark.parametrize("name", CANCELLED)
+@pytest.mark.parametrize("ask", [*ANY, GET_PATIENT_ADDRESS, SAVE_LARGE], ids=str)
+async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, ask: Ask, name: str) -> None:
+    ends: set[type] = set()
+    async with answering(CANCELLED[name])(server, Path()):
+        for moment in range(0, 60, 6 if ask is SAVE_LARGE else 1):
+            async with opened(server, attempt_timeout=100, leaky=True) as suite:
+                task = asyncio.create_task(_as_task(ask, suite))
+                await turns(moment)
+                task.cancel()
+                (end,) = await asyncio.gather(task, return_exceptions=True)
+                ends.add(type(end))
+                if ask is not GET_PATIENT_ADDRESS:  # whose login goes on, for others who may wait for it
+                    assert_nothing_held(suite)
+    assert asyncio.CancelledError in ends
+    assert not any(issubclass(end, Exception) for end in ends)

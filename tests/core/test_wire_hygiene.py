@@ -1,0 +1,212 @@
+"""What goes on the wire and what does not: nothing from the environment, no cookies, no other host, no old TLS."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+from directsuite._version import __version__
+
+from . import plays
+from .certificates import allow_old, certificate, server_context
+from .failing_networks import everywhere
+from .opened import (
+    ASKS,
+    FLATTEN,
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    LOGGED_IN,
+    SAVE_STREAM,
+    SEND,
+    TOKEN,
+    Ask,
+    failure_of,
+    opened,
+)
+from .outcome_scenes import LIMIT, UPLOADS
+from .scripted_server import Exchange, ScriptedServer
+
+GOOD = {"success": True, "count": 7, "identifier": "doc"}
+ALWAYS = {
+    "user-agent": f"directsuite/{__version__}",
+    "accept": "application/json, text/plain",
+}
+ENCODINGS = {"gzip", "deflate", "br", "zstd"}
+
+
+@pytest.mark.parametrize("ask", [*ASKS, SAVE_STREAM], ids=str)
+async def test_request_carries_these_headers_and_no_others(server: ScriptedServer, ask: Ask) -> None:
+    if ask.service == "registration":
+        server.plays(plays.answer(LOGGED_IN))
+    server.otherwise = plays.answer(ask.good)
+    async with opened(server) as suite:
+        await ask.call(suite)
+    for request in server.requests:
+        headers = dict(request.headers)
+        assert set(headers.pop("accept-encoding").replace(",", " ").split()) <= ENCODINGS
+        about_the_body = {"content-length", "transfer-encoding", "content-type"}
+        expected = ALWAYS | {"host": f"127.0.0.1:{server.port}"}
+        if ask.service == "signing":
+            expected |= {"authorization": f"Bearer {TOKEN}"}
+        assert {name: text for name, text in headers.items() if name not in about_the_body} == expected
+
+
+@pytest.mark.parametrize("ask", [SEND, GET_DOC_INFO], ids=str)
+async def test_environment_gives_no_proxy_and_no_password(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login mallory password taken\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.otherwise = plays.answer(ask.good)
+    async with ScriptedServer(plays.answer(b"", 502)) as trap, opened(server) as suite:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{trap.port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        await ask.call(suite)
+        async with aiohttp.ClientSession(trust_env=True) as trusting:  # the trap would have caught it
+            response = await trusting.get(server.url("signing"))
+            response.close()
+    assert len(trap.requests) == 1
+    (request,) = server.requests
+    assert request.headers.get("authorization") == (f"Bearer {TOKEN}" if ask is GET_DOC_INFO else None)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
+async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: Ask, status: int) -> None:
+    async with ScriptedServer(plays.answer(GOOD)) as elsewhere:
+        server.otherwise = plays.answer(b"", status, Location=elsewhere.url("signing"), Refresh="0")
+        async with opened(server) as suite:
+            error = await failure_of(ask.call(suite))
+        assert elsewhere.connections == 0
+    assert isinstance(error, ds.ServiceError)
+    assert (error.status, len(server.requests)) == (status, 1)
+    assert str(elsewhere.port) not in str(error)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+async def test_cookies_of_one_answer_are_not_in_the_next_request(server: ScriptedServer, name: str) -> None:
+    server.otherwise = plays.answer(GOOD, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
+    async with opened(server, **everywhere(f"http://{name}:{server.port}")) as suite:
+        await SEND.call(suite)
+        await SEND.call(suite)
+    assert len(server.requests) == 2
+    assert not any("cookie" in request.headers for request in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [(ssl.TLSVersion.TLSv1, False), (ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)],
+)
+async def test_server_of_an_old_tls_is_refused_though_others_would_talk_to_it(
+    server: ScriptedServer, tmp_path: Path, version: ssl.TLSVersion, *, taken: bool
+) -> None:
+    pair = certificate(tmp_path)
+    async with ScriptedServer(plays.answer(GOOD), tls=server_context(pair, newest=version)) as secure:
+        trusting = ssl.create_default_context(cafile=pair[0])
+        async with opened(server, tls=trusting, message_url=secure.url("message")) as suite:
+            if taken:
+                await SEND.call(suite)
+            else:
+                assert type(await failure_of(SEND.call(suite))) is ds.ConnectFailedError
+        assert len(secure.requests) == taken
+        careless = ssl.create_default_context(cafile=pair[0])
+        allow_old(careless, version)
+        async with aiohttp.ClientSession() as session:
+            response = await session.get(secure.url("message"), ssl=careless)
+            response.close()
+        assert len(secure.requests) == taken + 1
+
+
+async def test_answer_without_end_is_left_soon_after_the_limit(server: ScriptedServer) -> None:
+    sent = 0
+
+    async def flood(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.read()
+        await exchange.write(plays.head(200, None))
+        while True:
+            await exchange.write(b"400\r\n%b\r\n" % (b" " * 1024))
+            sent += 1024
+
+    server.otherwise = flood
+    async with opened(server, max_response_bytes=LIMIT) as suite:
+        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+        assert server.connections == 1
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert sent < 16 * 2**20  # what the sockets' buffers hold
+
+
+@pytest.mark.parametrize(("size", "fits"), [(8000, True), (9000, False)])
+async def test_line_of_8_kb_is_the_longest(server: ScriptedServer, size: int, *, fits: bool) -> None:
+    server.otherwise = plays.answer(GOOD, X="a" * size)
+    await _read(server, fits=fits)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(120, True), (130, False)])
+async def test_128_headers_are_the_most(server: ScriptedServer, count: int, *, fits: bool) -> None:
+    text = plays.content(GOOD)
+    server.otherwise = plays.raw(plays.head(200, len(text), {f"X-{number}": "a" for number in range(count)}) + text)
+    await _read(server, fits=fits)
+
+
+async def _read(server: ScriptedServer, *, fits: bool) -> None:
+    async with opened(server) as suite:
+        if fits:
+            await GET_MESSAGE_COUNT.call(suite)
+        else:
+            assert type(await failure_of(GET_MESSAGE_COUNT.call(suite))) is ds.ResponseDecodeError
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "text/html", "application/octet-stream", "application/json;charset=UTF-8", ""]
+)
+async def test_answer_is_known_by_what_it_holds(server: ScriptedServer, media_type: str) -> None:
+    server.otherwise = plays.answer(GOOD, Content_Type=media_type)
+    async with opened(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+        await SEND.call(suite)
+
+
+@pytest.mark.parametrize("error", ["", None])
+async def test_error_that_says_nothing_is_none(server: ScriptedServer, error: str | None) -> None:
+    server.otherwise = plays.answer(GOOD | {"error": error, "description": "saved"})
+    async with opened(server) as suite:
+        await GET_DOC_INFO.call(suite)
+        await FLATTEN.call(suite)
+
+
+@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
+async def test_informational_answers_before_the_answer_are_passed_over(server: ScriptedServer, ask: Ask) -> None:
+    before = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3
+    text = plays.content(GOOD)
+    server.otherwise = plays.raw(before, plays.Pause(1), before + plays.head(200, len(text)) + text)
+    async with opened(server) as suite:
+        await ask.call(suite)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("ask", UPLOADS, ids=str)
+async def test_refusal_that_came_before_a_reset_is_told_or_the_outcome_is_open(
+    server: ScriptedServer, ask: Ask
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.write(plays.head(413, 0))
+        exchange.reset()
+
+    server.otherwise = refuse
+    async with opened(server) as suite:
+        error = await failure_of(ask.call(suite))
+    # The kernel may throw an answer away that nobody has read when the reset comes; then it is as if none had come.
+    if isinstance(error, ds.ServiceError):
+        assert (error.status, error.outcome, len(server.requests)) == (413, ds.Outcome.FAILED, 1)
+    else:
+        assert type(error) is (ds.ConnectionLostError if ask.may_repeat else ds.OutcomeUnknownError)
+        assert len(server.requests) == (2 if ask.may_repeat else 1)
