@@ -41,12 +41,17 @@ class Incoming:
         """The whole answer; its body only up to `limit` bytes and one piece more."""
         pieces: list[bytes] = []
         size = 0
-        async for piece in self._response.content.iter_any():
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                break
-        return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
+        piece = b""
+        try:
+            async for piece in self._response.content.iter_any():
+                pieces.append(piece)
+                size += len(piece)
+                if size > limit:
+                    break
+            return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
+        finally:
+            pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
+            piece = b""
 
     async def chunk(self) -> bytes:
         """The next piece of the body, empty at its end."""
@@ -60,6 +65,10 @@ class Incoming:
     def close(self) -> None:
         """Let go of the connection, once."""
         on_close, self._on_close = self._on_close, _nothing
+        content = self._response.content
+        if not content.at_eof() and content.exception() is None:
+            # aiohttp raises one shared exception in whoever still reads, and that keeps the frames of every such call.
+            content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
         self._response.close()
         on_close()
 
@@ -110,6 +119,8 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
 
 
 def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
+    if answer.status < 200:
+        raise MismatchError("of a final status")
     if operation.response is bytes:
         if not answer.body:
             raise MismatchError("base64 text")

@@ -102,6 +102,7 @@ class Attempts:
             task = asyncio.current_task()
             if not self._lifecycle.closed or (task is not None and task.cancelling()):
                 self._conclusions.left(call, error, started=sending.begun)
+                error.with_traceback(None)  # without aiohttp's frames, which hold URL and headers
                 raise
             # Closing ended aiohttp's own work; nobody cancelled this call.
             failure = self._failure(call, outgoing, sending, bound, ConnectionDroppedError(error))

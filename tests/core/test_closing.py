@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 import directsuite as ds
+from directsuite.core.call import Call
 
 from . import plays
 from .opened import ALICE, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, failure_of, opened
@@ -72,6 +74,28 @@ async def test_closing_ends_who_waits_for_the_rest_of_an_answer(
     assert isinstance(reader.result(), told)
     assert not suite._lifecycle.reading
     assert _left_in(tmp_path) == []
+
+
+async def test_call_whose_answer_was_ended_by_closing_is_kept_by_nobody(server: ScriptedServer) -> None:
+    before = _calls_alive()
+    for _ in range(3):
+        server.plays(plays.pieces(b'{"success": true, ', plays.Pause(30), b'"count": 1}'))
+        await _close_on_an_answer(server)
+    await turns()
+    assert _calls_alive() == before
+
+
+async def _close_on_an_answer(server: ScriptedServer) -> None:
+    async with opened(server, leaky=True) as suite:
+        asking = asyncio.ensure_future(suite.mailbox(ALICE, PASSWORD).get_message_count())
+        await until(lambda: bool(suite._lifecycle.reading))
+        await suite.aclose(grace=0)
+        await failure_of(asking)
+
+
+def _calls_alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, Call) for each in gc.get_objects())
 
 
 async def test_suite_is_closed_from_the_beginning_of_its_closing(server: ScriptedServer) -> None:
