@@ -1,1 +1,5 @@
-"""Side by side with bare aiohttp, in one run: ratios, never absolute times. `python -m benchmarks` runs all of it."""
+"""Measurements, for this machine and its neighbours: ratios and slopes, never absolute times.
+
+`python -m benchmarks` sets one call beside bare aiohttp, in one run; `python -m benchmarks soak` runs all of the client
+for half an hour, and looks at its memory and sockets.
+"""

@@ -1,11 +1,15 @@
-"""One small call: directsuite beside bare aiohttp with the same JSON codec, alternating, CPU per call."""
+"""`python -m benchmarks`: directsuite beside bare aiohttp; `python -m benchmarks soak --help`: half an hour of load.
+
+Side by side is one small call, with the same JSON codec, alternating, in CPU per call.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import aiohttp
 import msgspec
@@ -41,7 +45,7 @@ async def _compare(ours: Work, bare: Work, tasks: int) -> list[float]:
     return ratios
 
 
-async def main() -> None:
+async def side_by_side() -> None:
     """Print the ratios."""
     with canned_server(b'{"success":true,"code":0,"message":null,"count":3}') as base:
         settings = ds.Settings(message_url=base, requests_per_second=1e9, burst=10**9)
@@ -62,5 +66,20 @@ async def main() -> None:
                 print(f"small call, {tasks:>2} tasks: CPU {median:.2f} [{low:.2f}-{high:.2f}] x bare aiohttp")
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark that is named, or the side by side where none is, and return the exit status."""
+    match arguments:
+        case []:
+            asyncio.run(side_by_side())
+            return 0
+        case ["soak", *options]:
+            from benchmarks.soak.command import soak
+
+            return soak(options)
+        case _:
+            sys.stderr.write("usage: python -m benchmarks [soak ...]\n")
+            return 2
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(main(sys.argv[1:]))

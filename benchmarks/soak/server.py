@@ -1,0 +1,90 @@
+"""The sandbox in a process of its own, and its control API as seen from here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+import directsuite as ds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+CONNECTIONS = 2
+"""Sockets that the control API may take, which are not the client's but are counted with them."""
+
+_TOKEN_SECONDS = 40
+_PATIENCE = 30.0
+
+
+class Server:
+    """A running sandbox. urls: by service. pid: of its process."""
+
+    def __init__(self, urls: Mapping[str, str], pid: int, http: aiohttp.ClientSession) -> None:
+        self.urls = urls
+        self.pid = pid
+        self._http = http
+
+    async def control(self, method: str, path: str, body: Any = None) -> Any:
+        """One request to the control API: JSON, or a raw message as bytes."""
+        content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": {} if body is None else body}
+        async with self._http.request(method, f"{self.urls['control']}/{path}", **content) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+    async def token(self) -> ds.AccessToken:
+        """A new access token of the demo account: the source of every suite's tokens."""
+        answer = await self.control("POST", "tokens", {"seconds": _TOKEN_SECONDS})
+        return ds.AccessToken(answer["created"], _TOKEN_SECONDS)
+
+    async def start_over(self) -> None:
+        """Forget everything that happened, and set the clock right: the server must not grow for ever."""
+        await self.control("POST", "reset")
+        await self.control("POST", "clock/set", {"at": datetime.now(UTC).isoformat()})
+
+
+@contextlib.asynccontextmanager
+async def running_server() -> AsyncGenerator[Server]:
+    """A sandbox with sample content, in memory, ended by SIGTERM."""
+    command = (sys.executable, "-m", "directsuite.sandbox", "--memory", "--port", "0")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            urls = await _ready(process)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, force_close=True)
+        timeout = aiohttp.ClientTimeout(total=_PATIENCE)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
+            yield Server(urls, process.pid, http)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+async def _ready(process: asyncio.subprocess.Process) -> Mapping[str, str]:
+    assert process.stdout is not None
+    while not (line := await process.stdout.readline()).startswith(b"{"):
+        if not line:
+            raise RuntimeError("the sandbox ended before it was ready")
+    urls: Mapping[str, str] = json.loads(line)["urls"]
+    return urls
+
+
+async def consent_form() -> bytes:
+    """A PDF with a text field and an empty signature field, made elsewhere: its library is not to be measured here."""
+    program = (
+        "import sys; from directsuite.cli.demo import pdf; "
+        "sys.stdout.buffer.write(pdf.consent_form(pdf.Form.numbered(1)))"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
+    form, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError("the consent form could not be made: is directsuite[sandbox] installed?")
+    return form

@@ -1,0 +1,141 @@
+"""What has to hold, and whether it did."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import attrs
+
+from benchmarks.soak.census import MEGABYTE, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.soak.course import Ending
+    from benchmarks.soak.tally import Tally
+
+WARM_UP = 300.0
+"""Seconds that are left out of the fit: caches fill, and the allocator takes what the largest answers need."""
+
+STEEPEST = 0.1
+"""Megabytes a minute that memory may grow by, as fitted: 1 MB in 10 minutes."""
+
+_SHORTEST_FIT = 600.0  # seconds; on less, the noise of the allocator is as large as the bound
+_CREDENTIALS = 2  # a bearer token and a session, of the suite that stays
+_SLOWEST = 0.7  # of the calls a second at the beginning, that there must be at the end
+_LEAST_DONE = 0.7  # of the actions: trouble and cancellations are made so that they spoil about a tenth
+
+
+@attrs.frozen(kw_only=True)
+class Line:
+    """Least squares: growth a second and its standard error."""
+
+    slope: float
+    error: float
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """One thing that has to hold. holds: None where the run was too short to tell."""
+
+    name: str
+    found: str
+    bound: str
+    holds: bool | None
+
+
+def fitted(points: Sequence[tuple[float, float]]) -> Line:
+    """The line through at least three points of different times."""
+    count = len(points)
+    mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+    rest = sum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in points)
+    return Line(slope=slope, error=math.sqrt(rest / (count - 2) / spread))
+
+
+def warm_up(samples: Sequence[Sample]) -> float:
+    """Seconds that are left out: five minutes, of a short run a third."""
+    return min(WARM_UP, samples[-1].seconds / 3)
+
+
+def growth(samples: Sequence[Sample]) -> Line:
+    """Memory after the warm-up, in megabytes a minute; samples under load only, since quiet ones stand lower."""
+    begin = warm_up(samples)
+    points = [(s.seconds / 60, s.rss / MEGABYTE) for s in samples if s.seconds >= begin and not s.quiet]
+    return fitted(points) if len(points) > 2 else Line(slope=math.nan, error=math.nan)
+
+
+def pace(samples: Sequence[Sample]) -> float:
+    """Calls a second in the last third beside those in the first: a client that loses connections gets slower."""
+    first, last, end = samples[len(samples) // 3], samples[2 * len(samples) // 3], samples[-1]
+    seconds = end.seconds - last.seconds
+    if not (first.calls and seconds):
+        return math.nan
+    return (end.calls - last.calls) / seconds / (first.calls / first.seconds)
+
+
+def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: int, kept: int) -> list[Check]:
+    """Everything that has to hold. sockets: the most that there may be at once; kept: where no call is under way."""
+    line = growth(samples)
+    long_enough = samples[-1].seconds - warm_up(samples) >= _SHORTEST_FIT
+    quiet = [sample for sample in samples if sample.quiet]
+    left = max((s.live_calls + s.live_incoming + s.live_outgoing for s in quiet), default=0)
+    credentials = max((s.live_credentials for s in quiet), default=0)
+    kept_alive = max((s.sockets for s in quiet), default=0)
+    tasks = {sample.tasks for sample in quiet}
+    peak = max(sample.sockets_peak for sample in samples)
+    ratio = pace(samples)
+    done = tally.endings["done"] / max(1, tally.endings.total())
+    return [
+        Check(
+            name="memory grows, MB a minute",
+            found=f"{line.slope:+.3f} ± {line.error:.3f}",
+            bound=f"< {STEEPEST}",
+            holds=line.slope < STEEPEST if long_enough else None,
+        ),
+        Check(name="sockets at the most", found=str(peak), bound=f"≤ {sockets}", holds=peak <= sockets),
+        Check(
+            name="sockets in quiet moments, kept alive",
+            found=str(kept_alive),
+            bound=f"≤ {kept}",
+            holds=kept_alive <= kept,
+        ),
+        _none("sockets left after closing", ending.sockets),
+        _none("file descriptors left after closing", ending.descriptors),
+        _none("tasks left after closing", ending.tasks),
+        _none("calls, answers and bodies alive in quiet moments", left),
+        Check(
+            name="credentials alive in quiet moments",
+            found=str(credentials),
+            bound=f"≤ {_CREDENTIALS}",
+            holds=credentials <= _CREDENTIALS,
+        ),
+        Check(
+            name="tasks in quiet moments",
+            found=" or ".join(map(str, sorted(tasks))),
+            bound="always as many",
+            holds=len(tasks) <= 1,
+        ),
+        Check(
+            name="calls a second, last third beside the first",
+            found=f"{ratio:.2f}",
+            bound=f"> {_SLOWEST}",
+            holds=ratio > _SLOWEST if long_enough else None,
+        ),
+        Check(
+            name="actions done, of all",
+            found=f"{done:.2f}",
+            bound=f"> {_LEAST_DONE}",
+            holds=done > _LEAST_DONE,
+        ),
+        _none("messages sent twice", tally.doubled),
+        _none("acknowledged messages that are not there", tally.lost),
+        _none("errors of other than the client's types", tally.untyped),
+        _none("complaints of the event loop, warnings", tally.complaints),
+    ]
+
+
+def _none(name: str, found: int) -> Check:
+    return Check(name=name, found=str(found), bound="0", holds=found == 0)

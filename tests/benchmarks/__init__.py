@@ -1,0 +1,1 @@
+"""The benchmarks' own parts, and a few seconds of the soak."""
