@@ -1,0 +1,289 @@
+"""Traces and metrics of calls for OpenTelemetry, after its semantic conventions for HTTP clients.
+
+    async with DirectSuite(settings, listeners=[OpenTelemetry()]) as suite: ...
+
+    the caller's current span
+    └── GetMessageCount                     INTERNAL   the call, with all that it waited for
+        ├── POST /GetMessageCount/{folder}  CLIENT     an attempt, error.type=503
+        └── POST /GetMessageCount/{folder}  CLIENT     the next, http.request.resend_count=1
+
+Names, numbers and templates only. `url.full`, which the conventions ask for, is left out: it would hold session ids,
+mailbox folders and document identifiers. `url.template` stands for it, and begins below the service's base URL.
+An instrumentation of aiohttp itself, used beside this one, knows no such reserve: leave it off for these calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from directsuite._version import __version__
+from directsuite.core.events import (
+    AttemptFailed,
+    AttemptStarted,
+    AttemptSucceeded,
+    CallEvent,
+    CallFinished,
+    CallStarted,
+    CircuitOpened,
+    Event,
+    OutcomeLeftUnknown,
+    RenewalFailed,
+    Renewed,
+    RetryScheduled,
+    ServicePaused,
+    SessionRenewed,
+)
+from directsuite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+Attributes = dict[str, str | int | float | bool]
+
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
+_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Seconds, as the conventions advise."""
+
+_COUNTERS: Final = {
+    "directsuite.retries": ("{retry}", "Attempts made again after a failure."),
+    "directsuite.unknown_outcomes": ("{call}", "Calls whose side effect may or may not have happened."),
+    "directsuite.renewals": ("{renewal}", "New bearer tokens and registration sessions, and failures to get one."),
+    "directsuite.pauses": ("{pause}", "Times that a service asked, with Retry-After, to be left alone."),
+    "directsuite.circuit_openings": (
+        "{opening}",
+        "Times that a service was taken to be down, after failed probes too.",
+    ),
+}
+
+
+class OpenTelemetry:
+    """A listener that tells OpenTelemetry of calls, of any number of suites. Providers left out are the global ones.
+
+    Needs the extra `otel`, and a program that configures OpenTelemetry's SDK. Spans, of calls and their attempts, have
+    the caller's current span as their parent; nothing is made current. An attempt's span ends with its answer, a
+    stream's with the head of its answer; the call's own span ends with the call, early or not. Metrics:
+
+        http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts under way
+        directsuite.call.duration      seconds of each call       directsuite.retries
+        directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
+        directsuite.circuit_openings
+
+    `error.type` is the HTTP status from 400, else the name of the error's class. Raises ConfigurationError where the
+    package opentelemetry-api is missing.
+    """
+
+    def __init__(
+        self, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+    ) -> None:
+        try:
+            from opentelemetry.metrics import get_meter
+            from opentelemetry.trace import get_tracer
+        except ImportError:
+            raise ConfigurationError(
+                "OpenTelemetry needs the package opentelemetry-api: pip install 'directsuite[otel]'"
+            ) from None
+        self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA))
+        self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA))
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        self._metrics.note(event)
+        self._spans.note(event)
+
+    def close(self) -> None:
+        """End the spans of calls still under way: for a listener that was removed from its suite meanwhile."""
+        self._metrics.close()
+        self._spans.close()
+
+
+@attrs.define
+class _Open:
+    """The spans of a call under way; call: None where it began before anybody listened."""
+
+    call: Span | None
+    attempt: Span | None = None
+
+    def end_attempt(self) -> None:
+        """End the span of the attempt, if there is one."""
+        if self.attempt is not None:
+            self.attempt.end()
+            self.attempt = None
+
+
+class _Spans:
+    """Starts and ends spans, by the numbers of calls."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        from opentelemetry import trace
+
+        self._trace = trace
+        self._tracer = tracer
+        self._open: dict[int, _Open] = {}
+
+    def note(self, event: Event) -> None:
+        """Start, annotate or end a span."""
+        match event:
+            case CallStarted():
+                self._end(event.call)
+                self._open[event.call] = _Open(
+                    self._tracer.start_span(event.operation, attributes=_of_operation(event))
+                )
+            case AttemptStarted():
+                self._start_attempt(event)
+            case AttemptSucceeded() | AttemptFailed():
+                self._finish_attempt(event)
+            case RetryScheduled():
+                self._annotate(event, "retry", {"directsuite.attempt": event.attempt, "directsuite.wait": event.wait})
+            case OutcomeLeftUnknown():
+                self._annotate(event, "outcome left unknown", {"directsuite.cancelled": event.cancelled})
+            case CallFinished():
+                self._finish(event)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End all."""
+        for call in list(self._open):
+            self._end(call)
+
+    def _start_attempt(self, event: AttemptStarted) -> None:
+        spans = self._open.setdefault(event.call, _Open(None))
+        spans.end_attempt()
+        parent = None if spans.call is None else self._trace.set_span_in_context(spans.call)
+        attributes = _of_request(event)
+        if event.attempt > 1:
+            attributes["http.request.resend_count"] = event.attempt - 1
+        name = f"{event.method} {attributes['url.template']}"
+        spans.attempt = self._tracer.start_span(name, parent, self._trace.SpanKind.CLIENT, attributes)
+
+    def _finish_attempt(self, event: AttemptSucceeded | AttemptFailed) -> None:
+        spans = self._open.get(event.call)
+        if spans is None or spans.attempt is None:
+            return
+        spans.attempt.set_attributes(_of_answer(event))
+        if isinstance(event, AttemptFailed):
+            spans.attempt.set_status(self._trace.StatusCode.ERROR)
+        spans.end_attempt()
+
+    def _annotate(self, event: CallEvent, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
+        spans = self._open.get(event.call)
+        if spans is not None and spans.call is not None:
+            spans.call.add_event(name, attributes)
+
+    def _finish(self, event: CallFinished) -> None:
+        spans = self._open.get(event.call)
+        if spans is not None and spans.call is not None:
+            spans.call.set_attribute("directsuite.attempts", event.attempts)
+            if event.cancelled:
+                spans.call.set_attribute("directsuite.cancelled", True)
+            if event.outcome is not None:
+                spans.call.set_attribute("directsuite.outcome", event.outcome.value)
+            if event.error is not None:
+                spans.call.set_attribute("error.type", event.error)
+                spans.call.set_status(self._trace.StatusCode.ERROR)
+        self._end(event.call)
+
+    def _end(self, call: int) -> None:
+        spans = self._open.pop(call, None)
+        if spans is not None:
+            spans.end_attempt()
+            if spans.call is not None:
+                spans.call.end()
+
+
+class _Metrics:
+    """Counts and measures."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._requests = meter.create_histogram(
+            "http.client.request.duration",
+            "s",
+            "Duration of HTTP client requests.",
+            explicit_bucket_boundaries_advisory=_BOUNDARIES,
+        )
+        self._active = meter.create_up_down_counter(
+            "http.client.active_requests", "{request}", "Number of active HTTP requests."
+        )
+        self._calls = meter.create_histogram(
+            "directsuite.call.duration",
+            "s",
+            "Duration of calls: waits, attempts and back-off together.",
+            explicit_bucket_boundaries_advisory=(*_BOUNDARIES, 30.0, 60.0),
+        )
+        self._counters = {
+            name: meter.create_counter(name, unit, description) for name, (unit, description) in _COUNTERS.items()
+        }
+        self._under_way: dict[int, Attributes] = {}
+
+    def note(self, event: Event) -> None:
+        """Count or measure what happened."""
+        match event:
+            case AttemptStarted():
+                self._leave(event.call)
+                self._under_way[event.call] = _of_request(event)
+                self._active.add(1, self._under_way[event.call])
+            case AttemptSucceeded() | AttemptFailed():
+                self._leave(event.call)
+                if event.attempt:  # else nothing was sent
+                    self._requests.record(event.elapsed, _of_request(event) | _of_answer(event))
+            case RetryScheduled():
+                self._count("directsuite.retries", _of_operation(event))
+            case OutcomeLeftUnknown():
+                self._count("directsuite.unknown_outcomes", _of_operation(event))
+            case CallFinished():
+                self._leave(event.call)
+                attributes = _of_operation(event)
+                if event.error is not None:
+                    attributes["error.type"] = event.error
+                self._calls.record(event.elapsed, attributes)
+            case Renewed():
+                credential = "session" if isinstance(event, SessionRenewed) else "token"
+                self._count("directsuite.renewals", {"directsuite.credential": credential})
+            case RenewalFailed():
+                self._count("directsuite.renewals", {"error.type": event.error})
+            case ServicePaused():
+                self._count("directsuite.pauses", {"directsuite.service": event.service})
+            case CircuitOpened():
+                self._count("directsuite.circuit_openings", {"directsuite.service": event.service})
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Count no attempt as under way any more."""
+        for call in list(self._under_way):
+            self._leave(call)
+
+    def _count(self, name: str, attributes: Attributes) -> None:
+        self._counters[name].add(1, attributes)
+
+    def _leave(self, call: int) -> None:
+        attributes = self._under_way.pop(call, None)
+        if attributes is not None:
+            self._active.add(-1, attributes)
+
+
+def _of_operation(event: CallEvent) -> Attributes:
+    return {"directsuite.operation": event.operation, "directsuite.service": event.service}
+
+
+def _of_request(event: CallEvent) -> Attributes:
+    return {
+        "http.request.method": event.method,
+        "server.address": event.host,
+        "server.port": event.port,
+        "url.template": f"/{event.path}",
+    }
+
+
+def _of_answer(event: AttemptSucceeded | AttemptFailed) -> Attributes:
+    attributes: Attributes = {}
+    if event.status is not None:
+        attributes["http.response.status_code"] = event.status
+    if isinstance(event, AttemptFailed):
+        by_status = event.status is not None and event.status >= 400
+        attributes["error.type"] = str(event.status) if by_status else event.error
+    return attributes

@@ -1,0 +1,218 @@
+"""What is planted, so that it can be looked for: secrets and patient data, and calls of every operation that hold them.
+
+None of these texts comes up by chance. A leak need not be literal: each is looked for as base64 and escaped, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
+
+import directsuite as ds
+
+PASSWORD = "planted!password~1"
+TUSER_PASSWORD = "planted!tuser~2"
+LOGIN_PASSWORD = "planted!login~3"
+TOKEN = "planted.token-4"
+SESSION = "planted!session/5"
+PATIENT_PASSWORD = "planted!patient~6"
+CLIENT_SECRET, REFRESH_TOKEN = "planted!client~7", "planted.refresh-8"
+CODE, VERIFIER = "planted.code-9", "planted.verifier-" + "0" * 32
+SECRETS = (
+    *(PASSWORD, TUSER_PASSWORD, LOGIN_PASSWORD, TOKEN, SESSION, PATIENT_PASSWORD),
+    *(CLIENT_SECRET, REFRESH_TOKEN, CODE, VERIFIER),
+)
+
+ALICE = "planted-alice@direct.example.test"
+BOB = "planted-bob@direct.example.test"
+DOMAIN = "direct.planted.test"
+SUBJECT, BODY, NAME, SURNAME = "planted subject", "planted body", "Plantedada", "Plantedsson"
+SSN4, BIRTH, STREET, USERNAME = "Q#7Z", "1907-03-19", "7 Planted Street", "planted-username"
+FOLDER, OTHER_FOLDER = "INBOX.planted-folder", "INBOX.planted-other"
+FILE_NAME, ATTACHED, RAW = "planted-file.xml", b"<planted-attachment/>", b"Subject: planted raw\r\n\r\nplanted text"
+DOCUMENT, REASON, SIGNER, PICTURE = "planted-document", "planted reason", "planted signer", b"planted picture"
+PDF = b"%PDF-1.7 planted page"
+NUMBER, HANDLE, SMTP_ID, HEADER = "+19995550137", "planted-handle", "<planted-id@direct.example.test>", "planted header"
+UID = 918_273_645_546
+PATIENT = (
+    *(ALICE, BOB, DOMAIN, SUBJECT, BODY, NAME, SURNAME, SSN4, BIRTH, STREET, USERNAME, FOLDER, OTHER_FOLDER),
+    *(FILE_NAME, ATTACHED.decode(), "planted raw", "planted text", DOCUMENT, REASON, SIGNER, PICTURE.decode()),
+    *("planted page", NUMBER, HANDLE, SMTP_ID, HEADER, str(UID), "planted-reseller", "planted-tuser"),
+)
+EVERYTHING = (*SECRETS, *PATIENT)
+
+
+def forms(texts: Iterable[str]) -> frozenset[str]:
+    """The texts as they might turn up: plain, escaped for a URL or JSON, and inside base64 wherever it begins."""
+    found: set[str] = set()
+    for text in texts:
+        found |= {text, quote(text, safe=""), json.dumps(text)[1:-1], repr(text)[1:-1]}
+        content = text.encode()
+        for offset in range(3):
+            coded = base64.b64encode(b"\0" * offset + content).decode()
+            # Letters that hold bits of a neighbour are left out: only those stand whatever is around.
+            inner = coded[4 if offset else 0 : -4 if len(content) % 3 or offset else None]
+            if len(inner) >= 8:
+                found.add(inner)
+    return frozenset(found)
+
+
+LOGIN = ds.Login("planted-reseller", LOGIN_PASSWORD)
+MESSAGE = ds.Message(
+    subject=SUBJECT,
+    body=BODY,
+    recipients=[ds.Recipient(BOB)],
+    attachment_list=[ds.Attachment(content=ATTACHED, content_type="text/xml", filename=FILE_NAME)],
+)
+HEADED = ds.MessageWithHeader(
+    subject=SUBJECT, body=BODY, recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Planted", HEADER)]
+)
+SIGNATURE = ds.Signature(name=SIGNER, reason=REASON, gs_name=NAME, graphical_signature=PICTURE)
+PROOFED = ds.IDProofedIndividualRESTful(
+    first_name=NAME,
+    last_name=SURNAME,
+    ssn4=SSN4,
+    dob=BIRTH,
+    direct_username=USERNAME,
+    direct_password=PATIENT_PASSWORD,
+)
+INDIVIDUAL = ds.IDProofedIndividual(first_name=NAME, last_name=SURNAME, ssn4=SSN4, dob=BIRTH)
+RAW_MESSAGES = [ds.RawMessage(data=RAW)]
+DAY = datetime(1907, 3, 19, tzinfo=UTC)
+
+Call = Callable[[ds.DirectSuite], Awaitable[object]]
+
+
+def box(suite: ds.DirectSuite) -> ds.Mailbox:
+    return suite.mailbox(ALICE, PASSWORD)
+
+
+def tuser(suite: ds.DirectSuite) -> ds.TUser:
+    return suite.tuser("planted-tuser", TUSER_PASSWORD, ALICE)
+
+
+CALLS: dict[str, Call] = {
+    "Save": lambda suite: suite.signing.save(PDF),
+    "GetDoc": lambda suite: suite.signing.get_doc(DOCUMENT),
+    "GetDocInfo": lambda suite: suite.signing.get_doc_info(DOCUMENT),
+    "Delete": lambda suite: suite.signing.delete(DOCUMENT),
+    "Flatten": lambda suite: suite.signing.flatten(DOCUMENT),
+    "FlattenAndPull": lambda suite: suite.signing.flatten_and_pull(DOCUMENT),
+    "ClearUnsignedFields": lambda suite: suite.signing.clear_unsigned_fields(DOCUMENT),
+    "ClearUnsignedFieldsAndPull": lambda suite: suite.signing.clear_unsigned_fields_and_pull(DOCUMENT),
+    "Sign": lambda suite: suite.signing.sign(DOCUMENT, SIGNATURE),
+    "SignAndPull": lambda suite: suite.signing.sign_and_pull(DOCUMENT, SIGNATURE),
+    "MultiSign": lambda suite: suite.signing.multi_sign(DOCUMENT, [SIGNATURE]),
+    "MultiSignAndPull": lambda suite: suite.signing.multi_sign_and_pull(DOCUMENT, [SIGNATURE]),
+    "getSingleMessageInfo": lambda suite: suite.fax.get_single_message_info(NUMBER, HANDLE),
+    "getMultipleMessageInfo": lambda suite: suite.fax.get_multiple_message_info(NUMBER),
+    "Send": lambda suite: box(suite).send(MESSAGE),
+    "SendWithHeader": lambda suite: box(suite).send_with_header(HEADED),
+    "Forward": lambda suite: box(suite).forward(FOLDER, [UID], [BOB]),
+    "SendWithTuser": lambda suite: tuser(suite).send(MESSAGE),
+    "SendWithHeaderWithTuser": lambda suite: tuser(suite).send_with_header(HEADED),
+    "GetMessageStatus": lambda suite: box(suite).get_message_status(SMTP_ID),
+    "GetMessageStatusMany": lambda suite: box(suite).get_message_statuses([SMTP_ID]),
+    "GetMessageStatusWithTuser": lambda suite: tuser(suite).get_message_status(SMTP_ID),
+    "GetMessageCount": lambda suite: box(suite).get_message_count(FOLDER),
+    "GetUnreadMessageCount": lambda suite: box(suite).get_unread_message_count(FOLDER),
+    "GetDeletedMessageCount": lambda suite: box(suite).get_deleted_message_count(FOLDER),
+    "GetMessagesByUIDs": lambda suite: box(suite).get_messages_by_uids(FOLDER, [UID]),
+    "GetUnreadMessages": lambda suite: box(suite).get_unread_messages(FOLDER),
+    "GetMessagesByReceivedDate": lambda suite: box(suite).get_messages_by_received_date(FOLDER, DAY, None),
+    "GetMessagesByReceivedDateUTC": lambda suite: box(suite).get_messages_by_received_date_utc(FOLDER, DAY, None),
+    "GetMessagesBySender": lambda suite: box(suite).get_messages_by_sender(FOLDER, BOB),
+    "GetMessagesBySubject": lambda suite: box(suite).get_messages_by_subject(FOLDER, SUBJECT),
+    "GetMessages": lambda suite: box(suite).get_messages(FOLDER),
+    "GetMessageMetaData": lambda suite: box(suite).get_message_metadata(FOLDER),
+    "SearchMessagesMetadataByReceivedDate": lambda suite: box(suite).search_messages_metadata_by_received_date(
+        FOLDER, DAY, None
+    ),
+    "SearchMessagesMetadataByReceivedDateUTC": lambda suite: box(suite).search_messages_metadata_by_received_date_utc(
+        FOLDER, DAY, None
+    ),
+    "GetUIDs": lambda suite: box(suite).get_uids(FOLDER),
+    "GetFolders": lambda suite: box(suite).get_folders(FOLDER),
+    "SetFoldersSubscribed": lambda suite: box(suite).set_folders_subscribed([FOLDER], True),
+    "CreateFolder": lambda suite: box(suite).create_folder(FOLDER),
+    "MoveFolder": lambda suite: box(suite).move_folder(FOLDER, OTHER_FOLDER),
+    "DeleteFolder": lambda suite: box(suite).delete_folder(FOLDER),
+    "CopyMessagesByUIDs": lambda suite: box(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
+    "MoveMessagesByUIDs": lambda suite: box(suite).move_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
+    "DeleteMessagesByUIDs": lambda suite: box(suite).delete_messages_by_uids(FOLDER, [UID]),
+    "MarkMessagesAsReadByUIDs": lambda suite: box(suite).mark_messages_as_read_by_uids(FOLDER, [UID]),
+    "MarkMessagesAsUnreadByUIDs": lambda suite: box(suite).mark_messages_as_unread_by_uids(FOLDER, [UID]),
+    "GetRawMessagesByUIDs": lambda suite: box(suite).get_raw_messages_by_uids(FOLDER, [UID]),
+    "SaveRawMessages": lambda suite: box(suite).save_raw_messages(FOLDER, RAW_MESSAGES),
+    "login": lambda suite: suite.registration.login(),
+    "ProvisionIDProofedPatient": lambda suite: suite.registration.provision_id_proofed_patient(DOMAIN, PROOFED),
+    "GetPatientAddressByMeta": lambda suite: suite.registration.get_patient_address_by_meta(DOMAIN, INDIVIDUAL),
+    "GetPatientAddressByUsername": lambda suite: suite.registration.get_patient_address_by_username(DOMAIN, USERNAME),
+    "SetPatientsPasswords": lambda suite: suite.registration.set_patients_passwords(
+        DOMAIN, [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
+    ),
+}
+"""A call of each of the 53 operations."""
+
+
+async def _streamed(suite: ds.DirectSuite) -> None:
+    async for _ in box(suite).stream_messages(FOLDER):
+        pass
+
+
+async def _iterated(suite: ds.DirectSuite) -> None:
+    async for _ in box(suite).iter_messages(FOLDER):
+        pass
+
+
+async def _faxes(suite: ds.DirectSuite) -> None:
+    async for _ in suite.fax.iter_messages(NUMBER):
+        pass
+
+
+OTHER_WAYS: dict[str, Call] = {
+    "send_once": lambda suite: box(suite).send_once(MESSAGE, key="planted-key", since=DAY),
+    "copy and verify": lambda suite: box(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID], verify=True),
+    "save raw and verify": lambda suite: box(suite).save_raw_messages(FOLDER, RAW_MESSAGES, verify=True),
+    "sign and settle": lambda suite: suite.signing.sign(
+        ds.StoredDocument(identifier=DOCUMENT, document_digest="planted-document"), SIGNATURE
+    ),
+    "stream_messages": _streamed,
+    "iter_messages": _iterated,
+    "fax iter_messages": _faxes,
+    "raw response": lambda suite: box(suite).with_raw_response.get_messages(FOLDER),
+}
+"""Methods that do more than one request, or read one as it comes."""
+
+
+def _naive(suite: ds.DirectSuite) -> Awaitable[object]:
+    return box(suite).get_messages_by_received_date(FOLDER, DAY.replace(tzinfo=None), None)
+
+
+REFUSED: dict[str, Call] = {
+    "foreign sender": lambda suite: box(suite).send(
+        ds.Message(sender=BOB, subject=SUBJECT, body=BODY, recipients=[ds.Recipient(BOB)])
+    ),
+    "address with a line break": lambda suite: box(suite).send(
+        ds.Message(subject=SUBJECT, recipients=[ds.Recipient(f"{BOB}\r\n{NAME}")])
+    ),
+    "header with a line break": lambda suite: box(suite).send_with_header(
+        ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader(HEADER, f"{HEADER}\r\n")])
+    ),
+    "not a mailbox": lambda suite: suite.mailbox(NAME, PASSWORD).get_uids(),
+    "not a PDF": lambda suite: suite.signing.save(b"planted page"),
+    "no file": lambda suite: suite.signing.save(Path(f"/nowhere/{FILE_NAME}")),
+    "folder elsewhere": lambda suite: box(suite).create_folder("planted-folder"),
+    "half a surrogate": lambda suite: suite.signing.get_doc(f"{DOCUMENT}\ud800"),
+    "naive datetime": _naive,
+    "uids that are none": lambda suite: box(suite).get_messages_by_uids(FOLDER, cast("list[int]", [SUBJECT])),
+    "nobody's password": lambda suite: suite.registration.set_patients_passwords(
+        "..", [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
+    ),
+}
+"""Calls that are refused before anything is sent."""

@@ -1,0 +1,80 @@
+"""The same against the sandbox, with each of its kinds of fault: the services themselves, not what a test wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.sandbox.faults import KINDS
+from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from tests.integration.world import StoppedClock, settings_for
+
+from . import planted
+from .overheard import Overheard, leaks, locals_of, parts_of, pickled_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SLOW = pytest.mark.slow
+SIMILAR = ("latency", "reset_before", "truncate", "expire_token")
+"""Kinds that end much like another one."""
+HANGS: dict[str, dict[str, Any]] = {"hang": {"timeout": 0.2, "attempt_timeout": 0.1}}
+"""Settings under which a fault of real time takes little of it."""
+
+SERVERS = ("log of directsuite.sandbox", "log of aiohttp.server", "log of aiohttp.web", "log of aiohttp.access")
+"""Loggers of the sandbox, which is no part of the client."""
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """With the mailboxes and the individual that the planted calls are about."""
+    async with Sandbox() as sandbox:
+        for address in (planted.ALICE, planted.BOB):
+            await sandbox.add_account(address, planted.PASSWORD)
+        await sandbox.add_tuser("planted-tuser", planted.TUSER_PASSWORD, [planted.ALICE])
+        await sandbox.add_individual(planted.NAME, planted.SURNAME, "1234", planted.BIRTH, id=7)
+        await sandbox.deliver(planted.ALICE, planted.RAW, "INBOX")
+        yield sandbox
+
+
+async def outcome(call: planted.Call, suite: ds.DirectSuite) -> ds.DirectSuiteError | None:
+    """The error that a call raises."""
+    try:
+        await call(suite)
+    except ds.DirectSuiteError as error:
+        return error
+    return None
+
+
+def sessions_of(suite: ds.DirectSuite) -> list[str]:
+    """The credentials in use."""
+    return [cache._credential.token.reveal() for cache in suite._caches if cache._credential is not None]
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=SLOW if kind in SIMILAR else ()) for kind in (*KINDS, "none")]
+)
+async def test_faulty_services_show_nothing(kind: str, sandbox: Sandbox) -> None:
+    if kind != "none":
+        sandbox.inject_fault("*", kind, times=None, seconds=0.01)
+    token = sandbox.environment["DIRECTSUITE_TOKEN"]
+    settings = settings_for(sandbox, circuit_failures=0, requests_per_second=10_000.0, **HANGS.get(kind, {}))
+    calls = planted.CALLS | planted.OTHER_WAYS
+    with Overheard() as overheard:
+        async with ds.DirectSuite(settings, token, ds.Login(*DEMO_LOGIN), clock=StoppedClock()) as suite:
+            overheard.listen(suite)
+            errors = await asyncio.gather(*(outcome(call, suite) for call in calls.values()))
+            secrets = planted.forms([*planted.SECRETS, token, DEMO_LOGIN[1], *sessions_of(suite)])
+            everything = secrets | planted.forms(planted.EVERYTHING)
+            assert leaks(parts_of(suite), secrets) == []
+    for name, error in zip(calls, errors, strict=True):
+        if error is not None:
+            assert (name, leaks(words_of(error), everything)) == (name, [])
+            assert (name, leaks(pickled_of(error), everything)) == (name, [])
+            assert (name, leaks(locals_of(error), secrets)) == (name, [])
+    own = [shown for shown in overheard.shown() if not shown[0].startswith(SERVERS)]
+    assert leaks(own, everything) == []
+    assert overheard.operations >= set(planted.CALLS)

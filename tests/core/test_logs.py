@@ -1,0 +1,262 @@
+"""Events in the standard logging: one line each, at its level, of listed fields only."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.core import events
+from directsuite.core.logs import FIELDS, LINES, LogListener
+
+from . import plays
+from .opened import ALICE, GET_MESSAGE_COUNT, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, SEND, failure_of, opened
+from .scripted_server import ScriptedServer
+
+GET_UIDS: dict[str, Any] = {
+    "call": 7,
+    "operation": "GetUIDs",
+    "service": "messaging",
+    "method": "POST",
+    "path": "GetUIDs/{folder}",
+    "host": "mail.example.test",
+    "port": 443,
+}
+HOW = "look into INBOX.Sent"
+
+# Each kind of event, its level and its line.
+ROWS: list[tuple[ds.Event, int, str]] = [
+    (ds.CallStarted(**GET_UIDS), logging.DEBUG, "GetUIDs: a call began (call 7)"),
+    (
+        ds.AttemptStarted(attempt=1, **GET_UIDS),
+        logging.DEBUG,
+        "GetUIDs: a request is about to be sent (call 7, attempt 1)",
+    ),
+    (
+        ds.AttemptSucceeded(attempt=1, status=200, elapsed=0.3125, **GET_UIDS),
+        logging.DEBUG,
+        "GetUIDs: an attempt succeeded (call 7, attempt 1, HTTP 200, after 0.312 s)",
+    ),
+    (
+        ds.AttemptFailed(
+            attempt=1, error="ServerError", status=500, outcome=ds.Outcome.UNKNOWN, elapsed=2.0, **GET_UIDS
+        ),
+        logging.WARNING,
+        "GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, after 2.000 s)",
+    ),
+    (
+        ds.AttemptFailed(attempt=0, error="ConnectFailedError", status=None, outcome=None, elapsed=0.0, **GET_UIDS),
+        logging.WARNING,
+        "GetUIDs: an attempt failed (call 7, attempt 0, ConnectFailedError, after 0.000 s)",
+    ),
+    (
+        ds.AttemptFailed(
+            attempt=1, error="NotFoundError", status=404, outcome=ds.Outcome.FAILED, elapsed=1.0, **GET_UIDS
+        ),
+        logging.INFO,  # the service's word, which the caller gets as the error
+        "GetUIDs: an attempt failed (call 7, attempt 1, NotFoundError, HTTP 404, outcome failed, after 1.000 s)",
+    ),
+    (
+        ds.AttemptFailed(
+            attempt=1, error="CancelledError", status=None, outcome=ds.Outcome.UNKNOWN, elapsed=1.0, **GET_UIDS
+        ),
+        logging.INFO,  # the caller's own doing
+        "GetUIDs: an attempt failed (call 7, attempt 1, CancelledError, outcome unknown, after 1.000 s)",
+    ),
+    (
+        ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS),
+        logging.INFO,
+        "GetUIDs: another attempt is made (call 7, attempt 2, in 0.2 s)",
+    ),
+    (
+        ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
+        logging.WARNING,
+        f"GetUIDs: it may or may not have happened (call 7, the caller left, to find out: {HOW})",
+    ),
+    (
+        ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS),
+        logging.DEBUG,
+        "GetUIDs: the call ended (call 7, attempts 2, after 3.500 s)",
+    ),
+    (
+        ds.TokenRefreshed(generation=3, expires_in=None),
+        logging.INFO,
+        "directsuite: a new token is in use (number 3)",
+    ),
+    (
+        ds.SessionRenewed(generation=1, expires_in=600.0),
+        logging.INFO,
+        "directsuite: a new session is in use (number 1, good for 600 s)",
+    ),
+    (
+        ds.RenewalFailed(error="AuthenticationError", back_off=4.0),
+        logging.WARNING,
+        "directsuite: no new token or session could be had (AuthenticationError, next try in 4 s)",
+    ),
+    (
+        ds.ServicePaused(service="fax", seconds=30.0),
+        logging.WARNING,
+        "fax: the service asked for a pause (for 30.0 s)",
+    ),
+    (
+        ds.CircuitOpened(service="fax", failures=20, seconds=10.0),
+        logging.WARNING,
+        "fax: the service is down: calls of it fail at once (20 in a row, for 10.0 s)",
+    ),
+    (ds.CircuitClosed(service="fax"), logging.INFO, "fax: the service is back"),
+]
+
+
+def kinds() -> set[type[ds.Event]]:
+    """Every kind of event that is emitted: the leaves of the tree."""
+    tree = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, ds.Event)]
+    return {kind for kind in tree if not [other for other in tree if other is not kind and issubclass(other, kind)]}
+
+
+def written(event: ds.Event, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
+    """The one record of an event."""
+    caplog.set_level(logging.DEBUG, "directsuite")
+    LogListener(logging.getLogger("directsuite"))(event)
+    (record,) = caplog.records
+    return record
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", vars(record)["directsuite"])
+
+
+@pytest.mark.parametrize(("event", "level", "line"), ROWS, ids=lambda value: type(value).__name__)
+def test_event_is_one_readable_line(event: ds.Event, level: int, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    record = written(event, caplog)
+    assert (record.levelno, record.getMessage()) == (level, line)
+
+
+def test_every_kind_of_event_has_its_line() -> None:
+    assert set(LINES) == kinds() == {type(event) for event, _, _ in ROWS}
+
+
+def test_every_field_of_every_event_is_listed() -> None:
+    assert {field.name for kind in kinds() for field in attrs.fields(kind)} == set(FIELDS)
+
+
+def test_record_carries_the_fields_for_structured_logging(caplog: pytest.LogCaptureFixture) -> None:
+    event = ds.AttemptFailed(
+        attempt=2, error="ServerError", status=503, outcome=ds.Outcome.REJECTED, elapsed=0.5, **GET_UIDS
+    )
+    assert fields_of(written(event, caplog)) == {
+        "event": "AttemptFailed",
+        **GET_UIDS,
+        "attempt": 2,
+        "error": "ServerError",
+        "status": 503,
+        "outcome": "rejected",
+        "elapsed": 0.5,
+    }
+
+
+@attrs.frozen(kw_only=True)
+class Talkative(ds.CallFinished):
+    """What an event might become: with a field that nobody listed."""
+
+    password: str
+
+
+@attrs.frozen(kw_only=True)
+class Loose(ds.CallFinished):
+    """An event with an object in a listed field, whose repr is anybody's guess."""
+
+    outcome: Any = None
+
+
+@given(st.text(min_size=8))
+def test_field_that_is_not_listed_is_not_written(password: str) -> None:
+    records: list[logging.LogRecord] = []
+    logger = logging.Logger("directsuite", logging.DEBUG)
+    handler = logging.Handler()
+    vars(handler)["emit"] = records.append
+    logger.addHandler(handler)
+    LogListener(logger)(Talkative(attempts=1, elapsed=0.0, password=password, **GET_UIDS))
+    assert "password" not in fields_of(records[0])
+    assert password not in fields_of(records[0]).values()
+    assert "Talkative" in records[0].getMessage()
+
+
+def test_object_in_a_listed_field_is_written_as_its_type(caplog: pytest.LogCaptureFixture) -> None:
+    record = written(Loose(attempts=1, elapsed=0.0, outcome=[PASSWORD], **GET_UIDS), caplog)
+    assert fields_of(record)["outcome"] == "list"
+    assert PASSWORD not in record.getMessage()
+
+
+class Untouchable(ds.CallFinished):
+    """An event none of whose fields is read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        assert name.startswith("__"), name
+        return super().__getattribute__(name)
+
+
+def test_nothing_is_formatted_where_the_level_is_off() -> None:
+    logger = logging.Logger("directsuite", logging.WARNING)
+    LogListener(logger)(Untouchable(attempts=1, elapsed=0.0, **GET_UIDS))
+
+
+def test_program_without_logging_sees_nothing() -> None:
+    program = (
+        "from directsuite import ServicePaused, DirectSuite\n"
+        "suite = DirectSuite()\n"
+        "suite._events.emit(ServicePaused(service='fax', seconds=1.0))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("", "")
+
+
+async def test_call_that_goes_well_is_silent_above_debug(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with opened(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert caplog.records == []
+
+
+async def test_retried_call_is_told_from_its_beginning_to_its_end(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "directsuite")
+    server.plays(plays.answer({}, 500))
+    async with opened(server) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert [(record.levelname, fields_of(record)["event"]) for record in caplog.records] == [
+        ("DEBUG", "CallStarted"),
+        ("DEBUG", "AttemptStarted"),
+        ("WARNING", "AttemptFailed"),
+        ("INFO", "RetryScheduled"),
+        ("DEBUG", "AttemptStarted"),
+        ("DEBUG", "AttemptSucceeded"),
+        ("DEBUG", "CallFinished"),
+    ]
+    assert len({fields_of(record)["call"] for record in caplog.records}) == 1
+
+
+async def test_lost_send_and_a_login_are_told_without_their_contents(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "directsuite")
+    server.plays(plays.reset, plays.answer(LOGGED_IN), plays.answer(GET_PATIENT_ADDRESS.good))
+    async with opened(server) as suite:
+        await failure_of(SEND.call(suite))
+        await GET_PATIENT_ADDRESS.call(suite)
+    assert [fields_of(record)["event"] for record in caplog.records] == [
+        "AttemptFailed",
+        "OutcomeLeftUnknown",
+        "SessionRenewed",
+    ]
+    assert not [text for text in (PASSWORD, ALICE) if text in caplog.text]
