@@ -18,6 +18,7 @@ PARENTS: dict[str, str] = {
     "ClosedError": "DirectSuiteError",
     "TransportError": "DirectSuiteError",
     "ConnectFailedError": "TransportError",
+    "CircuitOpenError": "ConnectFailedError",
     "ConnectionLostError": "TransportError",
     "DeadlineExceededError": "TransportError",
     "OutcomeUnknownError": "TransportError",

@@ -5,13 +5,20 @@ Whatever fails here, nothing of the call has been sent.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from directsuite.core.call import Call
-from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.operation import Auth
-from directsuite.errors import CircuitOpenError, DeadlineExceededError, DirectSuiteError, Outcome
+from directsuite.errors import (
+    CircuitOpenError,
+    DeadlineExceededError,
+    DirectSuiteError,
+    Outcome,
+    OutcomeUnknownError,
+    TransportError,
+)
 
 
 def limited(call: Call[Any]) -> bool:
@@ -19,18 +26,19 @@ def limited(call: Call[Any]) -> bool:
     return call.operation.auth is not Auth.NONE
 
 
-async def admit(call: Call[Any], clock: Clock) -> None:
+async def admit(call: Call[Any]) -> None:
     """Return when the call may send; its connection, where it is `limited`, is the caller's to release."""
     endpoint = call.endpoint
     refuse_while_open(call)
     if endpoint.credentials is not None and call.operation.auth in (Auth.BEARER, Auth.SESSION):
         call.credential = await _credential(endpoint.credentials)
+    check_wait = functools.partial(_check_wait, call)
     if not limited(call):
-        await _turn(call, clock)
+        await endpoint.limits.turn(check_wait)
         return
     await endpoint.limits.connect()
     try:
-        await _turn(call, clock)
+        await endpoint.limits.turn(check_wait)
     except BaseException:
         endpoint.limits.release()
         raise
@@ -51,21 +59,8 @@ def refuse_while_open(call: Call[Any]) -> None:
     raise error
 
 
-async def _turn(call: Call[Any], clock: Clock) -> None:
-    """Wait for a place in the rate of requests."""
-    rate = call.endpoint.limits.rate
-    while True:
-        _refuse_long_wait(call, rate.wait())
-        wait = rate.take()
-        if not wait:
-            return
-        await clock.sleep(wait)
-        if not rate.held():  # else the service asked for a pause meanwhile, which voids the place
-            return
-
-
-def _refuse_long_wait(call: Call[Any], wait: float) -> None:
-    if not wait or wait < call.time_left():
+def _check_wait(call: Call[Any], wait: float) -> None:
+    if wait < call.time_left():
         return
     error = DeadlineExceededError(
         "the service's limit of requests, or the pause that it asked for, leaves no place within the deadline",
@@ -81,7 +76,17 @@ async def _credential(cache: TokenCache) -> Credential:
     """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
     try:
         return await cache.current()
+    except OutcomeUnknownError as error:
+        # Only the token's outcome is unknown. Of the call itself nothing was sent, and its error has to say so.
+        failure = TransportError(
+            f"no token could be had: {error.explanation} {error.how_to_find_out}",
+            operation=error.operation,
+            service=error.service,
+            outcome=Outcome.NOT_SENT,
+        )
+        failure.attempts, failure.elapsed, failure.__cause__ = error.attempts, error.elapsed, error
     except DirectSuiteError as error:
         if error.outcome is Outcome.UNKNOWN:
             error.outcome = Outcome.NOT_SENT
         raise
+    raise failure

@@ -71,6 +71,10 @@ class Sending:
             self._written = request.response is not None
 
 
+_SPARE = 1.0  # seconds beyond the settle time, so that its last look finds some
+_MOST_OF_IT = 2 / 3  # of the call's time, which settling may take
+
+
 class Attempts:
     """Makes attempts for the transport, over one HTTP session."""
 
@@ -139,7 +143,7 @@ class Attempts:
     ) -> Incoming:
         """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
         operation = call.operation
-        await admit(call, self._clock)
+        await admit(call)
         try:
             if not operation.semantics.may_repeat:
                 # Two turns of the loop let aiohttp notice a kept-alive socket that the server has closed meanwhile.
@@ -155,7 +159,7 @@ class Attempts:
                 self._bound_attempt(call, bound)
             elif call.proof is not None and call.deadline is not None:
                 # Should no answer come, there has to be time left to look whether it happened.
-                bound.reschedule(call.deadline - min(call.proof.seconds, call.time_left() / 2))
+                bound.reschedule(call.deadline - min(call.proof.seconds + _SPARE, call.time_left() * _MOST_OF_IT))
             incoming = Incoming(
                 await self._lifecycle.http.request(
                     operation.method,

@@ -232,7 +232,7 @@ class TokenCache:
         return self._failure is not None and self._clock.monotonic() < self._try_again_at
 
     def _refreshing(self) -> asyncio.Task[Credential]:
-        if self._refresh is None:
+        if self._refresh is None or self._refresh.done():
             self._refresh = asyncio.create_task(self._fetch(), name="directsuite-token")
             self._refresh.add_done_callback(self._fetched)
         return self._refresh
@@ -256,7 +256,8 @@ class TokenCache:
         raise error
 
     def _fetched(self, task: asyncio.Task[Credential]) -> None:
-        self._refresh = None
+        if self._refresh is task:  # else another has begun
+            self._refresh = None
         if not task.cancelled():
             task.exception()  # seen here, so that a failure nobody waits for is no complaint of the event loop's
 

@@ -18,11 +18,11 @@ _LONGEST_PAUSE = 3600.0
 
 
 class Rate:
-    """Requests per second with a burst, after the generic cell rate algorithm (GCRA)."""
+    """Requests per second with a burst, after the generic cell rate algorithm (GCRA). interval: seconds between two."""
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
-        self._interval = 1.0 / per_second
-        self._tolerance = self._interval * max(0, burst - 1)
+        self.interval = 1.0 / per_second
+        self._tolerance = self.interval * max(0, burst - 1)
         self._clock = clock
         self._arrival = float("-inf")
         self._held_until = float("-inf")
@@ -32,9 +32,9 @@ class Rate:
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
     def take(self) -> float:
-        """Take the next place and return the seconds to wait for it; then `held` says whether it still stands."""
+        """Take the next place and return the seconds until it is there."""
         wait = self.wait()
-        self._arrival = max(self._arrival, self._clock.monotonic()) + self._interval
+        self._arrival = max(self._arrival, self._clock.monotonic()) + self.interval
         return wait
 
     def hold(self, seconds: float) -> bool:
@@ -45,10 +45,6 @@ class Rate:
         self._held_until = until
         self._arrival = max(self._arrival, until + self._tolerance)
         return True
-
-    def held(self) -> bool:
-        """Whether nobody may go now: places taken before are void."""
-        return self._clock.monotonic() < self._held_until
 
 
 class Limits:
@@ -71,7 +67,10 @@ class Limits:
         self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
         self._service = service
         self._tell = tell
+        self._clock = clock
         self._connections = asyncio.Semaphore(connections)
+        self._queue = asyncio.Lock()
+        self._queued = 0
 
     async def connect(self) -> None:
         """Wait for one of the service's connections; each is given back by one `release`."""
@@ -80,6 +79,25 @@ class Limits:
     def release(self) -> None:
         """Give a connection back."""
         self._connections.release()
+
+    async def turn(self, check_wait: Callable[[float], None]) -> None:
+        """Return when a request may go. check_wait: given the seconds that this takes at least, it may raise.
+
+        A place is taken when it is there, not when somebody queues for it: who leaves the queue takes none along.
+        """
+        if not self._queued and not self.rate.wait():
+            self.rate.take()
+            return
+        check_wait(self.rate.wait() + self._queued * self.rate.interval)
+        self._queued += 1
+        try:
+            async with self._queue:
+                while wait := self.rate.wait():  # more than once where the service asks for a pause meanwhile
+                    check_wait(wait)
+                    await self._clock.sleep(wait)
+                self.rate.take()
+        finally:
+            self._queued -= 1
 
     def pause(self, seconds: float) -> None:
         """Let nobody call the service for so many seconds, as it asked for."""

@@ -30,6 +30,7 @@ from directsuite.core.outcome import asks_for_new_credential
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.under_way import UnderWay
 from directsuite.errors import (
+    ClosedError,
     ConfigurationError,
     ConnectFailedError,
     ConnectionLostError,
@@ -239,17 +240,24 @@ class Transport:
         left = call.time_left()
         end = self._clock.monotonic() + min(call.proof.seconds, left)
         pause = _FIRST_PAUSE
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
             async with asyncio.timeout_at(call.deadline):
                 while True:
-                    with contextlib.suppress(DirectSuiteError):  # the next look may see more
+                    over = self._clock.monotonic() >= end
+                    try:
                         proven = await call.proof.look()
+                    except ClosedError:
+                        return None
+                    except DirectSuiteError:  # the next look may see more
+                        saw = False
+                    else:
                         if proven is not None:
                             return (proven,)
-                    if self._clock.monotonic() + pause > end:
-                        call.looked = call.proof.seconds <= left
+                        saw = True
+                    if over:
+                        call.looked = saw and call.proof.seconds <= left
                         return None
-                    await self._clock.sleep(pause)
+                    await self._clock.sleep(min(pause, max(0.0, end - self._clock.monotonic())))
                     pause = min(2 * pause, _LONGEST_PAUSE)
         return None
 

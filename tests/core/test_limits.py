@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
@@ -78,6 +79,23 @@ async def test_suite_keeps_to_the_rate(server: ScriptedServer) -> None:
         box = suite.mailbox(ALICE, PASSWORD)
         await asyncio.gather(*(box.get_message_count() for _ in range(8)))
     assert [round(moment - seen[0], 3) for moment in sorted(seen)] == [0, 0, 0, 0.5, 1, 1.5, 2, 2.5]
+
+
+async def test_callers_who_give_up_waiting_take_no_place_along(server: ScriptedServer) -> None:
+    async def impatient(suite: ds.DirectSuite) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await _count(suite)
+            await asyncio.sleep(1)
+
+    async with opened(server, requests_per_second=1, burst=1, leaky=True) as suite:
+        callers = [asyncio.create_task(impatient(suite)) for _ in range(10)]
+        await asyncio.sleep(179.5)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+    assert len(server.requests) == 180
 
 
 async def test_services_have_limits_of_their_own_and_facades_share_them(server: ScriptedServer) -> None:

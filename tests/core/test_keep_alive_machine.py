@@ -1,0 +1,108 @@
+"""A token that is kept alive, whatever happens to its source: with no caller at all it is there when it can be."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from directsuite.core.credentials import AccessToken, TokenCache
+
+from .token_fetches import ByHand, ClockOf, Told
+
+LIFETIME, MARGIN = 600.0, 60.0
+LONGEST_BACK_OFF = 60.0
+
+
+@attrs.define
+class Service:
+    """A token source that answers at once, or is down. at: the moments at which it was asked."""
+
+    hand: ByHand
+    renewable: bool = True
+    up: bool = True
+    at: list[float] = attrs.Factory(list[float])
+
+    async def fetch(self) -> AccessToken:
+        """A token, where it is up."""
+        self.at.append(self.hand.now)
+        if not self.up:
+            raise ConnectionError
+        return AccessToken(f"token-{len(self.at)}", LIFETIME)
+
+
+class KeepAliveMachine(RuleBasedStateMachine):
+    """Time passes, the service goes down and comes back, refuses its token, and the suite closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hand = ByHand()
+        self.service = Service(self.hand)
+        self.told = Told()
+        self.cache = TokenCache(self.service, ClockOf(self.hand.loop), margin=MARGIN, keep_alive=True, tell=self.told)
+        self.closed_at: int | None = None
+        self.troubled_until = 0.0
+
+    @initialize()
+    def first_caller(self) -> None:
+        self.hand.run(self.cache.current())
+        self.hand.settle()
+
+    def teardown(self) -> None:
+        self.hand.close()
+        assert self.hand.complaints == []
+
+    @rule(seconds=st.sampled_from([0.5, 30, 61, 300, 541, 700]))
+    def time_passes(self, seconds: float) -> None:
+        self.hand.pass_time(seconds)
+        if not self.service.up:
+            self.troubled_until = self.hand.now + LONGEST_BACK_OFF + 1
+
+    @rule()
+    def service_goes_down(self) -> None:
+        self.service.up = False
+
+    @rule()
+    def service_comes_back(self) -> None:
+        self.service.up = True
+
+    @precondition(lambda self: self.closed_at is None)
+    @rule()
+    def token_is_refused(self) -> None:
+        """It is replaced when it would have been, or when somebody asks."""
+        self.cache.invalidate(self.cache._generation)
+        self.troubled_until = max(self.troubled_until, self.hand.now + LIFETIME - MARGIN + 1)
+
+    @precondition(lambda self: self.closed_at is None and len(self.service.at) > 8)
+    @rule()
+    def suite_closes(self) -> None:
+        self.hand.run(self.cache.aclose())
+        self.closed_at = len(self.service.at)
+
+    @invariant()
+    def token_is_there_while_it_can_be(self) -> None:
+        """Good now, though nobody asked for it; save for a while after trouble."""
+        if self.closed_at is None and self.service.up and self.hand.now > self.troubled_until and self.service.at:
+            credential = self.cache._credential
+            assert credential is not None
+            assert self.hand.now < credential.expires_at
+
+    @invariant()
+    def nothing_is_fetched_after_closing(self) -> None:
+        if self.closed_at is not None:
+            assert len(self.service.at) == self.closed_at
+            assert self.hand.tasks() == set()
+        elif self.service.at:
+            assert len(self.hand.tasks()) == 1  # the keeper
+
+    @invariant()
+    def service_is_left_alone_in_between(self) -> None:
+        """Never two fetches within a second, and as long as it is down ever fewer."""
+        pauses = [later - earlier for earlier, later in zip(self.service.at, self.service.at[1:], strict=False)]
+        assert all(pause >= 1 for pause in pauses)
+        assert len(self.told.renewed) + len(self.told.failed) == len(self.service.at)
+
+
+TestKeepAlive = KeepAliveMachine.TestCase
+TestKeepAlive.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

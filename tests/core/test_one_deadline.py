@@ -1,0 +1,233 @@
+"""`timeout=` is one moment for everything that a call waits for: it ends exactly then, wherever it is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
+from tenacity import wait_fixed
+
+import directsuite as ds
+from directsuite.suite import Token
+
+from . import plays
+from .opened import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, failure_of, opened
+from .scripted_server import Exchange, Play, ScriptedServer
+from .virtual_time import turns, until
+
+TIMEOUT = 7.0
+Call = Callable[[ds.DirectSuite], Awaitable[object]]
+
+
+def count(suite: ds.DirectSuite, timeout: float = TIMEOUT) -> Awaitable[object]:
+    return suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=timeout)
+
+
+def send(suite: ds.DirectSuite) -> Awaitable[object]:
+    return suite.mailbox(ALICE, PASSWORD).send(MESSAGE, timeout=TIMEOUT)
+
+
+def send_once(suite: ds.DirectSuite) -> Awaitable[object]:
+    return suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=TIMEOUT)
+
+
+def doc_info(suite: ds.DirectSuite) -> Awaitable[object]:
+    return suite.signing.get_doc_info("doc", timeout=TIMEOUT)
+
+
+def flatten(suite: ds.DirectSuite) -> Awaitable[object]:
+    return suite.signing.flatten("doc", timeout=TIMEOUT)
+
+
+def look(suite: ds.DirectSuite) -> Awaitable[object]:
+    return suite.registration.get_patient_address_by_username("direct.example.test", "ada", timeout=TIMEOUT)
+
+
+def save(suite: ds.DirectSuite) -> Awaitable[object]:
+    async def drops() -> AsyncGenerator[bytes]:
+        while True:
+            yield PDF
+            await asyncio.sleep(1)
+
+    return suite.signing.save(drops(), timeout=TIMEOUT)
+
+
+class Tokens:
+    """The first comes after a second, the next never."""
+
+    renewable = True
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def fetch(self) -> ds.AccessToken:
+        self.asked += 1
+        await asyncio.sleep(1 if self.asked == 1 else 1000)
+        return ds.AccessToken(TOKEN, 600)
+
+
+class NoNames(AbstractResolver):
+    """A name server that never answers."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def close(self) -> None:
+        return None
+
+
+def nameless() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=NoNames(), limit=0))
+
+
+NAMELESS = {"message_url": "http://127.0.0.1.nowhere.example.test:1", "allow_insecure_http": True}
+DROPS = plays.pieces(*(part for _ in range(20) for part in (b" ", plays.Pause(1))))
+LOST_SEND = {"SendWithHeader": plays.reset}
+UNKNOWN, NOT_SENT = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT
+
+
+@attrs.frozen
+class Phase:
+    """Where a call is when its time is up, and what it says then. attempts: requests that were begun.
+
+    script: what comes first. then: what comes after that, for ever.
+    """
+
+    name: str
+    call: Call
+    error: type[ds.DirectSuiteError]
+    outcome: ds.Outcome
+    attempts: int
+    then: Play = plays.silence
+    script: tuple[Play, ...] = ()
+    settings: Mapping[str, Any] = MappingProxyType({})
+    token: Token | None = TOKEN
+
+    def __str__(self) -> str:
+        return self.name
+
+
+LATE, LOST = ds.DeadlineExceededError, ds.OutcomeUnknownError
+PHASES = [
+    Phase("session", look, LATE, NOT_SENT, 0),
+    Phase("name of the host", count, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
+    Phase("name of the host of a send", send, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
+    Phase("answer", count, LATE, UNKNOWN, 1),
+    Phase("answer to a send", send, LOST, UNKNOWN, 1),
+    Phase("body of an answer", count, LATE, UNKNOWN, 1, then=DROPS),
+    Phase("body of an answer to a send", send, LOST, UNKNOWN, 1, then=DROPS),
+    Phase("body of a request", save, LATE, UNKNOWN, 1),
+    Phase("second token", doc_info, LATE, NOT_SENT, 1, then=plays.answer(b"", 401), token=Tokens()),
+    Phase("second token of a flatten", flatten, LATE, NOT_SENT, 1, then=plays.answer(b"", 401), token=Tokens()),
+    Phase("repeat", count, LATE, UNKNOWN, 2, script=(plays.slow(2, plays.reset),)),
+    Phase(
+        "repeat of a send that was not taken", send, LOST, UNKNOWN, 2, script=(plays.answer(b"", 503, Retry_After="2"),)
+    ),
+    Phase("proof", send_once, LOST, UNKNOWN, 1, script=(plays.slow(2, plays.reset),)),
+    Phase("proof, after no answer came", send_once, LOST, UNKNOWN, 1, script=(plays.silence,)),
+]
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=str)
+async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, phase: Phase) -> None:
+    server.plays(*phase.script)
+    server.otherwise = phase.then
+    token = Tokens() if isinstance(phase.token, Tokens) else phase.token
+    waits: dict[str, Any] = {
+        "attempt_timeout": 100,
+        "timeout": 100,
+        "retry": ds.RetryPolicy(attempts=3, wait=wait_fixed(1)),
+    }
+    # A login, or the fetch of a token, goes on for others when this call's time is up.
+    async with opened(server, token=token, leaky=phase.call is look, **(waits | dict(phase.settings))) as suite:
+        began = asyncio.get_running_loop().time()
+        error = await failure_of(phase.call(suite))
+        assert asyncio.get_running_loop().time() - began == pytest.approx(TIMEOUT, abs=1e-6)
+    assert type(error) is phase.error
+    assert error.outcome is phase.outcome
+    assert error.attempts == phase.attempts
+    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
+
+
+@pytest.mark.parametrize("call", [doc_info, flatten], ids=["safe", "with effects"])
+async def test_token_connection_place_and_answer_share_one_deadline(server: ScriptedServer, call: Call) -> None:
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(
+        server, token=Tokens(), max_connections=1, requests_per_second=0.2, burst=1, attempt_timeout=100
+    ) as suite:
+        server.plays(plays.slow(3, server.otherwise), plays.silence)
+        holder = asyncio.create_task(suite.signing.get_doc_info("held"))
+        await turns(1)
+        error = await failure_of(call(suite))  # 1 for the token, 3 for the connection, 2 for the place
+        await holder
+    assert isinstance(error, LATE if call is doc_info else LOST)
+    assert error.attempts == 1
+    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
+    assert len(server.requests) == 2
+
+
+async def test_repeat_that_waits_for_a_connection_does_not_make_the_first_attempt_unsent(
+    server: ScriptedServer,
+) -> None:
+    async def taken_meanwhile(exchange: Exchange) -> None:
+        holding.append(asyncio.create_task(failure_of(count(suite, 50))))
+        await asyncio.sleep(1)
+        await plays.reset(exchange)
+
+    holding: list[asyncio.Task[ds.DirectSuiteError]] = []
+    server.plays(taken_meanwhile)
+    server.otherwise = plays.silence
+    async with opened(server, max_connections=1, attempt_timeout=100) as suite:
+        error = await failure_of(count(suite))
+        assert len(server.requests) == 2
+        await holding[0]
+    assert type(error) is LATE
+    assert (error.outcome, error.attempts) == (UNKNOWN, 1)
+    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
+
+
+async def test_download_with_a_time_of_its_own_ends_then_and_leaves_no_file(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.otherwise = plays.pieces(*(part for _ in range(20) for part in (b"JVBE", plays.Pause(1))))
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", timeout=TIMEOUT))
+    assert type(error) is LATE
+    assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
+    assert _entries(tmp_path) == []
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@pytest.mark.parametrize("timeout", [0.5, 1.0, 2.0, 4.0, 30.0])
+async def test_looking_for_proof_in_vain_ends_within_the_deadline(server: ScriptedServer, timeout: float) -> None:
+    server.plays(plays.reset)
+    server.otherwise = plays.answer({"success": True, "messages": []})
+    async with opened(server) as suite:
+        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=timeout))
+    assert type(error) is LOST
+    assert error.elapsed <= timeout
+    assert len(server.to("SendWithHeader")) == 1
+
+
+async def test_back_off_that_does_not_fit_ends_the_call_at_once(server: ScriptedServer) -> None:
+    server.otherwise = plays.slow(3, plays.answer(b"", 503, Retry_After="4"))
+    async with opened(server, attempt_timeout=100) as suite:
+        error = await failure_of(send(suite))
+        await until(lambda: server.busy == 0)
+    assert type(error) is ds.ServerError
+    assert (error.outcome, error.retry_after) == (ds.Outcome.REJECTED, 4)
+    assert error.elapsed == pytest.approx(3)

@@ -1,0 +1,279 @@
+"""The token cache against a model of it, whatever happens in whatever order.
+
+nothing ── caller ─► fetching ── token ─► good ── margin ─► good, fetching ── expiry, 401 ─► nothing
+                        └─────── failure ─► backs off ── time ─► nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import directsuite as ds
+from directsuite.core.credentials import AccessToken, Credential, TokenCache
+
+from .token_fetches import ByHand, Caller, ClockOf, Fetches, Told
+
+MARGIN, PATIENCE = 60, 60
+LIFETIMES = st.sampled_from([None, 0, 2, 60, 120, 600])
+FAILURES = st.sampled_from(
+    [
+        (ValueError, ds.TransportError),
+        (TimeoutError, ds.TransportError),
+        (asyncio.CancelledError, ds.TransportError),
+        (ds.ConfigurationError, ds.ConfigurationError),
+    ]
+)
+
+
+@attrs.frozen
+class Token:
+    """A token as the model knows it: moments in the loop's time."""
+
+    text: str
+    generation: int
+    asked_at: float
+    renew_at: float
+    expires_at: float
+
+
+@attrs.define
+class Model:
+    """What the cache should do, in the fewest words."""
+
+    token: Token | None = None
+    generation: int = 0
+    fetches: int = 0
+    fetching_since: float | None = None
+    back_off: float = 0
+    blocked_until: float | None = None
+    failures: int = 0
+    killed: int = 0
+    closed: bool = False
+
+    def wants(self, now: float) -> bool:
+        """Begin a fetch, where that may be."""
+        if self.closed or self.backs_off(now):
+            return False
+        if self.fetching_since is None:
+            self.fetching_since, self.fetches = now, self.fetches + 1
+        return True
+
+    def backs_off(self, now: float) -> bool:
+        """Whether the last fetch failed a short while ago."""
+        return self.blocked_until is not None and now < self.blocked_until
+
+    def adopt(self, text: str, lifetime: float | None, asked_at: float) -> None:
+        """Use a token, unless the current one was asked for later."""
+        self.back_off, self.blocked_until = 0, None
+        if self.token is not None and asked_at < self.token.asked_at:
+            return
+        self.generation += 1
+        life = float("inf") if lifetime is None else lifetime
+        margin = min(MARGIN, life / 2)
+        self.token = Token(text, self.generation, asked_at, asked_at + life - margin, asked_at + life)
+
+    def fetched(self, text: str, lifetime: float | None) -> None:
+        """The fetch gave a token."""
+        assert self.fetching_since is not None
+        asked_at, self.fetching_since = self.fetching_since, None
+        self.adopt(text, lifetime, asked_at)
+
+    def failed(self, now: float) -> None:
+        """The fetch failed."""
+        self.fetching_since = None
+        self.failures += 1
+        self.back_off = min(max(2 * self.back_off, 1), 60)
+        self.blocked_until = now + self.back_off
+
+
+class TokenCacheMachine(RuleBasedStateMachine):
+    """Callers, expiry, refusals, failures, cancellations, forced logins and closing, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hand = ByHand()
+        self.source = Fetches()
+        self.told = Told()
+        self.model = Model()
+        self.waiting: list[Caller] = []
+        self.seen: set[int] = set()
+        self.kept: list[BaseException] = []
+        self.failure: type[BaseException] | None = None
+        self.cache = TokenCache(self.source, ClockOf(self.hand.loop), margin=MARGIN, patience=PATIENCE, tell=self.told)
+
+    def teardown(self) -> None:
+        self.hand.close()
+        assert self.hand.complaints == []
+
+    @rule(count=st.integers(1, 3))
+    def callers_arrive(self, count: int) -> None:
+        """Each gets a good token at once, an error at once, or waits for the one fetch."""
+        now, model = self.hand.now, self.model
+        good = model.token is not None and now < model.token.expires_at
+        at_once = good or model.closed or model.backs_off(now)
+        if not good or (model.token is not None and now >= model.token.renew_at):
+            model.wants(now)
+        callers = [Caller(self.hand.loop.create_task(self.cache.current()), model.fetches) for _ in range(count)]
+        self.hand.settle()
+        if not at_once:
+            self.waiting += callers
+            return
+        for caller in callers:
+            if good:
+                self._got_token(caller)
+            else:
+                self._got_error(caller, ds.ClosedError if model.closed else self.failure)
+
+    @precondition(lambda self: self.model.fetching_since is not None)
+    @rule(lifetime=LIFETIMES)
+    def fetch_gives_a_token(self, lifetime: float | None) -> None:
+        """All who waited get it."""
+        text = f"token-{self.model.fetches}"
+        self.model.fetched(text, lifetime)
+        self.source.give(AccessToken(text, lifetime))
+        self.hand.settle()
+        for caller in self._no_longer_waiting():
+            self._got_token(caller)
+
+    @precondition(lambda self: self.model.fetching_since is not None)
+    @rule(failure=FAILURES)
+    def fetch_fails(self, failure: tuple[type[BaseException], type[BaseException]]) -> None:
+        """All who waited are told, each with an error of his own."""
+        raised, self.failure = failure
+        self.model.failed(self.hand.now)
+        self.source.fail(raised("broken"))
+        self.hand.settle()
+        for caller in self._no_longer_waiting():
+            self._got_error(caller, self.failure)
+
+    @rule(lifetime=st.sampled_from([2, 120, 600]))
+    def caller_is_served(self, lifetime: float) -> None:
+        """With nothing in between."""
+        self.callers_arrive(1)
+        if self.model.fetching_since is not None:
+            self.fetch_gives_a_token(lifetime)
+
+    @rule(seconds=st.sampled_from([1, 2, 5, 30, 59, 60, 61, 300, 600]))
+    def time_passes(self, seconds: float) -> None:
+        """A fetch that takes too long fails; nothing else happens by itself."""
+        end = self.hand.now + seconds
+        since = self.model.fetching_since
+        too_long = since is not None and since + PATIENCE <= end
+        if since is not None and too_long:
+            self.failure = ds.TransportError
+            self.model.failed(since + PATIENCE)
+            self.model.killed += 1
+        self.hand.pass_time(seconds)
+        if too_long:
+            for caller in self._no_longer_waiting():
+                self._got_error(caller, ds.TransportError)
+
+    @precondition(lambda self: self.model.token is not None and self.model.token.expires_at < float("inf"))
+    @rule(moment=st.sampled_from(["renew_at", "expires_at"]), before=st.sampled_from([0, 0.5]))
+    def token_grows_old(self, moment: str, before: float) -> None:
+        """Up to one of the moments that count, or just before it."""
+        seconds = getattr(self.model.token, moment) - before - self.hand.now
+        if seconds > 0:
+            self.time_passes(seconds)
+
+    @precondition(lambda self: self.model.token is not None)
+    @rule()
+    def current_token_is_refused(self) -> None:
+        """It is given to nobody any more."""
+        assert self.model.token is not None
+        self.cache.invalidate(self.model.token.generation)
+        self.model.token = None
+
+    @rule(age=st.integers(1, 3))
+    def older_token_is_refused_late(self, age: int) -> None:
+        """Which says nothing of the newer one."""
+        self.cache.invalidate(self.model.generation - age)
+
+    @rule(ago=st.sampled_from([0, 1, 30, 60]))
+    def login_is_forced(self, ago: int) -> None:
+        """Its session is used from here on, unless the current one was asked for later."""
+        text = f"forced-{self.model.generation + 1}"
+        asked_at = self.hand.now - ago
+        self.model.adopt(text, 600, asked_at)
+        self.hand.do(lambda: self.cache.adopt(AccessToken(text, 600), asked_at))
+
+    @precondition(lambda self: bool(self.waiting))
+    @rule(choice=st.data())
+    def one_caller_leaves(self, choice: st.DataObject) -> None:
+        """The fetch goes on."""
+        leaving = choice.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(leaving)
+        leaving.task.cancel()
+        self.hand.settle()
+        assert leaving.task.cancelled()
+
+    @precondition(lambda self: bool(self.waiting))
+    @rule()
+    def all_callers_leave(self) -> None:
+        """And still the fetch goes on."""
+        leaving, self.waiting = self.waiting, []
+        for caller in leaving:
+            caller.task.cancel()
+        self.hand.settle()
+        assert all(caller.task.cancelled() for caller in leaving)
+
+    @precondition(lambda self: not self.model.closed and self.model.generation + self.model.failures > 8)
+    @rule()
+    def suite_closes(self) -> None:
+        """Whoever waits is told so, and no fetch begins any more."""
+        self.model.killed += self.model.fetching_since is not None
+        self.model.closed, self.model.fetching_since = True, None
+        self.hand.run(self.cache.aclose())
+        self.hand.settle()
+        for caller in self._no_longer_waiting():
+            self._got_error(caller, ds.ClosedError)
+
+    @invariant()
+    def fetches_are_the_model_s(self) -> None:
+        """One at a time, none while it backs off or for nothing, and none of them ended for a caller who left."""
+        assert self.source.begun == self.model.fetches
+        assert self.source.most <= 1
+        assert self.source.killed == self.model.killed
+        fetching = self.model.fetching_since is not None
+        assert len(self.hand.tasks()) == len(self.waiting) + fetching
+
+    @invariant()
+    def whoever_waits_waits_for_a_fetch(self) -> None:
+        assert not any(caller.task.done() for caller in self.waiting)
+        assert not self.waiting or self.model.fetching_since is not None
+
+    @invariant()
+    def each_renewal_and_each_failure_is_told_once(self) -> None:
+        assert [event.generation for event in self.told.renewed] == list(range(1, self.model.generation + 1))
+        assert len(self.told.failed) == self.model.failures
+        if self.told.failed and self.model.back_off:
+            assert self.told.failed[-1].back_off == self.model.back_off
+
+    def _no_longer_waiting(self) -> list[Caller]:
+        callers, self.waiting = self.waiting, []
+        return callers
+
+    def _got_token(self, caller: Caller) -> None:
+        """The current one, which is good, or was asked for on the caller's own behalf."""
+        token = self.model.token
+        assert token is not None
+        credential: Credential = caller.task.result()
+        assert (credential.token.reveal(), credential.generation) == (token.text, token.generation)
+        assert self.hand.now < credential.expires_at or token.text == f"token-{caller.fetch}"
+
+    def _got_error(self, caller: Caller, kind: type[BaseException] | None) -> None:
+        error = caller.task.exception()
+        assert error is not None
+        assert type(error) is kind
+        assert id(error) not in self.seen
+        self.seen.add(id(error))
+        self.kept.append(error)  # so that no other gets its id
+
+
+TestTokenCache = TokenCacheMachine.TestCase
+TestTokenCache.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

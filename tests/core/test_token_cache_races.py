@@ -1,0 +1,122 @@
+"""The token cache while everything happens in the same few turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.core.credentials import AccessToken, Credential, TokenCache
+
+from .token_fetches import ByHand, ClockOf, Fetches
+from .virtual_time import turns
+
+STEPS = st.sampled_from(
+    [
+        "caller arrives",
+        "caller arrives",
+        "caller leaves",
+        "all leave",
+        "turn",
+        "turn",
+        "turn",
+        "fetch gives",
+        "fetch fails",
+        "token is refused",
+        "login is forced",
+    ]
+)
+
+
+class Race:
+    """One cache, and what happens to it."""
+
+    def __init__(self, hand: ByHand) -> None:
+        self.hand = hand
+        self.source = Fetches()
+        self.cache = TokenCache(self.source, ClockOf(hand.loop))
+        self.callers: list[asyncio.Task[Credential]] = []
+        self.left: set[asyncio.Task[Credential]] = set()
+        self.refused: dict[asyncio.Task[Credential], int] = {}
+        self.refused_so_far = 0
+
+    async def run(self, steps: list[str], *, closes: bool) -> None:
+        """All steps, only some of which let the loop turn; then an end for everybody."""
+        for step in steps:
+            await self._take(step)
+        if closes:
+            await self.cache.aclose()
+        await turns()
+        if self.source.under_way:
+            self.source.give(AccessToken("last", 600))
+        await turns()
+
+    async def _take(self, step: str) -> None:
+        waiting = [caller for caller in self.callers if not caller.done()]
+        match step:
+            case "caller arrives":
+                caller = asyncio.create_task(self.cache.current())
+                self.callers.append(caller)
+                self.refused[caller] = self.refused_so_far
+            case "caller leaves":
+                self.left |= {caller for caller in waiting[:1] if caller.cancel()}
+            case "all leave":
+                self.left |= {caller for caller in waiting if caller.cancel()}
+            case "fetch gives" if self.source.under_way:
+                self.source.give(AccessToken("fetched", 600))
+            case "fetch fails" if self.source.under_way:
+                self.source.fail(ValueError("broken"))
+            case "token is refused":
+                self.refused_so_far = self.cache._generation
+                self.cache.invalidate(self.refused_so_far)
+            case "login is forced":
+                self.cache.adopt(AccessToken("forced", 600), self.cache.now())
+            case _:
+                await turns(1)
+
+
+@given(steps=st.lists(STEPS, max_size=40), closes=st.booleans())
+@settings(max_examples=300)
+def test_every_caller_gets_a_token_an_error_of_his_own_or_the_cancellation_he_asked_for(
+    steps: list[str], *, closes: bool
+) -> None:
+    hand = ByHand()
+    try:
+        race = Race(hand)
+        hand.run(race.run(steps, closes=closes))
+        assert hand.tasks() == set()
+        _assert_each_ended_well(race)
+        assert race.source.most <= 1
+        assert not race.source.killed or closes
+        if not closes:
+            _assert_next_gets_a_token(race)
+    finally:
+        hand.close()
+    assert hand.complaints == []
+
+
+def _assert_each_ended_well(race: Race) -> None:
+    errors: list[BaseException] = []
+    for caller in race.callers:
+        assert caller.cancelled() == (caller in race.left)
+        if caller.cancelled():
+            continue
+        error = caller.exception()
+        if error is None:
+            assert caller.result().generation > race.refused[caller]
+            continue
+        assert isinstance(error, ds.TransportError | ds.ClosedError)
+        errors.append(error)
+    assert len({id(error) for error in errors}) == len(errors)
+
+
+def _assert_next_gets_a_token(race: Race) -> None:
+    race.hand.pass_time(61)  # whatever back-off there was is over
+    caller = race.hand.loop.create_task(race.cache.current())
+    race.hand.settle()
+    if not caller.done():
+        race.source.give(AccessToken("next", 600))
+        race.hand.settle()
+    assert caller.result().token.reveal()
