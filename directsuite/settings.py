@@ -7,7 +7,6 @@ import os
 import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +16,7 @@ from yarl import URL
 
 from directsuite.core.lifecycle import SessionFactory
 from directsuite.core.retry import RetryPolicy
+from directsuite.core.secure_url import problem_of_url
 from directsuite.errors import ConfigurationError
 
 SERVICES = ("signing", "fax", "message", "registration")
@@ -106,8 +106,11 @@ class Settings:
     def __attrs_post_init__(self) -> None:
         for service in SERVICES:
             url = getattr(self, f"{service}_url")
-            if url is not None:
-                _check_url(f"{service}_url", url, allow_insecure_http=self.allow_insecure_http)
+            problem = None if url is None else problem_of_url(url, allow_insecure_http=self.allow_insecure_http)
+            if problem is not None:
+                raise ConfigurationError(f"{service}_url {problem}")
+        if self.proxy is not None and URL(self.proxy).scheme not in ("http", "https"):
+            raise ConfigurationError("proxy has to be the URL of an HTTP proxy, such as http://proxy.example.org:3128")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -169,29 +172,3 @@ def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         reason = f"it can't be read ({type(error).__name__})"
     raise ConfigurationError(f"settings file {path}: {reason}")
-
-
-def _check_url(name: str, text: str, *, allow_insecure_http: bool) -> None:
-    try:
-        url = URL(text)
-        host = url.host
-    except ValueError:
-        host = None
-        url = URL()
-    if url.scheme not in ("http", "https") or not host or " " in text or not text.isprintable():
-        raise ConfigurationError(f"{name} has to be a URL that starts with https://")
-    if url.user or url.password:
-        raise ConfigurationError(f"{name} must not hold credentials: give them as token, login or mailbox password")
-    if "?" in text or "#" in text:
-        raise ConfigurationError(f"{name} must not have a query or a fragment")
-    if url.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
-        raise ConfigurationError(f"{name} would send secrets in clear: use https://, or set allow_insecure_http=True")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

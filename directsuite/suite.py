@@ -20,6 +20,8 @@ from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tuser import TUser
+from directsuite.oauth.grants import Grant, check_grant
+from directsuite.oauth.source import source_of
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_optional_secret, as_secret
@@ -29,7 +31,7 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
 
-Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource
+Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
 
 
 class DirectSuite:
@@ -39,9 +41,10 @@ class DirectSuite:
             box = suite.mailbox("alice@direct.example.org", "...")
             print(await box.get_message_count())
 
-    token: for signing and fax; a text, an async callable that gives one, or a TokenSource. login: for registration.
-    May be built without a running event loop; belongs to the loop and process that open it, and is shared there by any
-    number of tasks. listeners: told of every event, as is the logger `directsuite`. clock: for tests.
+    token: for signing and fax; a text, an async callable that gives one, a TokenSource, or an OAuth 2.0 grant
+    (ClientCredentials, RefreshToken, AuthorizationCode). login: for registration. May be built without a running event
+    loop; belongs to the loop and process that open it, and is shared there by any number of tasks. listeners: told of
+    every event, as is the logger `directsuite`. clock: for tests.
     """
 
     signing: Signing
@@ -70,6 +73,9 @@ class DirectSuite:
             Service.MESSAGING: settings.message_url,
             Service.REGISTRATION: settings.registration_url,
         }
+        if isinstance(token, Grant):
+            check_grant(token, allow_insecure_http=settings.allow_insecure_http)
+            urls[Service.OAUTH] = token.token_url
         self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
         endpoints = {
             service: Endpoint(service=service, base_url=url, limits=_limits(service, settings, clock, events))
@@ -96,7 +102,7 @@ class DirectSuite:
         self._lifecycle.fetching = self._caches
         if token is not None:
             tokens = TokenCache(
-                token_source(token),
+                source_of(self._transport, token) if isinstance(token, Grant) else token_source(token),
                 clock,
                 margin=settings.session_margin,
                 keep_alive=settings.keep_alive,

@@ -21,12 +21,13 @@ R = TypeVar("R")
 
 
 class Service(enum.StrEnum):
-    """The four services."""
+    """The four services, and who gives tokens for them."""
 
     SIGNING = "signing"
     FAX = "fax"
     MESSAGING = "messaging"
     REGISTRATION = "registration"
+    OAUTH = "oauth"
 
 
 class Semantics(enum.Enum):
@@ -63,6 +64,7 @@ class MediaType(enum.StrEnum):
 
     JSON = "application/json"
     TEXT = "text/plain"
+    FORM = "application/x-www-form-urlencoded"
 
 
 @attrs.frozen(kw_only=True)

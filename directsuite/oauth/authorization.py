@@ -1,0 +1,149 @@
+"""The first half of the authorization code grant: to the user's consent and back (RFC 6749 section 4.1, RFC 7636).
+
+AuthorizationRequest.to(...) ── .url ──► the user's browser ──► redirect ── .redeem(...) ──► AuthorizationCode
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+
+from directsuite.core.operation import Service
+from directsuite.core.secure_url import problem_of_url
+from directsuite.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    Outcome,
+    PermissionDeniedError,
+    ServerError,
+    ServiceError,
+)
+from directsuite.oauth.grants import AuthorizationCode, ClientAuth, OnRotated
+from directsuite.secret import Secret, as_secret
+
+_REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
+    "access_denied": (PermissionDeniedError, "the user, or the authorization server, denied consent"),
+    "unauthorized_client": (AuthenticationError, "this client may not ask for an authorization code"),
+    "invalid_request": (BadRequestError, "the authorization request lacks something, or is not valid"),
+    "unsupported_response_type": (BadRequestError, "the authorization server gives no codes"),
+    "invalid_scope": (BadRequestError, "the scope is unknown or not valid"),
+    "server_error": (ServerError, "the authorization server failed"),
+    "temporarily_unavailable": (ServerError, "the authorization server is overloaded or in maintenance"),
+}
+"""The codes of RFC 6749 section 4.1.2.1."""
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationRequest:
+    """A request for a user's consent. `url`: send the user's browser there; it comes back to the redirect URI.
+
+    A program that meets the redirect in another process keeps `state` and `code_verifier` in the user's session, and
+    builds the request anew: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
+    """
+
+    client_id: str
+    redirect_uri: str
+    state: str = attrs.field(repr=False)
+    code_verifier: Secret = attrs.field(converter=as_secret)
+    url: str = attrs.field(default="", repr=False)
+
+    @classmethod
+    def to(
+        cls,
+        authorize_url: str,
+        client_id: str,
+        redirect_uri: str,
+        scope: str | None = None,
+        *,
+        allow_insecure_http: bool = False,
+    ) -> Self:
+        """A new request to the authorization server's URL, whose own query stays, with a fresh state and PKCE secret.
+
+        Raises ConfigurationError for a URL that is neither https nor on this machine.
+        """
+        from oauthlib.common import add_params_to_uri
+        from oauthlib.oauth2 import WebApplicationClient
+
+        if problem := problem_of_url(authorize_url, allow_insecure_http=allow_insecure_http, query=True):
+            authorize_url = ""  # it may hold a password, and this frame may stand in a traceback
+            raise ConfigurationError(f"authorize_url {problem}")
+        verifier = Secret(secrets.token_urlsafe(64))
+        state = secrets.token_urlsafe(32)
+        challenge = WebApplicationClient(client_id).create_code_challenge(verifier.reveal(), "S256")
+        query = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": redirect_uri,
+            "scope": scope,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        url = add_params_to_uri(authorize_url, [(name, text) for name, text in query.items() if text is not None])
+        return cls(client_id=client_id, redirect_uri=redirect_uri, state=state, code_verifier=verifier, url=url)
+
+    def redeem(
+        self,
+        redirected_url: str | Secret,
+        *,
+        token_url: str,
+        client_secret: str | Secret | None = None,
+        on_rotated: OnRotated | None = None,
+        client_auth: ClientAuth = "basic",
+    ) -> AuthorizationCode:
+        """The grant for DirectSuite's `token`, from the URL (or its path and query) that the browser came back to.
+
+        Raises InvalidArgumentError for a redirect that doesn't answer this request, PermissionDeniedError where consent
+        was denied, and another ServiceError where the authorization server refused or failed.
+        """
+        redirected_url = as_secret(redirected_url)  # this frame may stand in a traceback
+        client_secret = None if client_secret is None else as_secret(client_secret)
+        code = self._code(redirected_url)
+        if isinstance(code, DirectSuiteError):
+            raise code
+        return AuthorizationCode(
+            token_url,
+            self.client_id,
+            client_secret,
+            code,
+            self.redirect_uri,
+            self.code_verifier,
+            on_rotated,
+            client_auth=client_auth,
+        )
+
+    def _code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
+        """The code, or the error that the redirect is: returned, so that no traceback holds what it said."""
+        try:
+            pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
+        except ValueError:
+            return _refused("it is no URL")
+        answer = dict(pairs)
+        if len(answer) != len(pairs):
+            return _refused("a parameter stands in it twice")
+        state = answer.get("state", "")
+        if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
+            return _refused("its state is not this request's: it answers another one, or somebody forged it")
+        if "error" in answer:
+            return _refusal(answer["error"], answer.get("error_description"))
+        return Secret(answer["code"]) if answer.get("code") else _refused("it holds neither a code nor an error")
+
+
+def _refused(reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(reason, parameter="redirected_url")
+
+
+def _refusal(code: str, description: str | None) -> ServiceError:
+    about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
+    if code not in _REFUSALS:
+        text = "the authorization server refused, with a code of another form"
+        return ServiceError(text, status=302, message=description, **about)
+    cls, meaning = _REFUSALS[code]
+    return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

@@ -1,0 +1,19 @@
+"""What these tests share with those of the core: virtual time and a scripted server; and a token service for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.conftest import clock, pytest_asyncio_loop_factories, server
+from tests.core.scripted_server import ScriptedServer
+
+from .token_service import TokenService
+
+__all__ = ["clock", "pytest_asyncio_loop_factories", "server", "service"]
+
+
+@pytest.fixture
+def service(server: ScriptedServer) -> TokenService:
+    """The token endpoint, and the signing service that takes its tokens, on the scripted server."""
+    server.otherwise = service = TokenService(server)
+    return service

@@ -1,0 +1,134 @@
+"""What token endpoints write into their answers, and what of it is taken at its word."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.oauth import answer
+from tests.core import plays
+from tests.core.opened import failure_of, opened
+from tests.core.scripted_server import Play, ScriptedServer
+
+from .token_service import TokenService
+
+GOOD: dict[str, Any] = {"access_token": "sentinel-of-an-access-token-1", "token_type": "Bearer"}
+
+
+LIFETIMES: list[tuple[Any, float]] = [
+    *((expires_in, 100.0) for expires_in in (100, "100", " 100 ", 100.0, "1e2")),
+    (100.9, 100.9),
+    ("0.5", 0.5),
+    # What says nothing: the token is good until it is refused.
+    *((expires_in, math.inf) for expires_in in (None, 0, -1, 10**12, 10**400, True)),
+    *((expires_in, math.inf) for expires_in in ("0", "-3600", "soon", "nan", "inf", "-inf", "")),
+    ([100], math.inf),
+    ({"seconds": 100}, math.inf),
+]
+
+
+@pytest.mark.parametrize(("expires_in", "lifetime"), LIFETIMES, ids=lambda value: repr(value)[:20])
+async def test_lifetime_is_a_number_or_a_text_or_says_nothing(
+    server: ScriptedServer, service: TokenService, expires_in: Any, lifetime: float
+) -> None:
+    service.expires_in = expires_in
+    async with opened(server, token=service.client_credentials()) as suite:
+        await suite.signing.get_doc_info("doc")
+        credential = await suite._caches[0].current()
+    assert credential.expires_at - credential.asked_at == pytest.approx(lifetime)
+
+
+async def test_token_without_a_lifetime_is_replaced_when_it_is_refused(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    service.expires_in = 0
+    async with opened(server, token=service.client_credentials()) as suite:
+        for _ in range(3):
+            await suite.signing.get_doc_info("doc")
+        assert service.issued == 1
+        service.valid.clear()
+        await suite.signing.get_doc_info("doc")
+    assert service.issued == 2
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"token_type": "bearer"}, {"token_type": "BEARER"}, {"token_type": None}, {"error": None}, {"scope": 7}],
+    ids=str,
+)
+async def test_unusual_answer_is_taken(server: ScriptedServer, service: TokenService, members: dict[str, Any]) -> None:
+    service.valid = {GOOD["access_token"]}
+    service.script = [plays.answer(GOOD | members)]
+    async with opened(server, token=service.client_credentials()) as suite:
+        assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
+
+
+@pytest.mark.parametrize("token_type", ["mac", "", 7, ["Bearer"]], ids=str)
+async def test_other_token_type_is_refused_at_once(
+    server: ScriptedServer, service: TokenService, token_type: Any
+) -> None:
+    service.script = [plays.answer(GOOD | {"token_type": token_type})]
+    async with opened(server, token=service.client_credentials()) as suite:
+        error = await failure_of(suite.signing.get_doc_info("doc"))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert (error.path, error.operation) == ("$.token_type", "token")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("play", "path"),
+    [
+        (plays.answer({}), "$.access_token"),
+        (plays.answer(GOOD | {"access_token": None}), "$.access_token"),
+        (plays.answer(GOOD | {"access_token": ""}), "$.access_token"),
+        (plays.answer(GOOD | {"access_token": 7}), "$.access_token"),
+        (plays.answer(GOOD | {"refresh_token": 7}), "$.refresh_token"),
+        (plays.answer([GOOD]), "$"),
+        (plays.answer(b"null"), "$"),
+        (plays.answer(b"access_token=x&token_type=Bearer"), "$"),
+        (plays.answer(b"<html>"), "$"),
+        (plays.answer(b""), "$"),
+        (plays.answer(b"[" * 9999), "$"),
+    ],
+)
+async def test_unreadable_answer_names_the_place(
+    server: ScriptedServer, service: TokenService, play: Play, path: str
+) -> None:
+    service.script = [play] * 9
+    async with opened(server, token=service.client_credentials(), leaky=True) as suite:
+        error = await failure_of(suite.signing.get_doc_info("doc"))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.path == path
+
+
+async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: ScriptedServer, service: TokenService) -> None:
+    service.script = [plays.answer(b" " * (answer.LARGEST + 1) + plays.content(GOOD))]
+    async with opened(server, token=service.client_credentials()) as suite:
+        error = await failure_of(suite.signing.get_doc_info("doc"))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert len(server.requests) == 1
+
+
+async def test_answer_that_drips_ends_with_the_time_of_a_token_request(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    drops = [piece for _ in range(100) for piece in (b" ", plays.Pause(1))]
+    service.script = [plays.pieces(*drops)] * 9
+    async with opened(server, token=service.client_credentials(), timeout=300, leaky=True) as suite:
+        began = asyncio.get_running_loop().time()
+        error = await failure_of(suite.signing.with_options(retry=ds.RetryPolicy.none()).get_doc_info("doc"))
+        assert asyncio.get_running_loop().time() - began <= 60
+    assert isinstance(error, ds.TransportError)
+    assert error.operation == "token"
+
+
+async def test_token_that_no_header_can_carry_is_refused(server: ScriptedServer, service: TokenService) -> None:
+    service.script = [plays.answer(GOOD | {"access_token": "two\r\nlines"})]
+    async with opened(server, token=service.client_credentials()) as suite:
+        error = await failure_of(suite.signing.get_doc_info("doc"))
+    assert type(error) is ds.ConfigurationError

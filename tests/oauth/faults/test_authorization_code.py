@@ -1,0 +1,136 @@
+"""A user's fresh consent: the code goes out once, and what comes after it needs no code."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import directsuite as ds
+from tests.core import plays
+from tests.core.opened import failure_of, opened
+from tests.core.scripted_server import Play, ScriptedServer
+from tests.core.virtual_time import until
+
+from .token_service import CLIENT, CODE, REDIRECT, VERIFIER, TokenService, refusal
+
+_ASK_AGAIN = "send the user through authorization again"
+
+
+async def test_code_is_exchanged_and_renewals_use_the_refresh_token(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    saved: list[ds.Secret] = []
+    async with opened(server, token=service.fresh_consent(saved.append)) as suite:
+        for _ in range(3):
+            await suite.signing.get_doc_info("doc")
+            service.valid.clear()
+    exchange = {"grant_type": "authorization_code", "code": CODE, "redirect_uri": REDIRECT, "code_verifier": VERIFIER}
+    assert service.forms[0] == exchange | {"client_id": CLIENT}
+    assert [form["grant_type"] for form in service.forms] == ["authorization_code", "refresh_token", "refresh_token"]
+    assert [secret.reveal()[-1] for secret in saved] == ["1", "2", "3"]
+
+
+async def test_hundred_callers_exchange_the_code_once(server: ScriptedServer, service: TokenService) -> None:
+    async with opened(server, token=service.fresh_consent(), requests_per_second=10_000, burst=1000) as suite:
+        await asyncio.gather(*(suite.signing.get_doc_info("doc") for _ in range(100)))
+    assert len(service.forms) == 1
+
+
+MAYBE: dict[str, Play] = {
+    "reset": plays.reset,
+    "silence": plays.silence,
+    "500": plays.answer(b"", 500),
+    "broken off": plays.truncated({"access_token": "x" * 99}),
+    "garbage": plays.answer(b"{"),
+    "no token": plays.answer({}),
+    "too large": plays.answer(b" " * 2_000_000),
+}
+
+
+@pytest.mark.parametrize("lost", MAYBE)
+async def test_code_that_may_be_spent_is_never_sent_again(
+    server: ScriptedServer, service: TokenService, lost: str
+) -> None:
+    service.script = [MAYBE[lost]]
+    errors: list[ds.DirectSuiteError] = []
+    async with opened(server, token=service.fresh_consent(), leaky=True) as suite:
+        for _ in range(3):
+            errors.append(await failure_of(suite.signing.get_doc_info("doc", timeout=50)))
+            await asyncio.sleep(100)
+    for error in errors:
+        assert type(error) is ds.TransportError
+        assert (error.operation, error.service) == ("token", "oauth")
+        assert error.outcome is ds.Outcome.NOT_SENT  # of the call that needed the token
+        assert _ASK_AGAIN in str(error)
+        assert isinstance(error.__cause__, ds.OutcomeUnknownError)
+    assert len(server.requests) == 1
+
+
+async def test_closing_in_the_middle_of_the_exchange_leaves_it_unknown(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    service.script = [plays.silence]
+    async with opened(server, token=service.fresh_consent(), leaky=True) as suite:
+        caller = asyncio.create_task(failure_of(suite.signing.get_doc_info("doc")))
+        await until(lambda: len(server.requests) == 1)
+        await suite.aclose(grace=0)
+        error = await caller
+    assert type(error) in (ds.TransportError, ds.ClosedError)
+    assert error.outcome in (ds.Outcome.NOT_SENT, None)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "play",
+    [plays.answer(b"", 429), plays.answer(b"", 503, Retry_After="1"), refusal("invalid_client", 401)],
+    ids=["429", "503 with Retry-After", "invalid_client"],
+)
+async def test_code_that_nobody_took_is_sent_again(server: ScriptedServer, service: TokenService, play: Play) -> None:
+    service.script = [play]
+    async with opened(server, token=service.fresh_consent(), leaky=True) as suite:
+        try:
+            await suite.signing.get_doc_info("doc")
+        except ds.AuthenticationError:
+            await asyncio.sleep(2)
+            await suite.signing.get_doc_info("doc")
+    assert [form["code"] for form in service.forms] == [CODE, CODE]
+
+
+async def test_refused_code_says_so_and_is_not_sent_again(server: ScriptedServer, service: TokenService) -> None:
+    service.code = None
+    async with opened(server, token=service.fresh_consent()) as suite:
+        errors: list[ds.DirectSuiteError] = []
+        for _ in range(2):
+            errors.append(await failure_of(suite.signing.get_doc_info("doc")))
+            await asyncio.sleep(100)
+    for error in errors:
+        assert isinstance(error, ds.AuthenticationError)
+        assert (error.code, error.status) == ("invalid_grant", 400)
+        assert _ASK_AGAIN in str(error)
+    assert len(service.forms) == 1
+
+
+@pytest.mark.parametrize("expires_in", [600, None])
+async def test_end_of_a_token_without_a_refresh_token_asks_for_the_user(
+    server: ScriptedServer, service: TokenService, expires_in: int | None
+) -> None:
+    service.gives_refresh_token, service.expires_in = False, expires_in
+    async with opened(server, token=service.fresh_consent()) as suite:
+        await suite.signing.get_doc_info("doc")
+        service.valid.clear()
+        await asyncio.sleep(601)
+        error = await failure_of(suite.signing.get_doc_info("doc"))
+    assert isinstance(error, ds.AuthenticationError)
+    assert (error.operation, error.outcome) == ("token", ds.Outcome.FAILED)
+    assert _ASK_AGAIN in str(error)
+    assert len(service.forms) == 1
+
+
+async def test_token_without_a_refresh_token_is_used_to_its_end(server: ScriptedServer, service: TokenService) -> None:
+    service.gives_refresh_token, service.expires_in = False, 600
+    async with opened(server, token=service.fresh_consent(), keep_alive=True) as suite:
+        await suite.signing.get_doc_info("doc")
+        await asyncio.sleep(590)
+        await suite.signing.get_doc_info("doc")
+    assert len(service.forms) == 1

@@ -1,0 +1,107 @@
+"""A token endpoint as RFC 6749 has it, with refresh tokens that rotate, and a service that takes its tokens.
+
+Every secret in it is a sentinel, so that a test can look for it where it must not be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import directsuite as ds
+from directsuite.oauth.grants import ClientAuth, OnRotated
+from tests.core import plays
+from tests.core.scripted_server import Exchange, Play, ScriptedServer
+
+CLIENT = "the-client"
+CLIENT_SECRET = "sentinel-of-a-client-secret"
+CODE = "sentinel-of-a-code"
+VERIFIER = "sentinel-of-a-verifier"
+REFRESH = "sentinel-of-a-refresh-token-0"
+REDIRECT = "https://app.example.test/back"
+SENTINELS = (CLIENT_SECRET, CODE, VERIFIER, "sentinel-of-a-refresh-token", "sentinel-of-an-access-token")
+
+
+class TokenService:
+    """Issues numbered tokens. Only the newest refresh token is good, and the code once."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server = server
+        self.issued = 0
+        self.refresh_token = REFRESH
+        self.code: str | None = CODE
+        self.gives_refresh_token = True
+        self.rotates = True
+        self.expires_in: Any = 3600
+        self.valid: set[str] = set()
+        self.script: list[Play] = []
+        """What to play next instead, for requests to the token endpoint only."""
+
+    @property
+    def forms(self) -> list[dict[str, str]]:
+        """The token requests, in order."""
+        return [dict(parse_qsl(request.body.decode())) for request in self.server.to("/oauth/token")]
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if "/oauth/token" not in exchange.request.target:
+            good = exchange.request.headers.get("authorization", "").removeprefix("Bearer ") in self.valid
+            await plays.answer({"identifier": "doc"} if good else b"", 200 if good else 401)(exchange)
+        elif self.script:
+            await self.script.pop(0)(exchange)
+        else:
+            await self.issue(exchange)
+
+    async def issue(self, exchange: Exchange) -> None:
+        """Answer as a token endpoint does."""
+        await exchange.read()
+        await self._answer(exchange, self.redeem(exchange))
+
+    async def lose(self, exchange: Exchange) -> None:
+        """Do what the request says, and break the connection off before the answer."""
+        await exchange.read()
+        self.redeem(exchange)
+        exchange.reset()
+
+    def redeem(self, exchange: Exchange) -> dict[str, Any] | None:
+        """New tokens, or None for a grant that isn't good."""
+        form = dict(parse_qsl(exchange.request.body.decode()))
+        if form["grant_type"] == "refresh_token" and form["refresh_token"] != self.refresh_token:
+            return None
+        if form["grant_type"] == "authorization_code":
+            if form["code"] != self.code:
+                return None
+            self.code = None
+        self.issued += 1
+        token = f"sentinel-of-an-access-token-{self.issued}"
+        self.valid = {token}
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.expires_in}
+        if form["grant_type"] != "client_credentials" and self.gives_refresh_token:
+            if self.rotates:
+                self.refresh_token = f"sentinel-of-a-refresh-token-{self.issued}"
+            answer["refresh_token"] = self.refresh_token
+        return answer
+
+    async def _answer(self, exchange: Exchange, document: dict[str, Any] | None) -> None:
+        status = 200 if document is not None else 400
+        body = plays.content(document if document is not None else {"error": "invalid_grant"})
+        await exchange.write(plays.head(status, len(body)) + body)
+
+    def client_credentials(self, **others: Any) -> ds.ClientCredentials:
+        return ds.ClientCredentials(self.token_url, CLIENT, CLIENT_SECRET, **others)
+
+    def refreshing(self, on_rotated: OnRotated | None = None, *, client_auth: ClientAuth = "basic") -> ds.RefreshToken:
+        return ds.RefreshToken(
+            self.token_url, CLIENT, CLIENT_SECRET, REFRESH, "fax", on_rotated, client_auth=client_auth
+        )
+
+    def fresh_consent(self, on_rotated: OnRotated | None = None) -> ds.AuthorizationCode:
+        return ds.AuthorizationCode(self.token_url, CLIENT, None, CODE, REDIRECT, VERIFIER, on_rotated)
+
+    @property
+    def token_url(self) -> str:
+        return f"{self.server.url('oauth')}/token"
+
+
+def refusal(error: str, status: int = 400) -> Play:
+    """An answer of section 5.2, with a description that no error may show."""
+    return plays.answer({"error": error, "error_description": f"{CLIENT_SECRET} is not known"}, status)

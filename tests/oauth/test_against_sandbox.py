@@ -1,0 +1,137 @@
+"""Every grant against the sandbox's own OAuth endpoints: another reading of RFC 6749."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+from directsuite.oauth.grants import ClientAuth, Grant
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
+
+FAX_NUMBER = "15550100100"
+BACK = "https://app.example.test/back?tenant=1"
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    clock = Clock()
+    clock.freeze(datetime(2026, 5, 1, 12, tzinfo=UTC))
+    async with Sandbox(clock=clock) as running:
+        yield running
+
+
+def suite_of(sandbox: Sandbox, grant: Grant) -> ds.DirectSuite:
+    return ds.DirectSuite(ds.Settings(fax_url=sandbox.fax_url, retry=ds.RetryPolicy.none()), token=grant)
+
+
+async def look(suite: ds.DirectSuite) -> None:
+    await suite.fax.get_multiple_message_info(FAX_NUMBER)
+
+
+async def refresh_token(sandbox: Sandbox) -> str:
+    """A refresh token, as the password grant gives one."""
+    form = {"grant_type": "password", "username": DEMO_LOGIN[0], "password": DEMO_LOGIN[1]}
+    form |= {"client_id": DEMO_CLIENT[0], "client_secret": DEMO_CLIENT[1]}
+    async with aiohttp.ClientSession() as http, http.post(sandbox.token_url, data=form) as answer:
+        return str((await answer.json())["refresh_token"])
+
+
+async def consent(request: ds.AuthorizationRequest) -> str:
+    """What the user's browser comes back to."""
+    async with aiohttp.ClientSession() as http, http.get(request.url, allow_redirects=False) as answer:
+        return answer.headers["Location"]
+
+
+@pytest.mark.parametrize("client_auth", ["basic", "body"])
+@pytest.mark.parametrize("client", [DEMO_CLIENT, ("spaced: out", "per%cent+plus&ü")])
+async def test_client_credentials_give_tokens(
+    sandbox: Sandbox, client: tuple[str, str], client_auth: ClientAuth
+) -> None:
+    await sandbox.add_client(*client)
+    grant = ds.ClientCredentials(sandbox.token_url, *client, client_auth=client_auth)
+    async with suite_of(sandbox, grant) as suite:
+        await look(suite)
+        await sandbox.expire_tokens()
+        await look(suite)
+        sandbox.clock.advance(timedelta(hours=2))
+        await look(suite)
+
+
+@pytest.mark.parametrize("scope", ["fax", "pdf fax", None])
+async def test_scope_is_asked_for(sandbox: Sandbox, scope: str | None) -> None:
+    async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *DEMO_CLIENT, scope)) as suite:
+        await look(suite)
+
+
+@pytest.mark.parametrize(
+    "client", [(DEMO_CLIENT[0], "wrong"), ("nobody", DEMO_CLIENT[1])], ids=["wrong secret", "unknown client"]
+)
+async def test_unknown_client_is_told_so(sandbox: Sandbox, client: tuple[str, str]) -> None:
+    async with suite_of(sandbox, ds.ClientCredentials(sandbox.token_url, *client)) as suite:
+        with pytest.raises(ds.AuthenticationError, match=r"\(invalid_client\)") as caught:
+            await look(suite)
+    assert (caught.value.status, caught.value.code) == (401, "invalid_client")
+
+
+async def test_refresh_tokens_rotate_and_the_saved_one_opens_the_next_suite(sandbox: Sandbox) -> None:
+    saved = [ds.Secret(await refresh_token(sandbox))]
+    for _ in range(2):
+        grant = ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, saved[-1], on_rotated=saved.append)
+        async with suite_of(sandbox, grant) as suite:
+            for _ in range(3):
+                await asyncio.gather(*(look(suite) for _ in range(10)))
+                await sandbox.expire_tokens()
+    assert len(saved) == len(set(saved)) == 7
+
+
+async def test_refresh_token_that_was_used_elsewhere_sends_the_user_to_authorization(sandbox: Sandbox) -> None:
+    grant = ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, await refresh_token(sandbox))
+    async with suite_of(sandbox, grant) as first:
+        await look(first)
+    async with suite_of(sandbox, grant) as second:
+        with pytest.raises(ds.AuthenticationError, match="send the user through authorization again"):
+            await look(second)
+
+
+async def test_scope_wider_than_the_consent_is_refused_and_spends_nothing(sandbox: Sandbox) -> None:
+    token = await refresh_token(sandbox)
+    async with suite_of(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "everything")) as suite:
+        with pytest.raises(ds.BadRequestError, match=r"\(invalid_scope\)"):
+            await look(suite)
+    async with suite_of(sandbox, ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, token, "fax")) as suite:
+        await look(suite)
+
+
+async def test_whole_authorization_code_grant(sandbox: Sandbox) -> None:
+    request = ds.AuthorizationRequest.to(
+        sandbox.token_url.replace("/token", "/authorize"), DEMO_CLIENT[0], BACK, scope="fax"
+    )
+    saved: list[ds.Secret] = []
+    grant = request.redeem(
+        await consent(request), token_url=sandbox.token_url, client_secret=DEMO_CLIENT[1], on_rotated=saved.append
+    )
+    async with suite_of(sandbox, grant) as suite:
+        await asyncio.gather(*(look(suite) for _ in range(100)))
+        assert len(saved) == 1
+        await sandbox.expire_tokens()
+        await look(suite)
+        assert len(saved) == 2
+    async with suite_of(sandbox, grant) as suite:
+        with pytest.raises(ds.AuthenticationError, match="it was used already"):
+            await look(suite)
+
+
+async def test_code_that_is_too_old_is_refused(sandbox: Sandbox) -> None:
+    request = ds.AuthorizationRequest.to(sandbox.token_url.replace("/token", "/authorize"), DEMO_CLIENT[0], BACK)
+    redirected = await consent(request)
+    sandbox.clock.advance(timedelta(minutes=11))
+    grant = request.redeem(redirected, token_url=sandbox.token_url, client_secret=DEMO_CLIENT[1])
+    async with suite_of(sandbox, grant) as suite:
+        with pytest.raises(ds.AuthenticationError, match=r"\(invalid_grant\)"):
+            await look(suite)

@@ -1,0 +1,151 @@
+"""Grants as records: what of them is refused, what they show, and what they load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.oauth.grants import Grant, check_grant
+
+URL = "https://login.example.test/token"
+SECRET = "sentinel-of-a-secret"
+
+GOOD: dict[type[Grant], dict[str, Any]] = {
+    ds.ClientCredentials: {"token_url": URL, "client_id": "me", "client_secret": SECRET},
+    ds.RefreshToken: {"token_url": URL, "client_id": "me", "client_secret": SECRET, "refresh_token": SECRET},
+    ds.AuthorizationCode: {
+        "token_url": URL,
+        "client_id": "me",
+        "client_secret": SECRET,
+        "code": SECRET,
+        "redirect_uri": "https://app.example.test/",
+    },
+}
+
+
+@pytest.fixture(params=GOOD, ids=lambda cls: cls.__name__)
+def made(request: pytest.FixtureRequest) -> Callable[..., Grant]:
+    """Makes a grant of each kind, good but for the arguments given."""
+
+    def make(**changes: Any) -> Grant:
+        grant: Grant = request.param(**(GOOD[request.param] | changes))
+        return grant
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("token_url", "text"),
+    [
+        ("http://login.example.test/token", "in clear"),
+        ("login.example.test/token", "starts with https"),
+        (7, "starts with https"),
+        ("ftp://login.example.test/token", "starts with https"),
+        ("https://login.example.test/to ken", "starts with https"),
+        ("https:///token", "starts with https"),
+        ("", "starts with https"),
+        (f"https://me:{SECRET}@login.example.test/token", "must not hold credentials"),
+        (f"https://login.example.test/token#{SECRET}", "fragment"),
+        (f"https://login.example.test/token?client_secret={SECRET}", "parameters of the grant"),
+        ("https://login.example.test/token?a=b&grant_type=x", "parameters of the grant"),
+    ],
+)
+def test_unsafe_url_is_refused_and_not_shown(made: Callable[..., Grant], token_url: str, text: str) -> None:
+    grant = made(token_url=token_url)
+    with pytest.raises(ds.ConfigurationError, match=text) as caught:
+        ds.DirectSuite(token=grant)
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(grant)
+
+
+@pytest.mark.parametrize(
+    "token_url",
+    [URL, f"{URL}?policy=b2c", "http://127.0.0.1:8080/token", "http://[::1]/token", "http://localhost/token"],
+)
+def test_safe_url_is_taken_as_it_stands(made: Callable[..., Grant], token_url: str) -> None:
+    suite = ds.DirectSuite(token=made(token_url=token_url))
+    assert token_url in [endpoint.base_url for endpoint in suite._transport._endpoints.values()]
+
+
+def test_insecure_url_may_be_allowed(made: Callable[..., Grant]) -> None:
+    check_grant(made(token_url="http://login.example.test/token"), allow_insecure_http=True)
+    ds.DirectSuite(ds.Settings(allow_insecure_http=True), token=made(token_url="http://login.example.test/token"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_id": ""},
+        {"client_id": None},
+        {"client_id": "\ud800"},
+        {"client_secret": ""},
+        {"client_secret": "\udfff"},
+        {"client_secret": 7},
+        {"client_auth": "jwt"},
+    ],
+    ids=ascii,
+)
+def test_incomplete_grant_is_refused(made: Callable[..., Grant], changes: dict[str, Any]) -> None:
+    grant = made(**changes)
+    with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
+        ds.DirectSuite(token=grant)
+
+
+@pytest.mark.parametrize(
+    ("cls", "changes"),
+    [
+        (ds.ClientCredentials, {"client_secret": None}),
+        (ds.ClientCredentials, {"scope": ""}),
+        (ds.RefreshToken, {"refresh_token": ""}),
+        (ds.RefreshToken, {"refresh_token": None}),
+        (ds.RefreshToken, {"on_rotated": "file.txt"}),
+        (ds.AuthorizationCode, {"code": ""}),
+        (ds.AuthorizationCode, {"redirect_uri": ""}),
+        (ds.AuthorizationCode, {"code_verifier": ""}),
+        (ds.AuthorizationCode, {"on_rotated": 7}),
+    ],
+)
+def test_what_a_kind_of_grant_needs_is_asked_for(cls: type[Grant], changes: dict[str, Any]) -> None:
+    grant: Grant = cls(**(GOOD[cls] | changes))
+    with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
+        ds.DirectSuite(token=grant)
+
+
+@pytest.mark.parametrize("cls", [ds.RefreshToken, ds.AuthorizationCode])
+def test_public_client_needs_no_secret(cls: type[Grant]) -> None:
+    changes: dict[str, Any] = {"client_secret": None}
+    ds.DirectSuite(token=cls(**(GOOD[cls] | changes)))
+
+
+def test_nothing_secret_is_shown(made: Callable[..., Grant]) -> None:
+    grant = made()
+    assert SECRET not in repr(grant)
+    suite = ds.DirectSuite(token=grant)
+    source = suite._caches[0]._source
+    for part in (
+        suite,
+        vars(suite),
+        source,
+        vars(source),
+        *(getattr(value, "__dict__", value) for value in _parts(source)),
+    ):
+        assert SECRET not in repr(part)
+
+
+def _parts(source: object) -> list[object]:
+    return [value for value in vars(source).values() if type(value).__module__.startswith("directsuite.oauth")]
+
+
+def test_oauthlib_is_loaded_when_a_grant_is_used_and_not_before() -> None:
+    program = (
+        "import sys, directsuite as ds; "
+        "ds.DirectSuite(token=ds.ClientCredentials('https://login.example.test/', 'me', 'x')); "
+        "print('oauthlib' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

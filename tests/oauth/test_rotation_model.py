@@ -1,0 +1,110 @@
+"""Rotating refresh tokens against a model: whatever fails, what is saved stays the way back to the server.
+
+The server and the disk fail as the machine has them; the client's source is the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import directsuite as ds
+from directsuite.oauth.consent import ConsentSource
+from directsuite.oauth.endpoint import TokenEndpoint
+from directsuite.oauth.models import TokenAnswer
+
+REFUSED = ds.AuthenticationError("refused", status=400, code="invalid_grant", outcome=ds.Outcome.FAILED)
+LOST = ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)
+BUSY = ds.RateLimitedError("busy", status=429, outcome=ds.Outcome.REJECTED)
+
+
+class Server:
+    """A token endpoint whose refresh tokens work once. `fate`: what becomes of the next request."""
+
+    def __init__(self) -> None:
+        self.current = "refresh-0"
+        self.issued = 0
+        self.fate = "answered"
+        self.refused: list[str] = []
+
+    async def ask(self, _operation: object, body: Any, *, refused: Any, proof: Any) -> TokenAnswer:
+        token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
+        if self.fate == "busy":
+            raise BUSY.copy()
+        if self.fate == "lost on the way":
+            raise LOST.copy()
+        if token != self.current:
+            self.refused.append(refused())
+            raise REFUSED.copy()
+        self.issued += 1
+        if self.fate != "kept":
+            self.current = f"refresh-{self.issued}"
+        if self.fate == "answer lost":
+            raise LOST.copy()
+        return TokenAnswer(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
+
+
+class RotationMachine(RuleBasedStateMachine):
+    """One suite's source after another, over one server and one disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server()
+        self.disk = "refresh-0"
+        self.disk_works = True
+        self.answer_lost = False
+        self.unsaved = False
+        self.start()
+
+    def start(self) -> None:
+        grant = ds.RefreshToken("https://login.example.test/", "me", "s", self.disk, on_rotated=self.save)
+        self.source = ConsentSource(cast("TokenEndpoint", self.server), grant)
+
+    async def save(self, token: ds.Secret) -> None:
+        """The user's hook."""
+        await asyncio.sleep(0)
+        if not self.disk_works:
+            raise OSError
+        self.disk = token.reveal()
+
+    @rule(
+        fate=st.sampled_from(["answered", "kept", "busy", "lost on the way", "answer lost"]), disk_works=st.booleans()
+    )
+    def renew(self, fate: str, disk_works: bool) -> None:
+        """One fetch, on a good day or a bad one."""
+        self.server.fate, self.disk_works = fate, disk_works
+        before = self.server.issued
+        try:
+            token = asyncio.run(self.source.fetch())
+        except ds.AuthenticationError:
+            assert self.answer_lost, "refused, though no answer was ever lost"
+            assert "may have replaced it" in self.server.refused[-1]
+        except ds.DirectSuiteError:
+            pass
+        else:
+            assert token.token.reveal() == f"access-{self.server.issued}"
+            assert self.disk == self.server.current, "an access token was handed out before its refresh token was saved"
+        self.answer_lost = self.answer_lost or (fate == "answer lost" and self.server.issued > before)
+        self.unsaved = self.disk != self.server.current
+
+    @rule()
+    def restart(self) -> None:
+        """The program ends in order and starts from what it saved; what was only in memory is gone."""
+        if not self.unsaved:
+            self.start()
+
+    @invariant()
+    def memory_or_disk_has_the_way_on(self) -> None:
+        """While no answer was lost, the next renewal works."""
+        token = self.source._rotation.token
+        if not self.answer_lost:
+            assert token is not None
+            assert token.reveal() == self.server.current
+
+
+TestRotation = RotationMachine.TestCase
+TestRotation.settings = settings(max_examples=40, stateful_step_count=20)
