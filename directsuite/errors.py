@@ -29,7 +29,10 @@ No text, `repr` or argument of these holds a secret or patient data. What the se
 from __future__ import annotations
 
 import enum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from directsuite.registration.models import DirectUserDetail
 
 
 class Outcome(enum.Enum):
@@ -144,6 +147,25 @@ class OutcomeUnknownError(TransportError):
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
         self.looked = False
+        self._seen = _Sealed(None)
+
+    @property
+    def found(self) -> DirectUserDetail | None:
+        """The patient's user that was found when a provisioning was left unknown. Patient data: do not log it."""
+        found: DirectUserDetail | None = self._seen.content
+        return found
+
+    def knowing(
+        self, explanation: str, *, how_to_find_out: str, found: DirectUserDetail | None = None
+    ) -> OutcomeUnknownError:
+        """The same failure, told by one who knows more of what became of the call."""
+        again = OutcomeUnknownError(
+            explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
+        )
+        again.attempts, again.elapsed, again.retry_after = self.attempts, self.elapsed, self.retry_after
+        again._seen = _Sealed(found)
+        again.__cause__ = self.__cause__
+        return again
 
     def __str__(self) -> str:
         return f"{super().__str__()} To find out: {self.how_to_find_out}"
@@ -247,7 +269,7 @@ class _Sealed:
 
     __slots__ = ("content",)
 
-    def __init__(self, content: tuple[Any, Any]) -> None:
+    def __init__(self, content: Any) -> None:
         self.content = content
 
     def __repr__(self) -> str:

@@ -33,6 +33,10 @@ class RawResponse(Generic[T]):
         return f"RawResponse(status={self.status}, elapsed={self.elapsed:.3f}, attempts={self.attempts})"
 
 
+class NothingMoreToSeeError(TimeoutError):
+    """Raised by a look for proof: looking on would show no more. For the transport the time to look is over."""
+
+
 class Facade:
     """One service, for people: a method per operation. Cheap to make, shared by any number of tasks."""
 
@@ -56,6 +60,10 @@ class Facade:
         facade = copy.copy(self)
         facade._options = options
         return facade
+
+    def _within_a_call(self) -> Self:
+        """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
+        return self._with(attrs.evolve(self._options, within_a_call=True))
 
     async def _call(
         self,

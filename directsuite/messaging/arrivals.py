@@ -28,14 +28,15 @@ class Arrivals:
 
     @classmethod
     async def expected(
-        cls, mailbox: Reading, folder: str, message_ids: Iterable[str | None], deadline: Deadline
+        cls, mailbox: Reading, folder: str, expected: Iterable[str | None], deadline: Deadline
     ) -> Proof[APIResponse] | None:
         """Note what is there now; None where a message has no Message-ID, so that nothing could prove its arrival."""
-        wanted = [None if each is None else each.strip() for each in message_ids]
+        wanted = [None if each is None else each.strip() for each in expected]
         if not wanted or None in wanted:
             return None
         known = frozenset(await mailbox.get_uids(folder, timeout=deadline.left()))
-        arrivals = cls(mailbox, folder, known, Counter(each for each in wanted if each is not None), deadline)
+        message_ids = Counter(each for each in wanted if each is not None)
+        arrivals = cls(mailbox._within_a_call(), folder, known, message_ids, deadline)
         return Proof(look=arrivals.look, seconds=SETTLE)
 
     async def look(self) -> APIResponse | None:

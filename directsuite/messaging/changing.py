@@ -10,7 +10,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, email, operations
 from directsuite.messaging.account import checked_uids
 from directsuite.messaging.arguments import flag
-from directsuite.messaging.arrivals import Arrivals
+from directsuite.messaging.arrivals import SETTLE, Arrivals
 from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
 from directsuite.messaging.reading import Reading
 from directsuite.wire import codec, given
@@ -39,10 +39,11 @@ class Changing(Reading):
         Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
         """
         arguments.new_folder(folder, "folder")
+        looking = self._within_a_call()
 
         async def created() -> APIResponse | None:
             """Proof that the folder is there."""
-            return APIResponse(success=True) if await self._has(folder) else None
+            return APIResponse(success=True) if await looking._has(folder) else None
 
         await self._call(
             operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=Proof(look=created)
@@ -55,10 +56,11 @@ class Changing(Reading):
         """
         arguments.changeable_folder(folder, "folder")
         arguments.new_folder(new_folder, "new_folder")
+        looking = self._within_a_call()
 
         async def moved() -> APIResponse | None:
             """Proof that the folder stands under its new name only."""
-            happened = await self._has(new_folder) and not await self._has(folder)
+            happened = await looking._has(new_folder) and not await looking._has(folder)
             return APIResponse(success=True) if happened else None
 
         await self._call(
@@ -69,10 +71,22 @@ class Changing(Reading):
         """Delete a folder with its messages and sub-folders.
 
         Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder. Never sent a
-        second time: a late duplicate would destroy a folder made anew.
+        second time: a late duplicate would destroy a folder made anew. Should its answer get lost, it has happened if
+        GetFolders lists neither the folder nor anything below it, since that is the state asked for; a folder outside
+        `INBOX.` is never listed, so that nothing proves its deletion.
         """
         arguments.changeable_folder(folder, "folder")
-        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout)
+        parent, _, last = folder.lower().rpartition(".")
+        looking = self._within_a_call()
+
+        async def deleted() -> APIResponse | None:
+            """Proof that the folder is gone with what was below it, where its parent is still there to be listed."""
+            names = [name.lower() for name in await looking.get_folders(folder[: len(parent)])]
+            there = any(name in (last, folder.lower()) or name.startswith(f"{folder.lower()}.") for name in names)
+            return None if there else APIResponse(success=True)
+
+        proof = Proof(look=deleted, seconds=SETTLE) if parent.partition(".")[0] == "inbox" else None
+        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
 
     async def copy_messages_by_uids(
         self,
@@ -176,10 +190,11 @@ class Changing(Reading):
 
     def _gone(self, folder: str, uids: list[int]) -> Proof[APIResponse]:
         """Proof that a repeat was refused because the first attempt had taken the messages away."""
+        looking = self._within_a_call()
 
         async def gone() -> APIResponse | None:
             """Success where none of them is left in the folder."""
-            left = set(uids).intersection(await self.get_uids(folder))
+            left = set(uids).intersection(await looking.get_uids(folder))
             return None if left else APIResponse(success=True)
 
         return Proof(look=gone)

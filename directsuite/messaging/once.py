@@ -9,6 +9,7 @@ since given ─► find it ─► there: its answer
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,8 @@ SENT = "INBOX.Sent"
 REQUEST_ID = "X-Request-ID"
 CLOCK_SKEW = timedelta(minutes=15)
 """How far the server's clock may be behind ours."""
+
+_SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
 
 
 @attrs.frozen(kw_only=True)
@@ -59,21 +62,22 @@ class SendOnce:
         mark = request_id(mailbox._username, secrets.token_hex(16) if self.key is None else self.key)
         request = SendRequestWithHeader(authentication=mailbox._authentication, message=marked(message, mark))
         now = datetime.now(UTC)
-        sent = SentMessage(mailbox, mark, deadline, now if self.since is None else min(self.since, now))
-        if self.since is not None and (found := await sent.find()) is not None:
+        sent = SentMessage(mark, deadline, now if self.since is None else min(self.since, now))
+        if self.since is not None and (found := await sent.find(mailbox)) is not None:
             return found
+        look = functools.partial(sent.find, mailbox._within_a_call())
 
-        async def attempt() -> SendMessageResponse:
+        async def attempt(timeout: float) -> SendMessageResponse:
             """One send, whose lost answer is looked for."""
             return await mailbox._call(
                 operations.SEND_WITH_HEADER,
                 body=send_body(request),
-                timeout=deadline.left(),
-                proof=Proof(look=sent.find, seconds=self.settle),
+                timeout=timeout,
+                proof=Proof(look=look, seconds=self.settle),
             )
 
         try:
-            return await attempt()
+            return await attempt(self._time_of_the_first(deadline.left()))
         except OutcomeUnknownError as error:
             # Until the settle time is over the first request may still arrive; a look that failed saw nothing.
             surely_absent = error.looked and sent.absent and sent.shows_marks
@@ -81,11 +85,17 @@ class SendOnce:
                 raise
             first = error
         try:
-            return await attempt()
+            return await attempt(deadline.left())
         except DirectSuiteError as error:
             if error.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
                 raise
         raise first.with_traceback(None)  # that this one was not sent says nothing of the first
+
+    def _time_of_the_first(self, left: float) -> float:
+        """Seconds of those left that the first send and its settling may take, so that a second one finds some."""
+        if not self.resend:
+            return left
+        return left - max(0.0, min(left * _SHARE_OF_THE_SECOND, (left - self.settle) / 2))
 
 
 @attrs.define
@@ -96,18 +106,17 @@ class SentMessage:
     folder, without it.
     """
 
-    mailbox: Reading
     mark: str
     deadline: Deadline
     since: datetime
     shows_marks: bool = False
     absent: bool = False
 
-    async def find(self) -> SendMessageResponse | None:
+    async def find(self, mailbox: Reading) -> SendMessageResponse | None:
         """The answer that its send would have got, where it is there."""
         self.absent = False
         begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
-        for message in await self.mailbox.search_messages_metadata_by_received_date(
+        for message in await mailbox.search_messages_metadata_by_received_date(
             SENT, begin, None, timeout=self.deadline.left()
         ):
             marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]

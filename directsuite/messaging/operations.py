@@ -36,9 +36,16 @@ _SENT = (
     "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')) before sending it again; "
     "recipients may already have it."
 )
+_SENT_FOR_THE_USER = (
+    "look in INBOX.Sent of the user's own mailbox for the message before sending it again; recipients "
+    "may already have it."
+)
 _APPENDED = "compare the destination folder's Message-IDs (get_message_metadata) with what was to go there."
 _FEWER = "fewer uids at a time"
-_FOLDER = "get_folders() shows whether the folder is still there."
+_FOLDER = (
+    "get_folders() shows whether the folder is still there; one made anew under its name may yet be deleted by the "
+    "request that was left unknown."
+)
 
 
 def _operation(
@@ -69,9 +76,17 @@ def _operation(
     )
 
 
-def _send(name: str, path: str | None = None, auth: Auth = _AUTHENTICATION) -> Operation[SendMessageResponse]:
+def _send(
+    name: str, path: str | None = None, auth: Auth = _AUTHENTICATION, how_to_find_out: str = _SENT
+) -> Operation[SendMessageResponse]:
     return _operation(
-        name, path or name, SendMessageResponse, method="PUT", semantics=_ONCE, auth=auth, how_to_find_out=_SENT
+        name,
+        path or name,
+        SendMessageResponse,
+        method="PUT",
+        semantics=_ONCE,
+        auth=auth,
+        how_to_find_out=how_to_find_out,
     )
 
 
@@ -98,8 +113,8 @@ def _change(
 SEND = _send("Send")
 SEND_WITH_HEADER = _send("SendWithHeader")
 FORWARD = _send("Forward", "Forward/{folder}", _AUTH)
-SEND_WITH_TUSER = _send("SendWithTuser")
-SEND_WITH_HEADER_WITH_TUSER = _send("SendWithHeaderWithTuser")
+SEND_WITH_TUSER = _send("SendWithTuser", how_to_find_out=_SENT_FOR_THE_USER)
+SEND_WITH_HEADER_WITH_TUSER = _send("SendWithHeaderWithTuser", how_to_find_out=_SENT_FOR_THE_USER)
 
 GET_MESSAGE_STATUS = _status("GetMessageStatus", "GetMessageStatus/{smtp_id}")
 GET_MESSAGE_STATUS_MANY = _status("GetMessageStatusMany", "GetMessageStatus/", _AUTH)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Options
+from directsuite.core.call import Options, Proof
 from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
-from directsuite.errors import ConfigurationError, InvalidArgumentError
+from directsuite.errors import ConfigurationError, InvalidArgumentError, OutcomeUnknownError
 from directsuite.registration import operations
 from directsuite.registration.models import (
     AddUsersResponseV2,
@@ -22,6 +22,7 @@ from directsuite.registration.models import (
     LoginResponse,
     UserPassword,
 )
+from directsuite.registration.settling import SETTLE, PatientSearch
 from directsuite.secret import Secret
 from directsuite.wire import codec
 
@@ -85,11 +86,22 @@ class Registration(Facade):
         """Provision a Direct address for an identity-proofed patient; it debits the account.
 
         Operation ProvisionIDProofedPatient (specification 4.D). Never sent a second time: raises OutcomeUnknownError
-        where it may or may not have happened.
+        where it may or may not have happened. With a `direct_username` and names, its `found` is then the user of that
+        name who is there, if the names match: the payment confirmation can't be had again.
         """
         _refuse_incomplete(individual)
         body = RequestBody.of(codec.encode(individual))
-        return await self._call(operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout)
+        search = PatientSearch.of(self._within_a_call(), direct_domain, individual)
+        proof: Proof[AddUsersResponseV2] | None = None
+        if search is not None:
+            proof = Proof(look=search.look, seconds=SETTLE)
+        try:
+            return await self._call(
+                operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, proof=proof
+            )
+        except OutcomeUnknownError as error:
+            verdict = error if search is None else search.verdict(error)
+        raise verdict.with_traceback(None)
 
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None

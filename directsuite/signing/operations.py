@@ -13,8 +13,8 @@ R = TypeVar("R")
 REFUSALS = Refusals(texts=("error", "description"))
 
 _HOW_TO_FIND_OUT = (
-    "get_doc_info(identifier) shows whether document_digest has changed and which signatures are there; "
-    "to be sure of one signature only, delete the document and start again from save."
+    "get_doc_info(identifier) shows whether document_digest has changed and which signatures are there, once nothing "
+    "can arrive late any more; to be sure that it happens once only, delete the document and start again from save."
 )
 
 

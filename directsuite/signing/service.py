@@ -12,27 +12,27 @@ import attrs
 from directsuite.core import destination as files
 from directsuite.core.body import RequestBody, Source, size_of
 from directsuite.core.call import Receive
-from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
+from directsuite.signing.changing import Changing, Destination, Document, identifier_of
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
+from directsuite.signing.settling import form_gone, signed, unsigned_fields_gone
 from directsuite.wire import codec, given
-
-Document = str | StoredDocument | DocumentUpdate
-"""A document's identifier, or an answer that carries it."""
-
-Destination = str | PathLike[str]
 
 _MAGIC = b"%PDF-"
 _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
 
 
-class Signing(Facade):
+class Signing(Changing):
     """PDFs stored, read, flattened and signed in an HSM. `suite.signing`; needs `signing_url` and a token.
 
     Every method raises TransportError where no usable answer came, ServiceError where the service said no. What changes
-    a document is never sent a second time: it raises OutcomeUnknownError where it may or may not have happened.
+    a document is never sent a second time. Should its answer get lost, it is looked for with GetDocInfo for up to 30
+    seconds of the call's time, if the newest answer about the document is passed in place of its bare identifier (the
+    DocumentUpdate of the change before, or the StoredDocument; after a pull, the answer of `get_doc_info`), no other
+    change of it is under way or was left unknown, and signatures have names. Without that, and where nothing shows that
+    it happened, it raises OutcomeUnknownError. Several programs that change one document can't be told apart.
     """
 
     async def save(self, pdf: Source, *, timeout: float | None = None) -> StoredDocument:
@@ -49,35 +49,41 @@ class Signing(Facade):
 
         Operation GetDoc (specification 4.A).
         """
-        return await self._call(operations.GET_DOC, _identifier(identifier), timeout=timeout)
+        return await self._call(operations.GET_DOC, identifier_of(identifier), timeout=timeout)
 
     async def download(self, identifier: Document, destination: Destination, *, timeout: float | None = None) -> Path:
         """The PDF as it stands now, streamed to a file that appears whole or not at all; returns its path.
 
         Operation GetDoc (specification 4.A). Without `timeout` only a pause of `attempt_timeout` seconds ends it.
         """
-        return await self._to_file(operations.GET_DOC, identifier, destination, None, timeout)
+        return await self._to_file(operations.GET_DOC, identifier, destination, timeout)
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
         """Pages, form fields, signatures and metadata.
 
         Operation GetDocInfo (specification 4.A).
         """
-        return await self._call(operations.GET_DOC_INFO, _identifier(identifier), timeout=timeout)
+        name = identifier_of(identifier)
+        with self._versions.reading(name) as told:
+            info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
+            told.append(info.document_digest)
+        return info
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Delete the document; the answer's `document_digest` is empty.
 
         Operation Delete (specification 4.A).
         """
-        return await self._update(operations.DELETE, identifier, None, timeout)
+        name = identifier_of(identifier)
+        update = await self._call(operations.DELETE, name, timeout=timeout)
+        return attrs.evolve(update, identifier=update.identifier or name)
 
     async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Turn the form's fields into page content.
 
         Operation Flatten (specification 4.A).
         """
-        return await self._update(operations.FLATTEN, identifier, None, timeout)
+        return await self._update(operations.FLATTEN, identifier, form_gone, timeout)
 
     @overload
     async def flatten_and_pull(self, identifier: Document, *, timeout: float | None = None) -> bytes: ...
@@ -92,14 +98,14 @@ class Signing(Facade):
 
         Operation "Flatten and pull" (specification 4.A).
         """
-        return await self._pull(operations.FLATTEN_AND_PULL, identifier, destination, None, timeout)
+        return await self._pull(operations.FLATTEN_AND_PULL, identifier, destination, form_gone, timeout)
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Remove signature fields that nobody has signed.
 
         Operation ClearUnsignedFields (specification 4.A).
         """
-        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, None, timeout)
+        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, unsigned_fields_gone, timeout)
 
     @overload
     async def clear_unsigned_fields_and_pull(self, identifier: Document, *, timeout: float | None = None) -> bytes: ...
@@ -114,14 +120,16 @@ class Signing(Facade):
 
         Operation "ClearUnsignedFields and pull" (specification 4.A).
         """
-        return await self._pull(operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, None, timeout)
+        effect = unsigned_fields_gone
+        return await self._pull(operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout)
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
         """Sign the document.
 
         Operation Sign (specification 4.A).
         """
-        return await self._update(operations.SIGN, identifier, _sign_body(signature), timeout)
+        body, effect = _sign_body(signature), signed([signature], identifier)
+        return await self._update(operations.SIGN, identifier, effect, timeout, body)
 
     @overload
     async def sign_and_pull(
@@ -143,7 +151,8 @@ class Signing(Facade):
 
         Operation "Sign and pull" (specification 4.A).
         """
-        return await self._pull(operations.SIGN_AND_PULL, identifier, destination, _sign_body(signature), timeout)
+        body, effect = _sign_body(signature), signed([signature], identifier)
+        return await self._pull(operations.SIGN_AND_PULL, identifier, destination, effect, timeout, body)
 
     async def multi_sign(
         self, identifier: Document, signatures: Iterable[Signature], *, timeout: float | None = None
@@ -152,7 +161,9 @@ class Signing(Facade):
 
         Operation MultiSign (specification 4.A).
         """
-        return await self._update(operations.MULTI_SIGN, identifier, _multi_sign_body(signatures), timeout)
+        listed = _listed(signatures)
+        body, effect = _multi_sign_body(listed), signed(listed, identifier)
+        return await self._update(operations.MULTI_SIGN, identifier, effect, timeout, body)
 
     @overload
     async def multi_sign_and_pull(
@@ -179,69 +190,34 @@ class Signing(Facade):
 
         Operation "MultiSign and pull" (specification 4.A).
         """
-        body = _multi_sign_body(signatures)
-        return await self._pull(operations.MULTI_SIGN_AND_PULL, identifier, destination, body, timeout)
-
-    async def _update(
-        self,
-        operation: Operation[DocumentUpdate],
-        identifier: Document,
-        body: RequestBody | None,
-        timeout: float | None,
-    ) -> DocumentUpdate:
-        name = _identifier(identifier)
-        update = await self._call(operation, name, body=body, timeout=timeout)
-        return attrs.evolve(update, identifier=update.identifier or name)
-
-    async def _pull(
-        self,
-        operation: Operation[bytes],
-        identifier: Document,
-        destination: Destination | None,
-        body: RequestBody | None,
-        timeout: float | None,
-    ) -> bytes | Path:
-        if destination is not None:
-            return await self._to_file(operation, identifier, destination, body, timeout)
-        return await self._call(operation, _identifier(identifier), body=body, timeout=timeout)
+        listed = _listed(signatures)
+        body, effect = _multi_sign_body(listed), signed(listed, identifier)
+        return await self._pull(operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, body)
 
     async def _to_file(
-        self,
-        operation: Operation[bytes],
-        identifier: Document,
-        destination: Destination,
-        body: RequestBody | None,
-        timeout: float | None,
+        self, operation: Operation[bytes], identifier: Document, destination: Destination, timeout: float | None
     ) -> Path:
-        name = _identifier(identifier)
+        name = identifier_of(identifier)
         operation.check((name,))
         with files.Destination(destination) as file:
-            written = await self._call(
-                operation,
-                name,
-                body=body,
-                timeout=timeout,
-                receive=cast("Receive[bytes]", file.receive),  # gives the path in place of the bytes
-            )
+            receive = cast("Receive[bytes]", file.receive)  # gives the path in place of the bytes
+            written = await self._call(operation, name, timeout=timeout, receive=receive)
         return cast("Path", written)
-
-
-def _identifier(document: object) -> str:
-    name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
-    if not isinstance(name, str) or not name:
-        raise InvalidArgumentError("give the identifier that save returned", parameter="identifier")
-    return name
 
 
 def _sign_body(signature: Signature) -> RequestBody:
     return RequestBody.of(codec.encode(given.instance(signature, Signature, "signature")))
 
 
-def _multi_sign_body(signatures: Iterable[Signature]) -> RequestBody:
+def _listed(signatures: Iterable[Signature]) -> list[Signature]:
     listed = given.instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
-    return RequestBody.of(codec.encode(MultiSignRequest(signatures=listed)))
+    return listed
+
+
+def _multi_sign_body(signatures: list[Signature]) -> RequestBody:
+    return RequestBody.of(codec.encode(MultiSignRequest(signatures=signatures)))
 
 
 def _refuse_other_than_pdf(pdf: Source) -> None:

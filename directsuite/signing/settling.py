@@ -1,0 +1,126 @@
+"""Settling a change of a document whose answer got lost: GetDocInfo shows whether it happened.
+
+    digest never seen before, and what the change does is to be seen ─► it happened
+                                                                          ├─ an update: the new digest
+                                                                          └─ a pull: GetDoc, then GetDocInfo once more
+    otherwise ─► look again, for the settle time ─► OutcomeUnknownError
+
+What a change does: signatures of these names are there and signed (more than there were, where the caller passed a
+DocumentInfo), no form field is left, no unsigned signature field is left. A signature without a name can't be told
+from another. With the bare identifier, or a digest that isn't the newest, nothing is looked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import attrs
+
+from directsuite.core.facade import Facade, NothingMoreToSeeError
+from directsuite.errors import DirectSuiteError, OutcomeUnknownError
+from directsuite.signing import operations
+from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
+from directsuite.signing.versions import Change
+
+R = TypeVar("R")
+
+SETTLE = 30.0
+"""Seconds for which a change of unknown outcome may still arrive."""
+
+Effect = Callable[[DocumentInfo], bool]
+"""Whether a document looks as the change leaves it."""
+
+_PDF_AS_IT_STANDS = (
+    "get_doc(identifier), or download(identifier, destination), gives the PDF as it stands now; the change need not "
+    "be made again."
+)
+
+
+def form_gone(info: DocumentInfo) -> bool:
+    """No form field is left, as after Flatten."""
+    return not info.form_fields
+
+
+def unsigned_fields_gone(info: DocumentInfo) -> bool:
+    """No signature field is left unsigned, as after ClearUnsignedFields."""
+    return not any(signature.is_signed is False for signature in info.signatures)
+
+
+def signed(signatures: Iterable[Signature], document: object) -> Effect | None:
+    """These signatures are there beside those that the document, as it was given, had; None for one without a name."""
+    names = [signature.name for signature in signatures]
+    if not all(names):
+        return None
+    wanted = Counter(names)
+    if isinstance(document, DocumentInfo):
+        wanted += Counter({name: times for name, times in _signed_names(document).items() if name in wanted})
+
+    def shown(info: DocumentInfo) -> bool:
+        """Each name is there, signed, as often as it has to be."""
+        there = _signed_names(info)
+        return all(there[name] >= times for name, times in wanted.items())
+
+    return shown
+
+
+def _signed_names(info: DocumentInfo) -> Counter[str | None]:
+    return Counter(signature.name for signature in info.signatures if signature.is_signed)
+
+
+@attrs.define(eq=False)
+class Settling:
+    """One change of a document, should its answer get lost. looking: a view of the facade for looks.
+
+    digest: the document's after the change, once that is proven. hindrance: why a pull can't give its PDF all the same.
+    """
+
+    looking: Facade
+    identifier: str
+    change: Change
+    effect: Effect
+    digest: str | None = None
+    hindrance: str = "the PDF could not be fetched"
+    cause: OSError | None = None
+
+    async def update(self) -> DocumentUpdate | None:
+        """What the lost answer would have told."""
+        if not await self._proven():
+            return None
+        return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
+
+    async def pdf(self, fetch: Callable[[], Awaitable[R]], keep: Callable[[], object]) -> R | None:
+        """What `fetch` gives of the document, and `keep` puts in its place, if it is the version that was proven."""
+        if not await self._proven():
+            return None
+        try:
+            fetched = await fetch()
+            if (await self._info()).document_digest != self.digest:
+                self.hindrance = "the document was changed again before its PDF could be fetched"
+                raise NothingMoreToSeeError
+            keep()
+        except (DirectSuiteError, NothingMoreToSeeError):
+            raise
+        except OSError as error:
+            self.hindrance, self.cause = f"its answer could not be kept ({type(error).__name__})", error
+            raise NothingMoreToSeeError from None
+        return fetched
+
+    def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
+        """What the caller of a pull is told, where the PDF was not to be had although the change may be proven."""
+        if self.digest is None:
+            return error
+        knowing = error.knowing(f"it happened, but {self.hindrance}", how_to_find_out=_PDF_AS_IT_STANDS)
+        knowing.__cause__ = self.cause or error.__cause__
+        return knowing
+
+    async def _proven(self) -> bool:
+        if self.digest is None:
+            info = await self._info()
+            if self.change.made(info.document_digest) and self.effect(info):
+                self.digest = info.document_digest
+        return self.digest is not None
+
+    async def _info(self) -> DocumentInfo:
+        return await self.looking._call(operations.GET_DOC_INFO, self.identifier)

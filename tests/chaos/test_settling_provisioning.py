@@ -1,0 +1,112 @@
+"""Provisionings whose answer got lost: never told as success, since the payment confirmation is gone."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import traceback
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+
+from .settling_scene import DOMAIN, Scene, scene
+
+USERNAME = "ada.example"
+FAULTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "reset_after": ({"kind": "reset_after"}, True),
+    "truncate": ({"kind": "truncate"}, True),
+    "malformed": ({"kind": "malformed"}, True),
+    "502 after it": ({"kind": "status", "status": 502, "processed": True}, True),
+    "reset_before": ({"kind": "reset_before"}, False),
+    "500 instead": ({"kind": "status", "status": 500}, False),
+}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Scene]:
+    async with scene() as running:
+        yield running
+
+
+def ada(username: str | None = USERNAME, **others: Any) -> ds.IDProofedIndividualRESTful:
+    """The patient to be, and the user name wanted."""
+    members: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}
+    return ds.IDProofedIndividualRESTful(direct_username=username, **(members | others))
+
+
+async def unknown(world: Scene, individual: ds.IDProofedIndividualRESTful) -> ds.OutcomeUnknownError:
+    """Why the provisioning is not known to have happened."""
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
+    return caught.value
+
+
+@pytest.mark.parametrize(("fault", "happened"), FAULTS.values(), ids=FAULTS)
+async def test_the_user_is_found_where_the_ledger_has_it(
+    world: Scene, fault: dict[str, Any], *, happened: bool
+) -> None:
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", times=None, **fault)
+    error = await unknown(world, ada())
+    assert await world.effects("ProvisionIDProofedPatient") == happened
+    assert (error.found is not None) == happened
+    assert (error.attempts, error.looked) == (1, not happened)
+    assert error.__cause__ is not None
+    if error.found is not None:
+        assert (error.found.username, error.found.first_name) == (USERNAME, "Ada")
+        assert "payment confirmation" in str(error)
+        assert "found" in error.how_to_find_out
+        assert world.clock.time == 0.0
+
+
+@pytest.mark.parametrize(
+    "individual", [ada(None), ada("", id=7), ds.IDProofedIndividualRESTful(id=7, direct_username=USERNAME)]
+)
+async def test_without_user_name_or_names_nobody_is_looked_for(
+    world: Scene, individual: ds.IDProofedIndividualRESTful
+) -> None:
+    looks = world.count("GetPatientAddressByUsername")
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    error = await unknown(world, individual)
+    assert (world.applied(looks), error.found, error.looked) == (0, None, False)
+    assert "get_patient_address_by_username" in error.how_to_find_out
+
+
+@pytest.mark.parametrize("names", [("Bea", "Example"), ("Ada", "Sample"), ("", ""), (None, None)])
+async def test_another_patient_of_that_user_name_is_not_the_one(
+    world: Scene, names: tuple[str | None, str | None]
+) -> None:
+    first, last = names
+    answer = {"success": True, "code": "000", "patient": [{"firstName": first, "lastName": last, "username": USERNAME}]}
+    world.sandbox.inject_fault("GetPatientAddressByUsername", "status", status=200, body=answer, times=None)
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    assert (await unknown(world, ada())).found is None
+
+
+async def test_names_are_compared_as_people_write_them(world: Scene) -> None:
+    patient = {"firstName": "JOSÉ", "lastName": "de  la Cruz ", "username": USERNAME}
+    answer = {"success": True, "code": "000", "patient": [patient]}
+    world.sandbox.inject_fault("GetPatientAddressByUsername", "status", status=200, body=answer, times=None)
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_before")
+    error = await unknown(world, ada(first_name="Jose\u0301", last_name="De La Cruz"))
+    assert error.found is not None
+
+
+async def test_the_user_who_was_found_shows_nowhere_and_is_not_lost(world: Scene) -> None:
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    error = await unknown(world, ada())
+    assert error.found is not None
+    for again in (error, pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error), error.copy()):  # noqa: S301
+        assert isinstance(again, ds.OutcomeUnknownError)
+        assert again.found == error.found
+        shown = [str(again), repr(again), repr(again.args), repr(vars(again)), *traceback.format_exception(again)]
+        assert not [text for text in shown if "Ada" in text or USERNAME in text or "Example" in text]
+
+
+async def test_a_good_answer_needs_no_look(world: Scene) -> None:
+    looks = world.count("GetPatientAddressByUsername")
+    answer = await world.suite.registration.provision_id_proofed_patient(DOMAIN, ada())
+    assert answer.payment_confirmation is not None
+    assert world.applied(looks) == 0

@@ -1,0 +1,207 @@
+"""Whether a digest is the work of one call: never said of a call that did nothing, whatever else went on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from directsuite.errors import ConnectionLostError, DirectSuiteError, Outcome, ServiceError
+from directsuite.signing.versions import Change, Versions
+
+NAME = "d"
+
+
+def refused() -> NoReturn:
+    """The service said no."""
+    raise ServiceError("no", status=400, outcome=Outcome.FAILED)
+
+
+def lost() -> NoReturn:
+    """No answer came."""
+    raise ConnectionLostError("lost", outcome=Outcome.UNKNOWN)
+
+
+def cancelled() -> NoReturn:
+    """The caller did not wait."""
+    raise asyncio.CancelledError
+
+
+ENDS: dict[str, Callable[[], NoReturn]] = {"refused": refused, "lost": lost, "cancelled": cancelled}
+
+
+@attrs.define(eq=False)
+class Request:
+    """A change as the model sees it. landed: the digest that it made on the server."""
+
+    change: Change
+    leaving: contextlib.ExitStack
+    landed: str | None = None
+    refused: bool = False
+    left: bool = False
+
+
+class OneProgramAndItsDocument(RuleBasedStateMachine):
+    """A server that numbers its versions, and one program with requests that land early, late or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions = Versions()
+        self.server = ["d0"]
+        self.known: list[str | None] = [None, "d0"]
+        self.requests: list[Request] = []
+
+    def open(self) -> list[Request]:
+        """The requests that the program still waits for."""
+        return [request for request in self.requests if not request.left]
+
+    @rule(draw=st.data())
+    def begin(self, draw: st.DataObject) -> None:
+        """Send a change, with any digest that was ever told."""
+        leaving = contextlib.ExitStack()
+        given = draw.draw(st.sampled_from(self.known))
+        self.requests.append(Request(leaving.enter_context(self.versions.change(NAME, given)), leaving))
+
+    @precondition(lambda self: any(not each.landed and not each.refused for each in self.requests))
+    @rule(draw=st.data())
+    def land(self, draw: st.DataObject) -> None:
+        """A change arrives, though its caller may have given up."""
+        waiting = [each for each in self.requests if not each.landed and not each.refused]
+        request = draw.draw(st.sampled_from(waiting))
+        self.server.append(f"d{len(self.server)}")
+        request.landed = self.server[-1]
+
+    @precondition(lambda self: self.open())
+    @rule(draw=st.data(), kind=st.sampled_from(["answered", "pulled", "refused", "lost", "cancelled"]))
+    def end(self, draw: st.DataObject, kind: str) -> None:
+        """A request ends for its caller."""
+        request = draw.draw(st.sampled_from(self.open()))
+        if kind in ("answered", "pulled") and not request.landed:
+            return
+        if kind == "refused" and request.landed:
+            return
+        request.left = True
+        request.refused = kind == "refused"
+        if kind == "answered":
+            request.change.became(request.landed)
+            self.known.append(request.landed)
+        elif kind == "pulled":
+            request.change.became(None)
+        else:
+            with contextlib.suppress(DirectSuiteError, asyncio.CancelledError), request.leaving:
+                ENDS[kind]()
+            return
+        request.leaving.close()
+
+    @rule(late=st.booleans(), draw=st.data())
+    def read(self, draw: st.DataObject, *, late: bool) -> None:
+        """GetDocInfo, whose answer may be overtaken by another request."""
+        with self.versions.reading(NAME) as told:
+            digest = self.server[-1]
+            if late:
+                self.begin(draw)
+                self.land(draw)
+            told.append(digest)
+        self.known.append(digest)
+
+    @invariant()
+    def no_digest_is_put_down_to_a_request_that_did_not_make_it_there(self) -> None:
+        """A look tells the digest that the server has now."""
+        assert not any(request.change.made(self.server[-1]) for request in self.open() if not request.landed)
+
+    def teardown(self) -> None:
+        for request in self.open():
+            request.leaving.close()
+
+
+OneProgramAndItsDocument.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+test_no_change_takes_another_for_its_own = OneProgramAndItsDocument.TestCase
+
+
+@pytest.mark.slow
+def test_no_change_takes_another_for_its_own_at_length() -> None:
+    case: Any = OneProgramAndItsDocument.TestCase()
+    case.settings = settings(max_examples=1000, stateful_step_count=40, deadline=None)
+    case.runTest()
+
+
+def test_a_change_that_is_alone_is_told_by_its_digest() -> None:
+    versions = Versions()
+    digest = "d0"
+    for following in ("d1", "d2"):
+        with versions.change(NAME, digest) as change:
+            assert change.traceable
+            assert not change.made(digest)
+            assert not change.made(None)
+            assert change.made(following)
+            change.became(following)
+        digest = following
+
+
+def test_a_refused_change_leaves_the_document_traceable() -> None:
+    versions = Versions()
+    with contextlib.suppress(ServiceError), versions.change(NAME, "d0"):
+        refused()
+    with versions.change(NAME, "d0") as change:
+        assert change.traceable
+
+
+def test_only_so_many_documents_are_remembered() -> None:
+    versions = Versions()
+    for number in range(5000):
+        with versions.change(str(number), "d0"):
+            pass
+    assert len(versions._documents) == 4096
+
+
+def test_of_changes_at_once_none_is_traceable_and_nobody_knows_the_last() -> None:
+    versions = Versions()
+    with versions.change(NAME, "d0") as first:
+        with versions.change(NAME, "d0") as second:
+            assert not first.made("d1")
+            assert not second.made("d1")
+            second.became("d2")
+        first.became("d1")
+    with versions.change(NAME, "d1") as later:
+        assert not later.traceable
+
+
+def test_after_a_change_left_open_none_is_traceable() -> None:
+    versions = Versions()
+    with contextlib.suppress(ConnectionLostError), versions.change(NAME, "d0"):
+        lost()
+    with versions.change(NAME, "d0") as later:
+        assert not later.traceable
+
+
+@pytest.mark.parametrize("overtaken", ["by a change under way", "by a change that ended", "by none"])
+def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
+    versions = Versions()
+    with versions.change(NAME, None) as first:
+        first.became(None)
+    changing = versions.change(NAME, None)
+    with versions.reading(NAME) as told:
+        told.append("d0")
+        if overtaken != "by none":
+            changing.__enter__().became(None)
+        if overtaken == "by a change that ended":
+            changing.__exit__(None, None, None)
+    if overtaken == "by a change under way":
+        changing.__exit__(None, None, None)
+    with versions.change(NAME, "d0") as later:
+        assert later.traceable == (overtaken == "by none")
+
+
+def test_a_reading_does_not_spoil_the_proof_of_a_change_under_way() -> None:
+    versions = Versions()
+    with versions.change(NAME, "d0") as change:
+        with versions.reading(NAME) as told:
+            told.append("d1")
+        assert change.made("d1")
