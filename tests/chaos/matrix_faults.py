@@ -1,0 +1,88 @@
+"""What goes wrong in the matrix, row by row: the sandbox's fault, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+TIMEOUT = 50.0
+"""Seconds of each call in the matrix."""
+_LATE, _TOO_LATE = 35.0, 55.0  # seconds: within the settling of a call, and after its end
+_HTML, _JSON = "<h1>Bad Gateway</h1>", {"error": "server_error", "description": "an internal error"}
+
+
+@attrs.frozen
+class Fault:
+    """One way in which things go wrong. members: of the sandbox's rule.
+
+    slow: the answer does not come before time is made to pass, which is as many seconds; infinity where it never does.
+    """
+
+    name: str
+    kind: str
+    members: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    slow: float = 0.0
+
+    @property
+    def lands_late(self) -> bool:
+        """Whether the request is acted upon only after its delay."""
+        return self.kind == "latency" and self.slow > 0
+
+    @property
+    def lands_before_the_silence(self) -> bool:
+        """Whether the request is acted upon, and then nothing more is heard of it."""
+        return self.kind == "hang" and bool(self.members.get("processed"))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _statuses() -> list[Fault]:
+    """Each status instead of the effect, and after it."""
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("500", {"status": 500}),
+        ("500 with an error in JSON", {"status": 500, "body": _JSON}),
+        ("502", {"status": 502, "body": _HTML}),
+        ("503", {"status": 503}),
+        ("504", {"status": 504, "body": _HTML}),
+    ]
+    return [
+        Fault(f"{name} {'after' if processed else 'instead of'} it", "status", {**members, "processed": processed})
+        for name, members in bodies
+        for processed in (False, True)
+    ]
+
+
+FAULTS: list[Fault] = [
+    Fault("none", "latency", {"seconds": 0.0}),
+    Fault("reset before it", "reset_before"),
+    Fault("reset after it", "reset_after"),
+    Fault("truncated answer", "truncate"),
+    Fault("malformed answer", "malformed"),
+    *_statuses(),
+    # A service that says these two after all has said a falsehood: no client can tell, see test_matrix.py.
+    Fault("503 with Retry-After", "status", {"status": 503, "retry_after": 1}),
+    Fault("429 with Retry-After", "status", {"status": 429, "retry_after": 1}),
+    Fault("403", "status", {"status": 403, "body": _JSON}),
+    Fault("token expired", "expire_token"),
+    Fault("session expired", "expire_session"),
+    Fault("silence before it", "hang", slow=float("inf")),
+    Fault("silence after it", "hang", {"processed": True}, slow=float("inf")),
+    Fault("late", "latency", {"seconds": _LATE}, slow=_LATE),
+    Fault("too late", "latency", {"seconds": _TOO_LATE}, slow=_TOO_LATE),
+]
+
+FEW = (
+    "none",
+    "reset before it",
+    "reset after it",
+    "500 after it",
+    "503 with Retry-After",
+    "silence after it",
+    "too late",
+)
+"""Those that stand for the others where there is no time for all."""
+FEWEST = ("none", "reset after it", "silence after it")
+"""The same for PDFs, whose signing takes a tenth of a second."""

@@ -1,0 +1,83 @@
+"""What a row of the matrix says: an operation in one of its variants, and how it is called.
+
+prepare ── a fresh document, message, folder or patient to be ──► call     as a user of the client makes it
+                                                             └──► plain    the same request, for bare aiohttp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+
+import directsuite as ds
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.server import DEMO_LOGIN
+
+DOMAIN = "direct.example.test"
+ALICE, BOB = f"alice@{DOMAIN}", f"bob@{DOMAIN}"
+PASSWORD = "correct horse"
+TUSER = "front-desk"
+DRAFTS = "INBOX.Drafts"
+
+Effect = Mapping[str, Any]
+"""A row of the sandbox's ledger."""
+
+
+@attrs.frozen
+class Stage:
+    """The sandbox, a fresh suite that uses it, its token, and a number that no other run has."""
+
+    sandbox: Sandbox
+    suite: ds.DirectSuite
+    token: str
+    number: int
+
+    @property
+    def box(self) -> ds.Mailbox:
+        """Alice's mailbox."""
+        return self.suite.mailbox(ALICE, PASSWORD)
+
+    @property
+    def tuser(self) -> ds.TUser:
+        """A T-User who acts for Alice."""
+        return self.suite.tuser(TUSER, PASSWORD, ALICE)
+
+
+@attrs.frozen(kw_only=True)
+class Plain:
+    """A request for bare aiohttp. base64: the good answer is base64 text, not JSON."""
+
+    method: str
+    url: str
+    json: Any = None
+    token: str | None = None
+    base64: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One operation in one variant.
+
+    prepare: makes what it works on, and gives it. agrees: whether what the caller got is what the ledger has.
+    """
+
+    operation: str
+    variant: str
+    prepare: Callable[[Stage], Awaitable[Any]]
+    call: Callable[[Stage, Any], Awaitable[Any]]
+    plain: Callable[[Stage, Any], Awaitable[Plain]]
+    agrees: Callable[[Any, Effect], bool]
+
+    def __str__(self) -> str:
+        return f"{self.operation}, {self.variant}" if self.variant else self.operation
+
+
+async def populate(sandbox: Sandbox) -> None:
+    """Two mailboxes, a T-User, and an individual who may become a patient."""
+    for address in (ALICE, BOB):
+        await sandbox.add_account(address, PASSWORD)
+    await sandbox.add_tuser(TUSER, PASSWORD, [ALICE])
+    await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
+    await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)

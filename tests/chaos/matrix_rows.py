@@ -1,0 +1,51 @@
+"""The rows of the matrix: everything of the specification that must not happen twice, in all its variants.
+
+The list is kept by hand, so that an operation whose record is wrong stands out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import directsuite as ds
+
+from .matrix_messaging_rows import MESSAGING_ROWS
+from .matrix_row import DOMAIN, Effect, Plain, Row, Stage
+from .matrix_signing_rows import SIGNING_ROWS
+
+
+async def _session(stage: Stage) -> str:
+    """A session of its own for the plain request; the client has another."""
+    session = (await stage.suite.registration.login()).session_id
+    return "" if session is None else session.reveal()
+
+
+def _address(answer: Any, effect: Effect) -> bool:
+    return bool(f"{answer.users[0].username}@{DOMAIN}" == effect["subject"])
+
+
+def _provisioning_row(*, with_names: bool) -> Row:
+    async def call(stage: Stage, _: str) -> Any:
+        names: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "direct_username": f"ada{stage.number}"}
+        individual = ds.IDProofedIndividualRESTful(id=7, **(names if with_names else {}))
+        return await stage.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
+
+    async def plain(stage: Stage, session: str) -> Plain:
+        url = f"{stage.sandbox.registration_url}/ProvisionIDProofedPatient/{session}/{DOMAIN}"
+        return Plain(method="POST", url=url, json={"id": 7, "directUsername": f"ada{stage.number}"})
+
+    return Row(
+        operation="ProvisionIDProofedPatient",
+        variant="with user name and names" if with_names else "by id",
+        prepare=_session,
+        call=call,
+        plain=plain,
+        agrees=_address,
+    )
+
+
+ROWS: list[Row] = [
+    *SIGNING_ROWS,
+    *MESSAGING_ROWS,
+    *(_provisioning_row(with_names=with_names) for with_names in (True, False)),
+]

@@ -1,0 +1,75 @@
+"""An event loop whose time leaps when it is told to, and otherwise runs as it does for everybody.
+
+The sandbox works in threads of its own, so that an idle loop does not mean that nothing is going on: time must not
+jump by itself. A leap is everybody's: deadlines, pauses of the client and delays of the sandbox alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_TURNS = 1000  # in which a job in a thread ends
+
+
+class LeapingLoop(asyncio.SelectorEventLoop):
+    """A selector event loop with a time that can be put forward. threads: how many jobs of its are in threads."""
+
+    _ahead = 0.0
+    threads = 0
+
+    def time(self) -> float:
+        return super().time() + self._ahead
+
+    def leap(self, seconds: float) -> None:
+        """Let so many seconds pass at once."""
+        self._ahead += seconds
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        self.threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._thread_done)
+        return future
+
+    def _thread_done(self, _: asyncio.Future[T]) -> None:
+        self.threads -= 1
+
+
+def leaping_loop() -> LeapingLoop:
+    """The running loop."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, LeapingLoop)
+    return loop
+
+
+def leap(seconds: float) -> None:
+    """Let so many seconds pass at once in the running loop."""
+    leaping_loop().leap(seconds)
+
+
+class LeapingClock:
+    """A client's clock on the loop's time, for one call at a time: while the client pauses, time leaps.
+
+    due: real seconds in which the sandbox does what has become due by a leap.
+    """
+
+    def __init__(self, due: float = 0.0) -> None:
+        self._due = due
+
+    def monotonic(self) -> float:
+        """The loop's seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let them pass at once, for the sandbox too."""
+        loop = leaping_loop()
+        loop.leap(seconds)
+        for _ in range(_TURNS):
+            await asyncio.sleep(self._due)
+            if not (self._due and loop.threads):
+                return

@@ -1,0 +1,87 @@
+"""The tokens and sessions that the storm's suite had, one after the other, and why each was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from datetime import timedelta
+
+import attrs
+
+import directsuite as ds
+from directsuite.core.credentials import TokenCache
+from directsuite.core.events import Event, SessionRenewed, TokenRefreshed
+from directsuite.sandbox import Sandbox, tokens
+
+_QUERIES = {
+    SessionRenewed: "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?",
+    TokenRefreshed: "SELECT 1 FROM access_token WHERE digest = ? AND expires_at > ?",
+}
+Kind = type[SessionRenewed] | type[TokenRefreshed]
+
+
+@attrs.frozen
+class Generation:
+    """One token or session, and the loop's time from which it was used."""
+
+    digest: bytes
+    since: float
+
+
+@attrs.define(eq=False)
+class Credentials:
+    """A source of tokens, and a listener who notes each token and session that the suite begins to use.
+
+    lifetime: seconds of a token; aged: seconds after which it is renewed, as a session is. in_vain: what was renewed
+    without need.
+    """
+
+    sandbox: Sandbox
+    lifetime: float
+    aged: float
+    fetches: int = 0
+    generations: dict[Kind, list[Generation]] = attrs.Factory(lambda: {SessionRenewed: [], TokenRefreshed: []})
+    in_vain: list[str] = attrs.Factory(list[str])
+    _judged: dict[Kind, int] = attrs.Factory(dict[Kind, int])
+    _caches: dict[Kind, TokenCache] = attrs.Factory(dict[Kind, TokenCache])
+
+    async def fetch(self) -> ds.AccessToken:
+        """A new token."""
+        self.fetches += 1
+        token = await self.sandbox.issue_token(lifetime=timedelta(seconds=self.lifetime))
+        return ds.AccessToken(token, self.lifetime)
+
+    def watch(self, suite: ds.DirectSuite) -> None:
+        """Look into this suite's caches."""
+        self._caches[TokenRefreshed], self._caches[SessionRenewed] = suite._caches
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, SessionRenewed | TokenRefreshed):
+            return
+        credential = self._caches[type(event)]._credential
+        assert credential is not None
+        digest = tokens.digest(credential.token.reveal())
+        self.generations[type(event)].append(Generation(digest, asyncio.get_running_loop().time()))
+
+    async def judge(self) -> None:
+        """Note the generations replaced since the last time although they were good still, and younger than `aged`.
+
+        A generation leaves the cache once only: because the service refused it, or at that age. The service refuses
+        what has expired there, and nothing else: whatever is good there afterwards was never refused. To be called
+        before everything expires at once, and in the end.
+        """
+        now = self.sandbox.clock.milliseconds()
+        for kind, generations in self.generations.items():
+            first = self._judged.get(kind, 0)
+            self._judged[kind] = max(len(generations) - 1, 0)
+            for old, new in itertools.pairwise(generations[first : self._judged[kind] + 1]):
+                if new.since - old.since < self.aged and await self._good(kind, old, now):
+                    self.in_vain.append(kind.__name__)
+
+    async def _good(self, kind: Kind, generation: Generation, now: int) -> bool:
+        def look(connection: sqlite3.Connection) -> bool:
+            """Whether the sandbox would take it."""
+            return connection.execute(_QUERIES[kind], (generation.digest, now)).fetchone() is not None
+
+        return await self.sandbox._database.read(look)

@@ -1,0 +1,107 @@
+"""What the sandbox says of the storm, held against what its callers were told."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import directsuite as ds
+
+from .matrix_row import BOB, DRAFTS, PASSWORD
+from .storm_actions import Claim
+from .storm_stage import Stage
+
+SENDS = frozenset({"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "Forward"})
+ONCE = SENDS | {
+    "CopyMessagesByUIDs",
+    "SaveRawMessages",
+    "DeleteFolder",
+    "ProvisionIDProofedPatient",
+    "Flatten",
+    "ClearUnsignedFieldsAndPull",
+    "Sign",
+}
+"""Operations of the storm that must not happen twice."""
+_AGAIN = frozenset({"Delete", "CreateFolder", "MoveFolder", "MoveMessagesByUIDs", "MarkMessagesAsReadByUIDs"})
+"""Operations that may, and whose effect is found by its key."""
+
+Effects = dict[tuple[str, str], list[Mapping[str, Any]]]
+
+
+async def effects_of(stage: Stage) -> Effects:
+    """The ledger, by operation and by the key that the claims use."""
+    subjects = {message.msg_id: message.subject for message in await stage.box.get_message_metadata("INBOX.Sent")}
+    drafts = {message.uid: message.subject for message in await stage.box.get_message_metadata(DRAFTS)}
+    effects: Effects = defaultdict(list)
+    for effect in await stage.sandbox.ledger():
+        operation, key, detail = effect["operation"], str(effect["subject"]), effect["detail"]
+        if operation in SENDS:
+            key = (subjects[key] or "").rpartition(" ")[2]
+        elif operation == "SaveRawMessages":
+            key = str(drafts[detail["uids"][0]])
+        elif operation in ("CopyMessagesByUIDs", "MoveMessagesByUIDs", "MarkMessagesAsReadByUIDs"):
+            key = str(detail["uids"][0])
+        effects[operation, key].append(effect)
+    return effects
+
+
+def untyped(claims: Iterable[Claim]) -> list[str]:
+    """Errors that are none of ours."""
+    return [repr(claim.error) for claim in claims if not isinstance(claim.error, ds.DirectSuiteError | None)]
+
+
+def false_claims(claims: Iterable[Claim], effects: Effects) -> list[str]:
+    """What callers were told that is not so."""
+    false: list[str] = []
+    for claim in claims:
+        if claim.operation not in ONCE | _AGAIN:
+            continue
+        happened = len(effects.get((claim.operation, claim.key), []))
+        if claim.error is None:
+            fits = happened == 1
+        elif isinstance(claim.error, ds.OutcomeUnknownError):
+            fits = happened <= 1
+        else:  # an operation that may be repeated may have happened, though no attempt was answered
+            fits = happened == 0 if claim.operation in ONCE else happened <= 1
+        if not fits:
+            false.append(f"{claim.operation} {claim.key}: {claim.error!r}, {happened} effects")
+    return false
+
+
+def answers_of_others(claims: Iterable[Claim], effects: Effects) -> list[str]:
+    """Acknowledged sends and changes whose answer belongs to another effect."""
+    false: list[str] = []
+    for claim in claims:
+        if claim.error is not None or claim.operation not in SENDS | {"Flatten", "Sign"}:
+            continue
+        [effect] = effects[claim.operation, claim.key]
+        sent = claim.operation in SENDS
+        given = claim.answer.smtp_id if sent else claim.answer.document_digest
+        if given != (effect["subject"] if sent else effect["detail"]["digest"]):
+            false.append(f"{claim.operation} {claim.key}")
+    return false
+
+
+async def lost_or_doubled_messages(stage: Stage, claims: Iterable[Claim]) -> list[str]:
+    """Messages that Bob has twice, and acknowledged ones that he has not."""
+    there = Counter(
+        (message.subject or "").rpartition(" ")[2]
+        for message in await stage.suite.mailbox(BOB, PASSWORD).get_message_metadata()
+    )
+    doubled = [f"twice: {number}" for number, times in there.items() if times > 1]
+    sent = [claim.key for claim in claims if claim.operation in SENDS and claim.error is None]
+    return doubled + [f"lost: {number}" for number in sent if number not in there]
+
+
+async def lost_changes(stage: Stage, claims: Iterable[Claim]) -> list[str]:
+    """Acknowledged changes of documents that are not to be seen in them."""
+    lost: list[str] = []
+    for claim in claims:
+        if claim.error is None and claim.operation in ("Flatten", "Sign"):
+            info = await stage.suite.signing.get_doc_info(claim.key)
+            signed = [signature.is_signed for signature in info.signatures if signature.name == "PatientSig"]
+            seen = signed == [True] if claim.operation == "Sign" else not info.form_fields
+            if info.document_digest != claim.answer.document_digest or not seen:
+                lost.append(f"{claim.operation} {claim.key}")
+    return lost

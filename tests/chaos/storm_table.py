@@ -1,0 +1,74 @@
+"""`python -m tests.chaos.storm_table`: one storm of 10,000 calls, and what its callers were told as a table."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from directsuite.core.events import AttemptFailed, AttemptStarted, CallStarted, SessionRenewed, TokenRefreshed
+
+from .matrix_time import LeapingLoop
+from .storm_actions import RETURNED, Storm
+from .storm_evidence import ONCE, Effects, effects_of, false_claims, lost_or_doubled_messages, untyped
+from .storm_rage import CALLERS, rage
+from .storm_stage import stage
+
+RESULTS = Path("benchmarks/results/storm.md")
+
+
+async def _storm(calls: int, seed: int) -> tuple[str, int]:
+    """The page, and how much is wrong."""
+    async with stage() as scene:
+        storm = Storm(scene, seed)
+        await rage(storm, calls, seed)
+        rules = scene.sandbox.faults()
+        scene.sandbox.clear_faults()
+        effects = await effects_of(scene)
+        wrong = [*untyped(storm.claims), *storm.wrong, *false_claims(storm.claims, effects)]
+        wrong += await lost_or_doubled_messages(scene, storm.claims)
+    return _page(storm, effects, sum(int(rule["applied"]) for rule in rules), wrong), len(wrong)
+
+
+def _page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) -> str:
+    heard = storm.stage.heard
+    told = Counter(
+        (claim.operation, RETURNED if claim.error is None else type(claim.error).__name__) for claim in storm.claims
+    )
+    doubled = Counter(operation for (operation, _), found in effects.items() if operation in ONCE and len(found) > 1)
+    columns = [RETURNED, "OutcomeUnknownError", *sorted({name for _, name in told} - {RETURNED, "OutcomeUnknownError"})]
+    lines = [f"| operation | {' | '.join(columns)} | doubled |", "|---" + "|---:" * (len(columns) + 1) + "|"]
+    for operation in sorted({operation for operation, _ in told}):
+        figures = [*(told[operation, name] for name in columns), doubled[operation]]
+        lines.append(f"| {operation} | {' | '.join(map(str, figures))} |")
+    return f"""# A storm
+
+Written by `python -m tests.chaos.storm_table`: {heard.of(CallStarted)} calls of all four services, {CALLERS} at a time,
+{heard.of(AttemptStarted)} requests, of which the sandbox spoilt or delayed {faults}; {heard.of(AttemptFailed)} attempts
+failed. Credentials ran out meanwhile: {heard.of(TokenRefreshed)} tokens and {heard.of(SessionRenewed)} sessions, each
+replaced once. Held against the ledger and the mailboxes afterwards, {len(wrong)} answers were wrong.
+
+{chr(10).join(lines)}
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run, record, and give the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.storm_table", description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000, help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=2, help="of all that is drawn by lot (%(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the table goes (%(default)s)")
+    chosen = parser.parse_args(arguments)
+    logging.getLogger("directsuite").setLevel(logging.CRITICAL)
+    with asyncio.Runner(loop_factory=LeapingLoop) as runner:
+        page, wrong = runner.run(_storm(chosen.calls, chosen.seed))
+    chosen.output.write_text(page, encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

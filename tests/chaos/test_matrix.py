@@ -1,0 +1,107 @@
+"""Everything that must not happen twice meets everything that can go wrong: what the caller is told is so.
+
+The sandbox's ledger has what really happened. Never is there a second effect, never a "no" that was a "yes"; how often
+the answer is "unknown" stands in benchmarks/results/matrix.md, which `python -m tests.chaos.matrix_table` writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from directsuite.core.operation import Operation, Semantics, Service
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
+
+from .matrix_faults import FAULTS, FEW, FEWEST, Fault
+from .matrix_row import Row
+from .matrix_rows import ROWS
+from .matrix_runs import RETURNED, Cell, matrix
+from .matrix_time import LeapingLoop
+
+_ON_PDFS = {record.name for record in vars(signing).values() if isinstance(record, Operation)}
+_PROVABLE = [row for row in ROWS if row.variant in ("send_once", "verify=True", "StoredDocument")]
+_PROVEN = ("reset after it", "silence after it", "late")
+SEND, COPY = [next(row for row in ROWS if row.operation == name) for name in ("Send", "CopyMessagesByUIDs")]
+
+
+def _run(cells: Any) -> list[Cell]:
+    with asyncio.Runner(loop_factory=LeapingLoop) as runner:
+        given: list[Cell] = runner.run(cells)
+        return given
+
+
+async def _cells(row: Row, faults: list[Fault], ways: list[tuple[int | None, bool]]) -> list[Cell]:
+    async with matrix() as running:
+        return [
+            await running.call(row, fault, times, everywhere=everywhere)
+            for fault in faults
+            for times, everywhere in ways
+            if not (everywhere and fault.slow)
+        ]
+
+
+def test_every_operation_that_must_not_be_repeated_has_a_row() -> None:
+    records = [record for module in (signing, messaging, registration) for record in vars(module).values()]
+    once = {
+        record.name
+        for record in records
+        if isinstance(record, Operation) and record.semantics is Semantics.NON_IDEMPOTENT
+    }
+    assert {row.operation for row in ROWS} == once
+    assert len(once) == 17
+    assert all(record.service is not Service.FAX for record in records if isinstance(record, Operation))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_the_caller_is_told_is_what_happened(row: Row) -> None:
+    few = FEWEST if row.operation in _ON_PDFS else FEW
+    faults = [fault for fault in FAULTS if fault.name in few]
+    cells = _run(_cells(row, faults, [(1, False)]))
+    assert [str(cell) for cell in cells if not cell.consistent] == []
+    assert len(cells) == len(few)
+    assert cells[0].told == RETURNED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_the_caller_is_told_is_what_happened_with_every_fault(row: Row) -> None:
+    cells = _run(_cells(row, FAULTS, [(1, False), (None, False), (None, True)]))
+    assert [str(cell) for cell in cells if not cell.consistent] == []
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.operation in _ON_PDFS)) for row in _PROVABLE], ids=str
+)
+def test_what_can_be_proven_is_returned(row: Row) -> None:
+    cells = _run(_cells(row, [fault for fault in FAULTS if fault.name in _PROVEN], [(None, False)]))
+    assert [(cell.told, cell.effects) for cell in cells] == [(RETURNED, 1)] * len(_PROVEN)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("row", [SEND, COPY], ids=str)
+def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: Row, status: int) -> None:
+    """One that has acted and says so all the same is obeyed and acts again: no client can tell."""
+    false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
+    [cell] = _run(_cells(row, [false], [(1, False)]))
+    assert (cell.told, cell.effects) == (RETURNED, 2)
+
+
+def test_bare_aiohttp_makes_the_same_requests() -> None:
+    async def cells() -> list[Cell]:
+        async with matrix() as running:
+            return [await running.plain(row, FAULTS[0]) for row in ROWS]
+
+    assert [str(cell) for cell in _run(cells()) if cell.told != RETURNED or cell.effects != 1] == []
+
+
+def test_bare_aiohttp_doubles_what_it_puts() -> None:
+    async def cells() -> list[Cell]:
+        async with matrix() as running:
+            return [await running.plain(row, fault) for row in (SEND, COPY) for fault in FAULTS if not fault.slow]
+
+    doubled = [(cell.row, cell.fault.name, cell.told) for cell in _run(cells()) if cell.effects > 1]
+    assert doubled == [(SEND, "reset after it", RETURNED)]
