@@ -140,13 +140,14 @@ class OutcomeUnknownError(TransportError):
     """A side effect may or may not have happened: do not simply do it again.
 
     `how_to_find_out` says what to look at. The cause is the failure that left the question open. `looked`: proof that
-    it happened was looked for in vain, for the whole settle time.
+    it happened was looked for in vain, for the whole settle time. `happened`: it did, only its answer is lost.
     """
 
     def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
         self.looked = False
+        self.happened = False
         self._seen = _Sealed(None)
 
     @property
@@ -163,6 +164,7 @@ class OutcomeUnknownError(TransportError):
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
         again.attempts, again.elapsed, again.retry_after = self.attempts, self.elapsed, self.retry_after
+        again.looked, again.happened = self.looked, self.happened
         again._seen = _Sealed(found)
         again.__cause__ = self.__cause__
         return again

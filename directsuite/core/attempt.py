@@ -71,10 +71,6 @@ class Sending:
             self._written = request.response is not None
 
 
-_SPARE = 1.0  # seconds beyond the settle time, so that its last look finds some
-_MOST_OF_IT = 2 / 3  # of the call's time, which settling may take
-
-
 class Attempts:
     """Makes attempts for the transport, over one HTTP session."""
 
@@ -131,6 +127,8 @@ class Attempts:
                 value = await call.receive(incoming, lambda: self._bound_attempt(call, bound))
                 self._report(call, Answer(incoming.status, incoming.headers, b""))
                 return value
+            if not call.operation.semantics.may_repeat:
+                bound.reschedule(call.deadline)  # now that an answer is coming, nothing has to be kept for looking
             answer = await incoming.read(self._max_response_bytes)
             self._report(call, answer)
             return interpret(call.operation, answer, self._max_response_bytes)
@@ -159,7 +157,7 @@ class Attempts:
                 self._bound_attempt(call, bound)
             elif call.proof is not None and call.deadline is not None:
                 # Should no answer come, there has to be time left to look whether it happened.
-                bound.reschedule(call.deadline - min(call.proof.seconds + _SPARE, call.time_left() * _MOST_OF_IT))
+                bound.reschedule(call.deadline - call.proof.kept_of(call.time_left()))
             incoming = Incoming(
                 await self._lifecycle.http.request(
                     operation.method,
@@ -268,5 +266,6 @@ def _not_kept(call: Call[Any], reason: OSError) -> Exception:
     text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
     about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
     error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
+    error.happened = True
     error.__cause__ = reason
     return error

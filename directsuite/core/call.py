@@ -16,10 +16,15 @@ from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import CircuitOpenError, DirectSuiteError, Outcome, ResponseDecodeError
+from directsuite.errors import CircuitOpenError, DirectSuiteError, Outcome, OutcomeUnknownError, ResponseDecodeError
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
+
+SETTLE = 30.0
+"""Seconds for which a request of unknown outcome may still arrive."""
+_SPARE = 1.0  # seconds beyond the settle time, so that its last look finds some
+_MOST_OF_IT = 2 / 3
 
 Receive = Callable[[Incoming, Callable[[], None]], Awaitable[R]]
 """Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
@@ -30,11 +35,19 @@ class Proof(Generic[R]):
     """Where to look for proof that an operation with an unknown outcome happened.
 
     look: gives the response where it did, None where nothing shows it (yet). seconds: how long to go on looking, since
-    the request may still be on its way; 0 for one look.
+    the request may still be on its way; 0 for one look. reserve: seconds of the call's time that its request has to
+    leave for that; None for as many as looking takes. verdict: what the caller is told instead, by one who saw more.
     """
 
     look: Callable[[], Awaitable[R | None]]
     seconds: float = 0.0
+    reserve: float | None = None
+    verdict: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
+
+    def kept_of(self, time_left: float) -> float:
+        """Seconds, of those that a call has left, that are kept for looking."""
+        wanted = self.seconds + _SPARE if self.reserve is None else self.reserve
+        return min(wanted, time_left * _MOST_OF_IT)
 
 
 class StreamReader(Protocol[T_co]):

@@ -237,11 +237,13 @@ class Transport:
     async def _look_for_proof(self, call: Call[R]) -> tuple[R] | None:
         if call.proof is None:
             return None
-        left = call.time_left()
+        now = asyncio.get_running_loop().time()
+        deadline = now + self.timeout if call.deadline is None else call.deadline  # a stream's settling is a call's
+        left = deadline - now
         end = self._clock.monotonic() + min(call.proof.seconds, left)
         pause = _FIRST_PAUSE
         with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
-            async with asyncio.timeout_at(call.deadline):
+            async with asyncio.timeout_at(deadline):
                 while True:
                     over = self._clock.monotonic() >= end
                     try:
@@ -280,6 +282,8 @@ class Transport:
             error.__cause__ = failure
         elif call.unknown and failure.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
             failure.outcome = Outcome.UNKNOWN  # so much for the last attempt; an earlier one may have been acted upon
+        if isinstance(error, OutcomeUnknownError) and call.proof is not None and call.proof.verdict is not None:
+            error = call.proof.verdict(error)
         for told in (failure, error):
             if told.operation in (None, call.operation.name):  # a login's error keeps its own figures
                 told.operation, told.service = call.operation.name, call.operation.service
