@@ -124,7 +124,7 @@ class ConnectFailedError(TransportError):
 class CircuitOpenError(ConnectFailedError):
     """The service has not answered for many attempts in a row: nothing is sent until a probe has found it back.
 
-    `retry_after` gives the seconds until the next probe.
+    `retry_after` gives the seconds after which to try again.
     """
 
 

@@ -75,9 +75,10 @@ class Settings:
     circuit_failures: so many attempts in a row without an answer, and a service is taken to be down: calls fail at once
     with CircuitOpenError, save one probe every circuit_pause seconds; 0 for never. tls: the machine's trust store and
     TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session, whose own
-    TLS and proxy then hold where these are None; its middlewares are left out, since one might send a request twice.
-    close_session: False leaves that session open at the end, for others who share it; a call that then still waits for
-    an answer does so until its own deadline. allow_insecure_http: permit http:// to other machines.
+    TLS and proxy then hold where these are None; its connector is a FreshConnector, or has force_close=True; auth and
+    trust_env are refused; its middlewares are left out, since one might send a request twice. close_session: False
+    leaves that session open at the end, for others who share it; a call that then still waits for an answer does so
+    until its own deadline. allow_insecure_http: permit http:// to other machines.
 
     Raises ConfigurationError for a URL or a number that can't be right.
     """

@@ -31,6 +31,8 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
 
+_PATIENCE = 15.0  # seconds beyond a login's own deadline, which is to end it first
+
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
 
 
@@ -87,6 +89,7 @@ class DirectSuite:
             proxy=settings.proxy,
             factory=settings.session_factory,
             close_session=settings.close_session,
+            clock=clock,
         )
         self._transport = Transport(
             endpoints,
@@ -118,6 +121,7 @@ class DirectSuite:
                 clock,
                 margin=settings.session_margin,
                 in_header=False,
+                patience=settings.timeout + _PATIENCE,
                 keep_alive=settings.keep_alive,
                 tell=events.emit,
                 renewed=SessionRenewed,

@@ -6,6 +6,7 @@ Whatever fails here, nothing of the call has been sent.
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from directsuite.core.call import Call
@@ -26,7 +27,7 @@ def limited(call: Call[Any]) -> bool:
     return call.operation.auth is not Auth.NONE
 
 
-async def admit(call: Call[Any]) -> None:
+async def admit(call: Call[Any], sleep: Callable[[float], Awaitable[None]]) -> None:
     """Return when the call may send; its connection, where it is `limited`, is the caller's to release."""
     endpoint = call.endpoint
     refuse_while_open(call)
@@ -34,11 +35,14 @@ async def admit(call: Call[Any]) -> None:
         call.credential = await _credential(endpoint.credentials)
     check_wait = functools.partial(_check_wait, call)
     if not limited(call):
-        await endpoint.limits.turn(check_wait)
+        await endpoint.limits.turn(check_wait, sleep)
         return
     await endpoint.limits.connect()
     try:
-        await endpoint.limits.turn(check_wait)
+        await endpoint.limits.turn(check_wait, sleep)
+        cache, credential = endpoint.credentials, call.credential
+        if cache is not None and credential is not None and not cache.holds(credential):
+            call.credential = await _credential(cache)  # refused or expired while the call waited
     except BaseException:
         endpoint.limits.release()
         raise

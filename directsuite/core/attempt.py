@@ -141,12 +141,13 @@ class Attempts:
     ) -> Incoming:
         """Wait for a credential, a connection and a place in the rate; then send, up to the answer's head."""
         operation = call.operation
-        await admit(call)
+        await admit(call, self._lifecycle.sleep)
         try:
             if not operation.semantics.may_repeat:
                 # Two turns of the loop let aiohttp notice a kept-alive socket that the server has closed meanwhile.
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
+            http = self._lifecycle.http
             refuse_while_open(call)
             call.probe = call.endpoint.limits.breaker.enter()
             call.attempts += 1
@@ -159,12 +160,14 @@ class Attempts:
                 # Should no answer come, there has to be time left to look whether it happened.
                 bound.reschedule(call.deadline - call.proof.kept_of(call.time_left()))
             incoming = Incoming(
-                await self._lifecycle.http.request(
+                await http.request(
                     operation.method,
                     self._url(call),
                     data=outgoing,
                     headers=self._headers(call),
                     allow_redirects=False,
+                    raise_for_status=False,
+                    auto_decompress=True,
                     middlewares=(sending,),
                     timeout=self._timeout,
                     **self._lifecycle.request_options,
@@ -244,6 +247,7 @@ class Attempts:
 
     def _out_of_time(self, call: Call[Any], *, sent: bool) -> DirectSuiteError:
         loop = asyncio.get_running_loop()
+        call.timed_out = True
         about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
         outcome = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if call.deadline is None or loop.time() < call.deadline:
@@ -251,7 +255,9 @@ class Attempts:
                 return ConnectFailedError("no connection in the time of one attempt", outcome=outcome, **about)
             return ConnectionLostError("no answer in the time of one attempt", outcome=outcome, **about)
         what = "no answer came" if sent else "nothing was sent"
-        return DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
+        error = DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
+        error.retry_after = None if sent else call.endpoint.limits.rate.wait() or None
+        return error
 
     def _report(self, call: Call[Any], answer: Answer) -> None:
         if call.options.observe is not None:

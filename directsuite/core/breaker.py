@@ -28,40 +28,45 @@ class Breaker:
         self._tell = tell
         self._in_a_row = 0
         self._probe_at: float | None = None
-        self._probing = False
+        self._probe = 0
+        self._probes = 0
 
     def wait(self) -> float | None:
-        """Seconds until the next probe while the circuit is open; None where an attempt may be made now."""
+        """Seconds after which to ask again while the circuit is open; None where an attempt may be made now."""
         if self._probe_at is None:
             return None
-        if self._probing:
+        if self._probe:
             return self._pause
         left = self._probe_at - self._clock.monotonic()
         return left if left > 0 else None
 
-    def enter(self) -> bool:
-        """Begin an attempt, which `wait` allows. Whether it is the probe, which nobody else makes meanwhile."""
-        self._probing = self._probe_at is not None
-        return self._probing
+    def enter(self) -> int:
+        """Begin an attempt, which `wait` allows: its number as the probe, which nobody else makes meanwhile, or 0."""
+        if self._probe_at is None:
+            return 0
+        self._probes += 1
+        self._probe = self._probes
+        return self._probe
 
     def answered(self) -> None:
         """An attempt got an answer."""
         self._in_a_row = 0
         if self._probe_at is not None:
-            self._probe_at, self._probing = None, False
+            self._probe_at, self._probe = None, 0
             self._tell(CircuitClosed(service=self._service))
 
-    def unanswered(self, *, probe: bool) -> None:
-        """An attempt got none."""
+    def unanswered(self, *, probe: int) -> None:
+        """An attempt got none. probe: its number, 0 where it was none."""
         self._in_a_row += 1
-        open_already = self._probe_at is not None
-        if not self._failures or self._in_a_row < self._failures or (open_already and not probe):
+        if not self._failures or self._in_a_row < self._failures:
+            return
+        if self._probe_at is not None and not (probe and probe == self._probe):
             return  # late word of attempts that began before it opened says nothing new
-        self._probing = False
+        self._probe = 0
         self._probe_at = self._clock.monotonic() + self._pause
         self._tell(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
 
-    def abandoned(self, *, probe: bool) -> None:
+    def abandoned(self, *, probe: int) -> None:
         """An attempt ended without telling anything about the service, such as by its caller's leaving."""
-        if probe:
-            self._probing = False
+        if probe and probe == self._probe:
+            self._probe = 0

@@ -112,7 +112,8 @@ class Call(Generic[R]):
     stream closes the answer. looked: proof was looked for in vain, for the whole settle time.
 
     Of the attempt under way: tried_at, when it began (monotonic seconds); sent_at, from when something may have left,
-    None before; status, the answer's; probe, whether the service's circuit breaker watches it as its probe.
+    None before; status, the answer's; probe, its number as the circuit breaker's probe, 0 for none; timed_out, whether
+    our own bound ended it.
     """
 
     number: int
@@ -138,11 +139,12 @@ class Call(Generic[R]):
     tried_at: float = 0.0
     sent_at: float | None = None
     status: int | None = None
-    probe: bool = False
+    probe: int = 0
+    timed_out: bool = False
 
     def begin_attempt(self, now: float) -> None:
         """Forget the attempt before."""
-        self.tried_at, self.sent_at, self.status, self.probe = now, None, None, False
+        self.tried_at, self.sent_at, self.status, self.probe, self.timed_out = now, None, None, 0, False
 
     def tell(self, kind: type[CallEvent], **details: Any) -> None:
         """Emit an event of this call."""

@@ -16,6 +16,7 @@ from directsuite.errors import (
     ServiceError,
 )
 
+_NEARLY = 0.99  # of a time-out, whose clock is another
 _GATEWAY = (502, 503, 504)
 """Statuses that somebody in front of the service gives for it."""
 
@@ -38,7 +39,8 @@ class Conclusions:
         if call.sent_at is not None:
             self._tell_breaker(call, failure)
         call.unknown = call.unknown or failure.outcome is Outcome.UNKNOWN
-        if isinstance(failure, ServiceError) and failure.status in (429, 503) and failure.retry_after is not None:
+        told = call.sent_at is not None and isinstance(failure, ServiceError) and failure.status in (429, 503)
+        if told and failure.retry_after is not None:  # what refuses the call's login is no word of this service
             call.endpoint.limits.pause(failure.retry_after)
         self._tell_failed(call, failure, failure.outcome)
 
@@ -51,10 +53,9 @@ class Conclusions:
 
     def _tell_breaker(self, call: Call[Any], failure: DirectSuiteError) -> None:
         breaker = call.endpoint.limits.breaker
-        silent = isinstance(failure, ConnectFailedError | ConnectionLostError) or (
-            # A caller's own short time says nothing of the service.
-            isinstance(failure, DeadlineExceededError) and self._elapsed(call) >= self._attempt_timeout
-        )
+        silent = isinstance(failure, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
+        if call.timed_out and self._elapsed(call) < _NEARLY * self._attempt_timeout:
+            silent = False  # a caller's own short time says nothing of the service
         if silent or (isinstance(failure, ServiceError) and _from_a_gateway(failure)):
             breaker.unanswered(probe=call.probe)
         elif call.status is not None:

@@ -13,15 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
-from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, Outcome, TransportError
+from directsuite.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConfigurationError,
+    DirectSuiteError,
+    Outcome,
+    TransportError,
+)
 from directsuite.secret import Secret, as_secret
 
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
@@ -49,6 +57,16 @@ class TokenSource(Protocol):
 
     async def fetch(self) -> AccessToken:
         """A token that is good now."""
+        ...
+
+
+@runtime_checkable
+class SpendingSource(Protocol):
+    """A source whose fetch spends what it sends, as a rotating refresh token: an answer that is lost loses it."""
+
+    @property
+    def spends(self) -> bool:
+        """Whether that is so."""
         ...
 
 
@@ -104,6 +122,9 @@ def _usable(given: object, *, in_header: bool) -> AccessToken:
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
     if not text or (in_header and not _VISIBLE.fullmatch(text)):
         raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
+    lifetime = cast("object", given.expires_in)
+    if lifetime is not None and not (type(lifetime) in (int, float) and math.isfinite(cast("float", lifetime))):
+        raise ConfigurationError("the token source gave expires_in as something else than seconds: a number, or None")
     return given
 
 
@@ -174,6 +195,10 @@ class TokenCache:
             self._refreshing()
         return credential
 
+    def holds(self, credential: Credential) -> bool:
+        """Whether this one is still in use and good."""
+        return self._credential is credential and self._clock.monotonic() < credential.expires_at
+
     def now(self) -> float:
         """The moment, on the cache's clock, from which a token asked for now is counted."""
         return self._clock.monotonic()
@@ -206,22 +231,38 @@ class TokenCache:
         if self._credential is not None and self._credential.generation == generation:
             self._credential = None
 
-    async def aclose(self) -> None:
-        """Stop a fetch that is under way, and begin no other."""
+    def stop(self) -> None:
+        """Begin no other fetch."""
         self._closed = True
-        tasks = [task for task in (self._keeper, self._refresh) if task is not None]
-        for task in tasks:
+        if self._keeper is not None:
+            self._keeper.cancel()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for a fetch under way where to break it off would lose what it spends."""
+        if self._refresh is not None and isinstance(self._source, SpendingSource) and self._source.spends:
+            await asyncio.wait([self._refresh], timeout=seconds)
+
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Break off what is under way; the tasks that are ending."""
+        self.stop()
+        ending: list[asyncio.Task[Any]] = [task for task in (self._keeper, self._refresh) if task is not None]
+        for task in ending:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        return ending
+
+    async def aclose(self) -> None:
+        """Break off what is under way, and begin no other fetch."""
+        if ending := self.cancel():
+            await asyncio.wait(ending)
 
     async def _keep(self) -> None:
-        """Renew the credential whenever it is due, until closing."""
-        while True:
+        """Renew the credential whenever it is due, until closing, or until the source says who asks is wrong."""
+        while not isinstance(self._failure, AuthenticationError):
             await self._clock.sleep(min(max(self._due() - self.now(), _FIRST_BACK_OFF), _LONGEST_NAP))
             if self._due() <= self.now():  # it may have been renewed meanwhile
                 with contextlib.suppress(DirectSuiteError):  # told already; the next try is after the back-off
                     await asyncio.shield(self._refreshing())
+        self._keeper = None  # trying on could lock the account; the next credential is kept alive again
 
     def _due(self) -> float:
         if self._failure is not None:

@@ -23,6 +23,7 @@ No event holds a secret, a body, or anything that a caller put into a path: name
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterable
 
@@ -193,8 +194,9 @@ class Events:
 
     def add(self, listener: Listener) -> None:
         """Tell this one, too."""
-        if not callable(listener):
-            raise ConfigurationError("a listener is a function that takes an event")
+        given: object = listener
+        if not callable(given) or inspect.iscoroutinefunction(given):
+            raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
         self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Listener) -> None:

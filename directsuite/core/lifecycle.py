@@ -12,10 +12,14 @@ from typing import Any, Protocol
 import aiohttp
 
 from directsuite._version import __version__
+from directsuite.core.clock import Clock
 from directsuite.core.connector import FreshConnector
 from directsuite.errors import ClosedError, ConfigurationError
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
+
+_DRAIN = 5.0
+"""Seconds that closing waits for an answer without which what was sent for it is lost."""
 
 
 class Closable(Protocol):
@@ -29,8 +33,16 @@ class Closable(Protocol):
 class Fetching(Protocol):
     """What may still fetch a token for calls that closing waits for."""
 
-    async def aclose(self) -> None:
-        """Stop a fetch that is under way."""
+    def stop(self) -> None:
+        """Begin no other fetch."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for a fetch under way where to break it off would lose what it spends."""
+        ...
+
+    def cancel(self) -> list[asyncio.Task[Any]]:
+        """Break off what is under way; the tasks that are ending."""
         ...
 
 
@@ -50,6 +62,7 @@ class Lifecycle:
         proxy: str | None,
         factory: SessionFactory | None,
         close_session: bool = True,
+        clock: Clock,
     ) -> None:
         self._secure = secure
         self._tls = tls
@@ -62,6 +75,8 @@ class Lifecycle:
         """Sources of tokens, ended when no call needs them any more."""
         self.request_options: dict[str, Any] = {}
         """What each request says about TLS and the proxy; what isn't there is as the session has it."""
+        self._clock = clock
+        self._sleeping: set[asyncio.Future[None]] = set()
         self._http: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
@@ -81,6 +96,19 @@ class Lifecycle:
                 "the HTTP session was closed by another who uses it: with a shared session set close_session=False"
             )
         return self._http
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        self._sleeping.add(sleeping)
+        try:
+            await asyncio.wait([sleeping])
+        finally:
+            self._sleeping.discard(sleeping)
+            sleeping.cancel()
+        if sleeping.cancelled():
+            raise ClosedError("the suite was closed while the call waited to be tried again")
+        sleeping.result()
 
     @property
     def closed(self) -> bool:
@@ -103,7 +131,13 @@ class Lifecycle:
             self._process = os.getpid()
             said = {"ssl": self._tls, "proxy": self._proxy}
             self.request_options = {name: value for name, value in said.items() if value is not None}
-            self._http = self._factory() if self._factory is not None else _session()
+            http = self._factory() if self._factory is not None else _session()
+            problem = _problem_of(http)
+            if problem is not None:
+                if self._close_session:
+                    await http.close()
+                raise ConfigurationError(f"session_factory: {problem}")
+            self._http = http
         finally:
             self._opening = False
 
@@ -142,7 +176,7 @@ class Lifecycle:
     async def close(self, grace: float) -> None:
         """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.
 
-        A second closer waits for the first.
+        A second closer waits for the first. A token request that spends what it sends gets up to 5 more seconds.
         """
         if self._http is None and self._ended is None:
             self._closed = True
@@ -168,15 +202,51 @@ class Lifecycle:
                 self._ended.set()
 
     async def _end(self) -> None:
-        http, self._http = self._http, None
+        http, self._http = self._http, None  # nobody sends anything from here on
+        for sleeping in tuple(self._sleeping):
+            sleeping.cancel()
+        for source in self.fetching:
+            source.stop()
+        try:
+            await self._drain()
+        finally:
+            await self._end_connections(http)
+
+    async def _drain(self) -> None:
+        """Wait for answers that may not be lost; who cancels closing a second time doesn't wait for them either."""
+        draining = asyncio.ensure_future(self._drained())
+        try:
+            await asyncio.shield(draining)
+        except asyncio.CancelledError:
+            await draining
+            raise
+
+    async def _drained(self) -> None:
+        for source in self.fetching:
+            await source.drain(_DRAIN)
+
+    async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
         for answer in tuple(self.reading):
             answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
+        ending = [task for source in self.fetching for task in source.cancel()]
         try:
             if http is not None and self._close_session:
                 await http.close()
         finally:
-            for source in self.fetching:
-                await source.aclose()
+            if ending:
+                await asyncio.wait(ending, timeout=_DRAIN)  # a source of the user's may take its time
+
+
+def _problem_of(http: aiohttp.ClientSession) -> str | None:
+    """What makes a session of the user's unsafe, or None."""
+    if http.auth is not None or http.trust_env:
+        return "leave auth and trust_env out, whose passwords are not ours; set proxy= in Settings"
+    if not (isinstance(http.connector, FreshConnector) or (http.connector is not None and http.connector.force_close)):
+        return (
+            "give the session connector=FreshConnector(...), or one with force_close=True: others give out connections "
+            "that hold an answer nobody asked for, which would be taken for that of the next call"
+        )
+    return None
 
 
 def _session() -> aiohttp.ClientSession:

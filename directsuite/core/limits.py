@@ -7,7 +7,7 @@ fair: first come, first served.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from directsuite.core.breaker import Breaker
 from directsuite.core.clock import Clock
@@ -67,7 +67,6 @@ class Limits:
         self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
         self._service = service
         self._tell = tell
-        self._clock = clock
         self._connections = asyncio.Semaphore(connections)
         self._queue = asyncio.Lock()
         self._queued = 0
@@ -80,7 +79,7 @@ class Limits:
         """Give a connection back."""
         self._connections.release()
 
-    async def turn(self, check_wait: Callable[[float], None]) -> None:
+    async def turn(self, check_wait: Callable[[float], None], sleep: Callable[[float], Awaitable[None]]) -> None:
         """Return when a request may go. check_wait: given the seconds that this takes at least, it may raise.
 
         A place is taken when it is there, not when somebody queues for it: who leaves the queue takes none along.
@@ -94,7 +93,7 @@ class Limits:
             async with self._queue:
                 while wait := self.rate.wait():  # more than once where the service asks for a pause meanwhile
                     check_wait(wait)
-                    await self._clock.sleep(wait)
+                    await sleep(wait)
                 self.rate.take()
         finally:
             self._queued -= 1

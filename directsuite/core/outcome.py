@@ -94,7 +94,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
     about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
     origin = error.origin if isinstance(error, ConnectionDroppedError) else error
     seen = _named(origin)
-    if isinstance(error, _NO_CONNECTION):
+    if isinstance(error, _NO_CONNECTION) or (isinstance(error, UnicodeError) and not started):  # no name for DNS
         return ConnectFailedError(
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )

@@ -13,7 +13,6 @@ One deadline holds over token wait, queue, attempts, bodies and back-off.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
@@ -25,20 +24,21 @@ from directsuite.core.call import Call, Endpoint, Options, Proof, Receive, Strea
 from directsuite.core.clock import Clock
 from directsuite.core.events import Events, RetryScheduled
 from directsuite.core.lifecycle import Lifecycle
-from directsuite.core.operation import Auth, Operation, Service
+from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import asks_for_new_credential
+from directsuite.core.proof import look_for_proof
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.under_way import UnderWay
 from directsuite.errors import (
-    ClosedError,
     ConfigurationError,
-    ConnectFailedError,
     ConnectionLostError,
+    DeadlineExceededError,
     DirectSuiteError,
     InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
     ServiceError,
+    TransportError,
 )
 from directsuite.wire.mismatch import MismatchError
 
@@ -46,7 +46,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _NUMBERS = itertools.count(1)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks for proof
 
 
 class Transport:
@@ -188,7 +187,7 @@ class Transport:
             call.tell(RetryScheduled, attempt=call.attempts + 1, wait=wait)
 
         retrying = call.policy.retrying(
-            may_repeat=call.may_repeat, time_left=call.time_left, sleep=self._clock.sleep, scheduled=scheduled
+            may_repeat=call.may_repeat, time_left=call.time_left, sleep=self._lifecycle.sleep, scheduled=scheduled
         )
         async for attempt in retrying:
             with attempt:
@@ -235,33 +234,7 @@ class Transport:
         return await self._look_for_proof(call)
 
     async def _look_for_proof(self, call: Call[R]) -> tuple[R] | None:
-        if call.proof is None:
-            return None
-        now = asyncio.get_running_loop().time()
-        deadline = now + self.timeout if call.deadline is None else call.deadline  # a stream's settling is a call's
-        left = deadline - now
-        end = self._clock.monotonic() + min(call.proof.seconds, left)
-        pause = _FIRST_PAUSE
-        with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
-            async with asyncio.timeout_at(deadline):
-                while True:
-                    over = self._clock.monotonic() >= end
-                    try:
-                        proven = await call.proof.look()
-                    except ClosedError:
-                        return None
-                    except DirectSuiteError:  # the next look may see more
-                        saw = False
-                    else:
-                        if proven is not None:
-                            return (proven,)
-                        saw = True
-                    if over:
-                        call.looked = saw and call.proof.seconds <= left
-                        return None
-                    await self._clock.sleep(min(pause, max(0.0, end - self._clock.monotonic())))
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-        return None
+        return await look_for_proof(call, self._clock, self._lifecycle.sleep, timeout=self.timeout)
 
     def _verdict(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
         """What the caller is told: no error says more, or less, than is known."""
@@ -275,13 +248,17 @@ class Transport:
             unknown.looked = call.looked
             unknown.__cause__ = failure
             error = unknown
-        elif isinstance(failure, ConnectFailedError) and call.unknown:
+        elif call.unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
+            # So much for the last attempt; an earlier one may have been acted upon.
+            kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
-            error = ConnectionLostError(text, outcome=Outcome.UNKNOWN, **about)
+            error = kind(text, outcome=Outcome.UNKNOWN, **about)
             error.retry_after = failure.retry_after
             error.__cause__ = failure
-        elif call.unknown and failure.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
-            failure.outcome = Outcome.UNKNOWN  # so much for the last attempt; an earlier one may have been acted upon
+        elif call.unknown and (
+            failure.outcome is not Outcome.FAILED or call.operation.semantics is Semantics.IDEMPOTENT
+        ):
+            failure.outcome = Outcome.UNKNOWN  # what refuses the repeat says nothing of the attempt before
         if isinstance(error, OutcomeUnknownError) and call.proof is not None and call.proof.verdict is not None:
             error = call.proof.verdict(error)
         for told in (failure, error):

@@ -19,6 +19,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.connector import Connection
 
+from directsuite.core.connector import FreshConnector
+
 from . import plays
 from .certificates import HERE, certificate, server_context
 from .opened import LOGGED_IN
@@ -63,7 +65,7 @@ class _NoNames(AbstractResolver):
 @contextlib.asynccontextmanager
 async def no_such_name(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
     def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=_NoNames()))
+        return aiohttp.ClientSession(connector=FreshConnector(resolver=_NoNames()))
 
     yield everywhere("https://nowhere.example.test") | {"session_factory": factory}
 
@@ -82,7 +84,7 @@ def _no_way(address: Any) -> socket.socket:
 @contextlib.asynccontextmanager
 async def no_way(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
     def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=_no_way))
+        return aiohttp.ClientSession(connector=FreshConnector(socket_factory=_no_way))
 
     yield {"session_factory": factory}
 
@@ -93,7 +95,7 @@ async def nobody_listens(server: ScriptedServer, _: Path) -> AsyncGenerator[dict
     yield {}
 
 
-class _EndsConnections(aiohttp.TCPConnector):
+class _EndsConnections(FreshConnector):
     """Gives connections that end before anything is written to them."""
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:

@@ -81,6 +81,9 @@ def assert_nothing_held(suite: ds.DirectSuite, connections: int = CONNECTIONS) -
         places = endpoint.limits._connections
         assert not places.locked()
         assert places._value == connections
+        assert not endpoint.limits._queue.locked()
+        assert endpoint.limits._queued == 0
+        assert not endpoint.limits.breaker._probe
     session = suite._lifecycle._http
     if session is not None:  # else it is closed
         assert isinstance(session.connector, aiohttp.TCPConnector)

@@ -269,3 +269,13 @@ async def test_each_form_of_a_token_is_taken(
     token: str | Secret | Callable[[], Awaitable[str | AccessToken]], time: ManualClock
 ) -> None:
     assert await text(TokenCache(token_source(token), time)) == "t"
+
+
+@pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), True, b"60"])
+async def test_lifetime_that_is_no_number_of_seconds_is_refused_once(time: ManualClock, lifetime: Any) -> None:
+    source = Source(lifetime)
+    cache = TokenCache(source, time)
+    for _ in range(3):
+        with pytest.raises(ds.ConfigurationError, match="expires_in"):
+            await cache.current()
+    assert source.asked == 1  # then the back-off holds

@@ -237,6 +237,11 @@ async def test_listeners_come_and_go(server: ScriptedServer) -> None:
 
 
 def test_listener_has_to_be_callable() -> None:
+    async def waiting(_: Event) -> None:
+        """Never awaited."""
+
+    with pytest.raises(ds.ConfigurationError, match="coroutine"):
+        ds.DirectSuite(listeners=[waiting])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ds.ConfigurationError):
         ds.DirectSuite(listeners=["not a function"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 

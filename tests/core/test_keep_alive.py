@@ -98,3 +98,17 @@ async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
         await GET_PATIENT_ADDRESS.call(suite)
         await asyncio.sleep(1200)
         assert len(server.to("/login")) == 3
+
+
+async def test_refused_login_is_not_tried_again_and_again(server: ScriptedServer) -> None:
+    server.plays(plays.answer(LOGGED_IN))
+    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
+    async with opened(server, keep_alive=True) as suite:
+        await GET_PATIENT_ADDRESS.call(suite)
+        server.otherwise = plays.answer({"success": False, "code": "011"})
+        await asyncio.sleep(10_000)
+        assert len(server.to("/login")) == 2
+        server.otherwise = plays.answer({"success": True, "code": "000", "patient": []} | LOGGED_IN)
+        await GET_PATIENT_ADDRESS.call(suite)
+        await asyncio.sleep(1200)
+        assert len(server.to("/login")) == 5

@@ -11,8 +11,11 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
+from tenacity import wait_fixed
 
 import directsuite as ds
+from directsuite.core.connector import FreshConnector
+from directsuite.core.events import AttemptStarted, Event
 
 from . import plays
 from .opened import (
@@ -21,6 +24,7 @@ from .opened import (
     GET_MESSAGE_COUNT,
     GET_PATIENT_ADDRESS,
     LOGIN,
+    MARK_AS_READ,
     PASSWORD,
     SEND,
     TOKEN,
@@ -197,9 +201,40 @@ async def test_call_in_back_off_when_the_suite_closes_ends_as_closed(server: Scr
         await until(lambda: len(server.requests) == 1)
         await turns()
         await suite.aclose(grace=1)
+        assert await elapsed(asyncio.wait([call])) == 0
         error = await failure_of(call)
     assert type(error) is ds.ClosedError
-    assert len(server.requests) == 1
+    assert (error.attempts, len(server.requests)) == (1, 1)
+
+
+async def test_call_that_waits_out_a_pause_when_the_suite_closes_ends_unsent(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    server.otherwise = plays.answer(b"", 429, Retry_After="30")
+    async with opened(server, leaky=True, listeners=[told.append]) as suite:
+        first = asyncio.ensure_future(failure_of(_count(suite)))
+        await until(lambda: len(server.requests) == 1)
+        await turns()
+        sending = asyncio.ensure_future(failure_of(SEND.call(suite)))
+        await turns()
+        await suite.aclose(grace=1)
+        assert await elapsed(asyncio.wait([first, sending])) == 0
+        error = await sending
+    assert type(error) is ds.ClosedError
+    assert (error.attempts, len(server.requests)) == (0, 1)
+    assert not any(isinstance(event, AttemptStarted) and event.operation == "Send" for event in told)
+
+
+async def test_closing_between_an_unanswered_attempt_and_its_repeat_leaves_the_outcome_unknown(
+    server: ScriptedServer,
+) -> None:
+    server.otherwise = plays.reset
+    async with opened(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(40))) as suite:
+        marking = asyncio.ensure_future(failure_of(MARK_AS_READ.call(suite)))
+        await asyncio.sleep(1)
+        await suite.aclose(grace=1)
+        error = await marking
+    assert type(error) is ds.ClosedError
+    assert error.outcome is ds.Outcome.UNKNOWN
 
 
 async def test_call_in_the_queue_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
@@ -277,7 +312,7 @@ async def test_session_factory_of_the_user_s_is_used_and_closed(server: Scripted
     made: list[aiohttp.ClientSession] = []
 
     def factory() -> aiohttp.ClientSession:
-        made.append(aiohttp.ClientSession(headers={"X-Mine": "yes"}))
+        made.append(aiohttp.ClientSession(connector=FreshConnector(), headers={"X-Mine": "yes"}))
         return made[0]
 
     async with opened(server, session_factory=factory) as suite:

@@ -16,6 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tenacity import wait_fixed
 
 import directsuite as ds
+from directsuite.core.connector import FreshConnector
 from directsuite.suite import Token
 
 from . import plays
@@ -88,7 +89,7 @@ class NoNames(AbstractResolver):
 
 
 def nameless() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=NoNames(), limit=0))
+    return aiohttp.ClientSession(connector=FreshConnector(resolver=NoNames(), limit=0))
 
 
 NAMELESS = {"message_url": "http://127.0.0.1.nowhere.example.test:1", "allow_insecure_http": True}

@@ -16,6 +16,7 @@ from directsuite.core.limits import Rate
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, PASSWORD, failure_of, opened
 from .scripted_server import Exchange, ScriptedServer
+from .test_credentials import Source
 from .virtual_time import ManualClock, elapsed, until
 
 GOOD = plays.answer({"success": True, "count": 7})
@@ -80,6 +81,18 @@ async def test_other_services_are_not_held_back(server: ScriptedServer) -> None:
     async with opened(server) as suite:
         await failure_of(suite.mailbox(ALICE, PASSWORD).get_message_count())
         assert await elapsed(GET_DOC_INFO.call(suite)) == 0
+
+
+async def test_pause_of_the_token_s_source_is_not_the_service_s(server: ScriptedServer) -> None:
+    told: list[Event] = []
+    source = Source()
+    source.failures = [ds.RateLimitedError("busy", status=429, retry_after=30.0, operation="token", service="oauth")]
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(server, token=source, listeners=[told.append]) as suite:
+        await failure_of(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(1)
+        assert await elapsed(GET_DOC_INFO.call(suite)) == 0
+    assert not any(isinstance(event, ServicePaused) for event in told)
 
 
 async def test_shorter_pause_does_not_end_a_longer_one(server: ScriptedServer) -> None:

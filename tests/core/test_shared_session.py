@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,16 @@ import aiohttp
 import pytest
 
 import directsuite as ds
+from directsuite.core.connector import FreshConnector
 
 from . import plays
 from .opened import GET_MESSAGE_COUNT, failure_of, opened
 from .scripted_server import ScriptedServer
 from .test_tls import self_signed
+
+
+def fresh() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=FreshConnector())
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ async def test_context_of_the_session_s_connector_is_kept(
     secure_server: ScriptedServer, trusting: ssl.SSLContext
 ) -> None:
     def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting))
+        return aiohttp.ClientSession(connector=FreshConnector(ssl=trusting))
 
     async with opened(secure_server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
@@ -50,19 +55,66 @@ async def test_context_of_the_session_s_connector_is_kept(
 async def test_context_of_the_settings_goes_before_the_session_s(
     secure_server: ScriptedServer, trusting: ssl.SSLContext
 ) -> None:
-    async with opened(secure_server, session_factory=aiohttp.ClientSession, tls=trusting) as suite:
+    async with opened(secure_server, session_factory=fresh, tls=trusting) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         assert suite._lifecycle.request_options == {"ssl": trusting}
 
 
+@pytest.mark.parametrize(
+    ("connector", "connections"), [(FreshConnector, 1), (lambda: aiohttp.TCPConnector(force_close=True), 3)]
+)
+async def test_session_of_the_user_s_keeps_its_connections_where_that_is_safe(
+    server: ScriptedServer, connector: Callable[[], aiohttp.TCPConnector], connections: int
+) -> None:
+    async with opened(server, session_factory=lambda: aiohttp.ClientSession(connector=connector())) as suite:
+        for _ in range(3):
+            await GET_MESSAGE_COUNT.call(suite)
+    assert server.connections == connections
+
+
+async def test_session_that_raises_for_status_changes_nothing(server: ScriptedServer) -> None:
+    def factory() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=FreshConnector(), raise_for_status=True)
+
+    server.otherwise = plays.answer(b"", 404)
+    async with opened(server, session_factory=factory) as suite:
+        assert isinstance(await failure_of(GET_MESSAGE_COUNT.call(suite)), ds.NotFoundError)
+    assert len(server.requests) == 1
+
+
+def with_a_password() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=FreshConnector(), auth=aiohttp.BasicAuth("a", "b"))
+
+
+def with_netrc() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=FreshConnector(), trust_env=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated and will be removed:DeprecationWarning")
+@pytest.mark.parametrize("factory", [with_a_password, with_netrc, aiohttp.ClientSession])
+async def test_session_that_would_be_unsafe_is_refused_and_closed(
+    server: ScriptedServer, factory: Callable[[], aiohttp.ClientSession]
+) -> None:
+    made: list[aiohttp.ClientSession] = []
+
+    def noted() -> aiohttp.ClientSession:
+        made.append(factory())
+        return made[0]
+
+    with pytest.raises(ds.ConfigurationError, match="session_factory"):
+        async with opened(server, session_factory=noted):
+            pass
+    assert made[0].closed
+
+
 async def test_session_that_nobody_taught_to_trust_refuses(secure_server: ScriptedServer) -> None:
-    async with opened(secure_server, session_factory=aiohttp.ClientSession) as suite:
+    async with opened(secure_server, session_factory=fresh) as suite:
         error = await failure_of(GET_MESSAGE_COUNT.call(suite))
     assert type(error) is ds.ConnectFailedError
 
 
 async def test_shared_session_outlives_the_suite_that_closes_first(server: ScriptedServer) -> None:
-    async with aiohttp.ClientSession() as shared:
+    async with fresh() as shared:
         others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
         async with opened(server, **others) as second:
             async with opened(server, **others) as first:
@@ -73,7 +125,7 @@ async def test_shared_session_outlives_the_suite_that_closes_first(server: Scrip
 
 
 async def test_shared_session_that_another_closed_says_what_to_set(server: ScriptedServer) -> None:
-    shared = aiohttp.ClientSession()
+    shared = fresh()
     async with opened(server, session_factory=lambda: shared, leaky=True) as second:
         async with opened(server, session_factory=lambda: shared):
             pass

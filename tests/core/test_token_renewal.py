@@ -17,6 +17,7 @@ from .opened import (
     LOGGED_IN,
     PASSWORD,
     PROVISION,
+    SAVE_STREAM,
     SESSION,
     TOKEN,
     failure_of,
@@ -263,3 +264,34 @@ async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
     assert login.document["password"] == PASSWORD
     assert SESSION in request.target
     assert not {"authorization", "cookie"} & request.headers.keys()
+
+
+class Tokens:
+    """A signing service that refuses the first token, and a source of numbered ones."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.refused = 0
+
+    async def token(self) -> AccessToken:
+        self.asked += 1
+        return AccessToken(f"token-{self.asked}", 600)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        stale = exchange.request.headers["authorization"] == "Bearer token-1"
+        self.refused += stale
+        await (plays.answer(b"", 401) if stale else plays.answer({"identifier": "doc"}))(exchange)
+
+
+async def test_calls_that_queue_do_not_send_a_token_that_was_refused_meanwhile(server: ScriptedServer) -> None:
+    server.otherwise = tokens = Tokens()
+    async with opened(server, token=tokens.token, max_connections=2) as suite:
+        await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(40)))
+    assert (tokens.asked, tokens.refused) == (2, 2)
+
+
+async def test_upload_behind_a_refused_call_takes_the_new_token(server: ScriptedServer) -> None:
+    server.otherwise = tokens = Tokens()
+    async with opened(server, token=tokens.token, max_connections=1) as suite:
+        await asyncio.gather(GET_DOC_INFO.call(suite), SAVE_STREAM.call(suite))
+    assert tokens.refused == 1

@@ -10,6 +10,8 @@ import aiohttp
 import pytest
 
 import directsuite as ds
+from directsuite.core.connector import FreshConnector
+from directsuite.core.lifecycle import SessionFactory
 
 from . import plays
 from .failing_networks import ends_before_the_request, everywhere
@@ -39,6 +41,14 @@ def whole(document: object) -> bytes:
     return plays.head(200, len(text)) + text
 
 
+def fresh() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=FreshConnector())
+
+
+def closing() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+
+
 UNASKED = {
     "a second answer": whole(SECOND),
     "two more": whole(SECOND) * 2,
@@ -50,9 +60,12 @@ UNASKED = {
 
 @pytest.mark.parametrize("extra", UNASKED)
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
-async def test_answer_that_nobody_asked_for_is_nobody_s_answer(server: ScriptedServer, ask: Ask, extra: str) -> None:
+@pytest.mark.parametrize("factory", [None, fresh, closing], ids=["our session", "fresh connector", "force_close"])
+async def test_answer_that_nobody_asked_for_is_nobody_s_answer(
+    server: ScriptedServer, ask: Ask, extra: str, factory: SessionFactory | None
+) -> None:
     server.plays(and_later(UNASKED[extra]), plays.answer(b"", 400))
-    async with opened(server) as suite:
+    async with opened(server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         await asyncio.sleep(5)
         await turns()
@@ -79,7 +92,7 @@ async def test_cookie_jar_of_the_user_s_session_is_not_for_mailboxes(
     server.otherwise = plays.answer(FIRST, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
 
     def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(cookie_jar=jar())
+        return aiohttp.ClientSession(connector=FreshConnector(), cookie_jar=jar())
 
     network = everywhere(f"http://{name}:{server.port}")
     async with opened(server, session_factory=factory, **network) as suite:

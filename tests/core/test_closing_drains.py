@@ -1,0 +1,91 @@
+"""What closing waits for beyond its grace: a fetch that spends what it sends, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.core.credentials import TokenCache
+
+from . import plays
+from .opened import GET_DOC_INFO, GET_PATIENT_ADDRESS, failure_of, opened
+from .scripted_server import ScriptedServer
+from .virtual_time import LoopClock, elapsed, turns, until
+
+
+@attrs.define
+class Slow:
+    """A source of the user's. took: how long each fetch takes; begun, ended: how many there were."""
+
+    took: float
+    renewable: bool = True
+    begun: int = 0
+    ended: int = 0
+
+    async def fetch(self) -> ds.AccessToken:
+        """A token that lives 100 seconds, in its time."""
+        self.begun += 1
+        await asyncio.sleep(self.took)
+        self.ended += 1
+        return ds.AccessToken("a", 100)
+
+
+@attrs.define
+class Spending(Slow):
+    """One that says whether it spends what it sends."""
+
+    spends: bool = True
+
+
+@pytest.mark.parametrize(
+    ("source", "seconds", "ended"),
+    [(Slow(1), 0, 0), (Spending(1, spends=False), 0, 0), (Spending(1), 1, 1), (Spending(6), 5, 0)],
+)
+async def test_only_a_fetch_that_spends_is_waited_for(
+    server: ScriptedServer, source: Slow, seconds: float, ended: int
+) -> None:
+    async with opened(server, token=source, leaky=True) as suite:
+        caller = asyncio.create_task(failure_of(GET_DOC_INFO.call(suite)))
+        await until(lambda: source.begun == 1)
+        assert await elapsed(suite.aclose(grace=0)) == pytest.approx(seconds)
+        assert isinstance(await caller, ds.ClosedError)
+    assert (source.begun, source.ended) == (1, ended)
+    assert server.requests == []
+
+
+async def test_login_is_not_waited_for(server: ScriptedServer) -> None:
+    server.otherwise = plays.silence
+    async with opened(server, token=Spending(1), leaky=True) as suite:
+        caller = asyncio.create_task(failure_of(GET_PATIENT_ADDRESS.call(suite)))
+        await until(lambda: server.busy == 1)
+        assert await elapsed(suite.aclose(grace=0)) == 0
+        assert isinstance(await caller, ds.ClosedError)
+
+
+async def test_second_closer_waits_for_the_fetch_too(server: ScriptedServer) -> None:
+    source = Spending(2)
+    async with opened(server, token=source, leaky=True) as suite:
+        caller = asyncio.create_task(failure_of(GET_DOC_INFO.call(suite)))
+        await until(lambda: source.begun == 1)
+        first = asyncio.create_task(suite.aclose(grace=0))
+        await turns()
+        assert await elapsed(suite.aclose(grace=0)) == pytest.approx(2)
+        await first
+        await caller
+
+
+async def test_stopped_cache_begins_no_fetch_any_more() -> None:
+    source = Spending(2)
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    await asyncio.sleep(51)  # its renewal is under way
+    cache.stop()
+    drained = asyncio.create_task(cache.drain(5))
+    await asyncio.sleep(200)
+    await drained
+    assert source.begun == source.ended == 2
+    assert isinstance(await failure_of(cache.current()), ds.ClosedError)
+    await cache.aclose()

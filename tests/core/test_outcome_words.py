@@ -1,0 +1,263 @@
+"""What the errors of failed attempts say and carry, by themselves: the table of core/outcome.py without a network."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+from unittest import mock
+
+import aiohttp
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.core.operation import Operation
+from directsuite.core.outcome import ConnectionDroppedError, asks_for_new_credential, judge, of_exception
+from directsuite.messaging.operations import SEND
+from directsuite.registration.operations import GET_PATIENT_ADDRESS_BY_USERNAME, LOGIN
+from directsuite.signing.operations import GET_DOC_INFO, SIGN
+
+UNKNOWN, NOT_SENT, REJECTED, FAILED = (
+    ds.Outcome.UNKNOWN,
+    ds.Outcome.NOT_SENT,
+    ds.Outcome.REJECTED,
+    ds.Outcome.FAILED,
+)
+
+_REFUSED = ConnectionRefusedError(111, "https://api.example.test/session")
+_NO_TLS = ssl.SSLError(1, "https://api.example.test/session")
+_KEY: Any = mock.Mock(host="api.example.test", port=443, ssl=True)
+_REQUEST: Any = mock.Mock(real_url="https://api.example.test/session")
+
+EXCEPTIONS: list[tuple[Exception, bool, type[ds.DirectSuiteError], ds.Outcome, str]] = [
+    (
+        aiohttp.ClientConnectorError(_KEY, _REFUSED),
+        True,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (ClientConnectorError, errno 111)",
+    ),
+    (
+        aiohttp.ClientConnectorSSLError(_KEY, _NO_TLS),
+        False,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (ClientConnectorSSLError, errno 1)",
+    ),
+    (
+        aiohttp.ConnectionTimeoutError(),
+        True,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (ConnectionTimeoutError)",
+    ),
+    (
+        aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443),
+        True,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (ServerFingerprintMismatch)",
+    ),
+    (
+        aiohttp.ClientHttpProxyError(_REQUEST, ()),
+        True,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (ClientHttpProxyError)",
+    ),
+    (
+        aiohttp.InvalidURL("https://api.example.test/session"),
+        True,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (InvalidURL)",
+    ),
+    (
+        aiohttp.ClientPayloadError("https://api.example.test/session"),
+        True,
+        ds.ResponseDecodeError,
+        UNKNOWN,
+        "the answer broke off or is not HTTP (ClientPayloadError)",
+    ),
+    (
+        aiohttp.ClientResponseError(_REQUEST, ()),
+        True,
+        ds.ResponseDecodeError,
+        UNKNOWN,
+        "the answer broke off or is not HTTP (ClientResponseError)",
+    ),
+    (
+        aiohttp.ClientPayloadError(),
+        False,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "the connection closed before the request (ClientPayloadError)",
+    ),
+    (
+        ConnectionDroppedError(ConnectionResetError(104, "https://api.example.test/session")),
+        False,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "the connection closed before the request (ConnectionResetError, errno 104)",
+    ),
+    (
+        ConnectionDroppedError(aiohttp.ServerDisconnectedError()),
+        True,
+        ds.ConnectionLostError,
+        UNKNOWN,
+        "the connection was lost before the answer (ServerDisconnectedError)",
+    ),
+    (
+        OSError(32, "https://api.example.test/session"),
+        True,
+        ds.ConnectionLostError,
+        UNKNOWN,
+        "the connection was lost before the answer (BrokenPipeError, errno 32)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))
+def test_failure_on_the_network_is_named_by_type_and_number_alone(
+    error: Exception, started: bool, kind: type[ds.DirectSuiteError], outcome: ds.Outcome, words: str
+) -> None:
+    failure = of_exception(error, SEND, started=started)
+    assert failure is not None
+    assert type(failure) is kind
+    assert failure.explanation == words
+    assert (failure.operation, failure.service, failure.outcome) == ("Send", "messaging", outcome)
+
+
+def test_dropped_connection_is_named_after_its_origin() -> None:
+    dropped = ConnectionDroppedError(aiohttp.ServerDisconnectedError("https://api.example.test/session"))
+    failure = of_exception(dropped, SEND, started=True)
+    assert str(dropped) == "ServerDisconnectedError"
+    assert failure is not None
+    assert failure.explanation == "the connection was lost before the answer (ServerDisconnectedError)"
+
+
+@attrs.frozen
+class Answered:
+    """An answer that is a refusal, and the error that it is."""
+
+    operation: Operation[Any]
+    status: int
+    document: Any
+    kind: type[ds.ServiceError]
+    words: str
+    outcome: ds.Outcome
+    code: int | str | None = None
+    message: str | None = None
+    headers: dict[str, str] = attrs.field(factory=dict[str, str])
+    retry_after: float | None = None
+
+
+_GOOD_STATUS = "the service reports an error, though with a good status"
+_NO = {"success": False, "code": 2, "message": "bob"}
+_SESSION = {"success": False, "code": "011", "errorMessage": "again", "message": "other"}
+
+ANSWERS = [
+    Answered(SEND, 200, _NO, ds.AddressError, "address error (code 2)", FAILED, 2, "bob"),
+    Answered(SEND, 500, _NO, ds.AddressError, "address error (code 2)", FAILED, 2, "bob"),
+    Answered(SEND, 200, {"success": False}, ds.ServiceError, f"{_GOOD_STATUS} (HTTP 200)", FAILED),
+    Answered(SEND, 200, {"success": False, "code": 77}, ds.ServiceError, "other error (code 77)", FAILED, 77),
+    Answered(SEND, 200, {"success": False, "code": 1234}, ds.ServiceError, "other error (code 1234)", FAILED, 1234),
+    Answered(SEND, 200, {"success": False, "code": -77}, ds.ServiceError, "other error (code -77)", FAILED, -77),
+    Answered(
+        SEND,
+        200,
+        {"success": False, "code": 12345},
+        ds.ServiceError,
+        "other error (code of another form)",
+        FAILED,
+        12345,
+    ),
+    Answered(
+        SEND,
+        200,
+        {"success": False, "code": "bob"},
+        ds.ServiceError,
+        "other error (code of another form)",
+        FAILED,
+        "bob",
+    ),
+    Answered(
+        SEND,
+        429,
+        _NO,
+        ds.RateLimitedError,
+        "too many requests (HTTP 429)",
+        REJECTED,
+        None,
+        "bob",
+        {"Retry-After": "7"},
+        7.0,
+    ),
+    Answered(
+        GET_PATIENT_ADDRESS_BY_USERNAME,
+        200,
+        _SESSION,
+        ds.AuthenticationError,
+        "authentication failed (code 011)",
+        REJECTED,
+        "011",
+        "again",
+    ),
+    Answered(LOGIN, 200, _SESSION, ds.AuthenticationError, "authentication failed (code 011)", FAILED, "011", "again"),
+    Answered(
+        SIGN,
+        400,
+        {"error": "no", "description": "why"},
+        ds.BadRequestError,
+        "invalid action, or a parameter is missing or invalid (HTTP 400)",
+        FAILED,
+        None,
+        "no",
+    ),
+    Answered(SIGN, 500, {"error": "no"}, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, None, "no"),
+    Answered(GET_DOC_INFO, 503, None, ds.ServerError, "the service failed (HTTP 503)", UNKNOWN),
+    Answered(
+        GET_DOC_INFO,
+        503,
+        None,
+        ds.ServerError,
+        "the service failed (HTTP 503)",
+        REJECTED,
+        headers={"Retry-After": "0"},
+        retry_after=0.0,
+    ),
+    Answered(
+        GET_DOC_INFO,
+        500,
+        None,
+        ds.ServerError,
+        "the service failed (HTTP 500)",
+        UNKNOWN,
+        headers={"Retry-After": "5"},
+        retry_after=5.0,
+    ),
+]
+
+
+@pytest.mark.parametrize("answered", ANSWERS, ids=range(len(ANSWERS)))
+def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> None:
+    body = b"x" * 70_000
+    error = judge(answered.operation, answered.status, answered.headers, answered.document, body)
+    assert error is not None
+    assert type(error) is answered.kind
+    assert error.explanation == answered.words
+    assert (error.operation, error.service) == (answered.operation.name, answered.operation.service)
+    assert (error.status, error.code, error.message) == (answered.status, answered.code, answered.message)
+    assert (error.outcome, error.retry_after) == (answered.outcome, answered.retry_after)
+    assert error.body == body[:65_536]
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "asks"),
+    [(GET_DOC_INFO, 401, True), (SEND, 401, False), (GET_DOC_INFO, 429, False), (GET_DOC_INFO, 403, False)],
+    ids=["token", "password", "rate", "permission"],
+)
+def test_only_a_refused_credential_asks_for_another(operation: Operation[Any], status: int, *, asks: bool) -> None:
+    error = judge(operation, status, {}, None, b"")
+    assert error is not None
+    assert asks_for_new_credential(error) is asks

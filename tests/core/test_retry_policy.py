@@ -1,0 +1,110 @@
+"""The retry policy by itself: what it asks of tenacity, and what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tenacity import AsyncRetrying, RetryCallState, wait_fixed
+
+import directsuite as ds
+from directsuite.core.retry import WaitAsAsked
+
+
+class Course:
+    """A call that fails every time, under a policy; `events` is what happened, in order."""
+
+    def __init__(self, policy: ds.RetryPolicy, *, repeats: bool = True, left: Callable[[], float] = lambda: 60) -> None:
+        self.events: list[str] = []
+        self.retrying: AsyncRetrying = policy.retrying(
+            may_repeat=lambda _: repeats, time_left=left, sleep=self._sleep, scheduled=self._scheduled
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.events.append(f"slept {seconds:g}")
+
+    def _scheduled(self, seconds: float) -> None:
+        self.events.append(f"told of {seconds:g}")
+
+    async def run(self) -> list[str]:
+        """What happened until it was given up."""
+        with pytest.raises(ds.ConnectionLostError):
+            await self._fail()
+        return self.events
+
+    async def _fail(self) -> None:
+        async for attempt in self.retrying:
+            assert len(self.events) < 50, "it goes on without end"
+            with attempt:
+                self.events.append("tried")
+                raise ds.ConnectionLostError("lost")
+
+
+async def test_each_wait_is_told_before_it_begins() -> None:
+    course = Course(ds.RetryPolicy(attempts=3, wait=wait_fixed(2)))
+    assert await course.run() == ["tried", "told of 2", "slept 2", "tried", "told of 2", "slept 2", "tried"]
+
+
+async def test_what_may_not_be_repeated_is_tried_once() -> None:
+    assert await Course(ds.RetryPolicy(wait=wait_fixed(2)), repeats=False).run() == ["tried"]
+
+
+@pytest.mark.parametrize(("left", "tries"), [(2.0, 1), (2.1, 4)])
+async def test_wait_that_takes_all_the_time_left_is_not_begun(left: float, tries: int) -> None:
+    events = await Course(ds.RetryPolicy(wait=wait_fixed(2)), left=lambda: left).run()
+    assert events.count("tried") == tries
+
+
+def test_none_is_one_attempt() -> None:
+    assert ds.RetryPolicy.none().attempts == 1
+
+
+def test_policy_shows_what_it_does() -> None:
+    assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=WaitAsAsked(), stop=None)"
+
+
+def _state(error: Exception | None) -> RetryCallState:
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    if error is not None:
+        state.set_exception((type(error), error, None))
+    return state
+
+
+WAITS: list[tuple[Exception | None, float, float]] = [
+    (ds.RateLimitedError("", status=429), 1, 1.5),
+    (ds.ServerError("", status=503), 30, 60),
+    (ds.ServerError("", status=500), 0, 0.5),
+    (ds.ConnectionLostError(""), 0, 0.5),
+    (None, 0, 0.5),
+]
+
+
+@pytest.mark.parametrize(("error", "least", "most"), WAITS)
+def test_first_wait_is_as_the_service_asks(error: Exception | None, least: float, most: float) -> None:
+    assert all(least <= WaitAsAsked()(_state(error)) <= most for _ in range(50))
+
+
+@pytest.mark.parametrize(("error", "least", "most"), WAITS)
+def test_waits_of_many_callers_are_spread(error: Exception | None, least: float, most: float) -> None:
+    assert len({WaitAsAsked()(_state(error)) for _ in range(50)}) > 25
+
+
+@pytest.mark.parametrize(("error", "most"), [(WAITS[0][0], 60.0), (WAITS[1][0], 60.0), (WAITS[2][0], 10.0)])
+def test_later_waits_have_an_end(error: Exception, most: float) -> None:
+    state = _state(error)
+    state.attempt_number = 20
+    assert all(WaitAsAsked()(state) <= most for _ in range(50))
+
+
+def test_policy_without_an_attempt_is_refused() -> None:
+    with pytest.raises(ValueError, match="attempts"):
+        ds.RetryPolicy(attempts=0)
+
+
+@pytest.mark.parametrize(("retry_after", "wait"), [(7.0, 7.0), (0.0, 0.0), (None, 2.0)])
+def test_time_that_the_service_names_goes_first(retry_after: float | None, wait: float) -> None:
+    error = ds.ServiceError("", status=409, retry_after=retry_after)
+    ask: Any = Course(ds.RetryPolicy(wait=wait_fixed(2))).retrying.wait
+    assert ask(_state(error)) == wait
+    assert ask(_state(None)) == 2.0

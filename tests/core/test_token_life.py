@@ -1,0 +1,224 @@
+"""What the token cache tells, says and leaves behind: events, words, tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+import directsuite as ds
+from directsuite.core.credentials import AccessToken, TokenCache, token_source
+from directsuite.core.events import Event, RenewalFailed, TokenRefreshed
+
+from .test_credentials import Source, text
+from .virtual_time import LoopClock, ManualClock, turns
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source(lifetime=600)
+
+
+@pytest.fixture
+def time() -> ManualClock:
+    return ManualClock()
+
+
+async def _words(call: Awaitable[object]) -> str:
+    with pytest.raises(ds.DirectSuiteError) as caught:
+        await call
+    return str(caught.value)
+
+
+async def test_every_token_and_every_failure_is_told(source: Source, time: ManualClock) -> None:
+    told: list[Event] = []
+    cache = TokenCache(source, time, tell=told.append)
+    for failures in (0, 2, 0):
+        source.failures = [ValueError("broken") for _ in range(failures)]
+        for _ in range(failures):
+            await _words(cache.current())
+            time.now += 10
+        cache.invalidate((await cache.current()).generation)
+    assert told == [
+        TokenRefreshed(generation=1, expires_in=600.0),
+        RenewalFailed(error="TransportError", back_off=1.0),
+        RenewalFailed(error="TransportError", back_off=2.0),
+        TokenRefreshed(generation=2, expires_in=600.0),
+        TokenRefreshed(generation=3, expires_in=600.0),
+    ]
+
+
+async def _two_words() -> str:
+    return "two words"
+
+
+async def test_text_is_a_token_without_an_end(time: ManualClock) -> None:
+    cache = TokenCache(token_source(_two_words), time)
+    first = await cache.current()
+    time.now = 1e9
+    assert await cache.current() is first
+    assert first.token.reveal() == "two words"
+
+
+def test_source_does_not_show_the_function_behind_it() -> None:
+    assert repr(token_source(_two_words)) == "CallableToken(renewable=True)"
+
+
+async def test_adopted_token_that_ends_sooner_is_renewed_within_the_hour() -> None:
+    source = Source(lifetime=None)
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    cache.adopt(AccessToken("adopted", 600), cache.now())
+    await asyncio.sleep(3601)
+    await turns()
+    assert source.asked == 2
+    await cache.aclose()
+
+
+STATIC = {
+    "": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
+    "two\nlines": "the token holds a line break or letter that no header can carry, or spaces around it",
+    5: "token takes a text, an async callable that gives one, or a TokenSource",
+}
+
+
+@pytest.mark.parametrize(("token", "words"), STATIC.items())
+def test_token_that_cannot_be_right_is_named_with_what_to_do(token: object, words: str) -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        token_source(cast("str", token))
+    assert str(caught.value) == words
+
+
+async def _raises() -> str:
+    raise ValueError("its text may hold a token")
+
+
+async def _is_cancelled() -> str:
+    raise asyncio.CancelledError
+
+
+async def _hangs() -> str:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+async def _gives_number() -> str:
+    return cast("str", 5)
+
+
+async def _gives_nothing() -> str:
+    return ""
+
+
+SOURCES: dict[Callable[[], Awaitable[str]], str] = {
+    _raises: "the token source raised ValueError",
+    _is_cancelled: "the token source was cancelled from within",
+    _hangs: "the token source took too long",
+    _gives_number: "the token source gave int in place of a text",
+    _gives_nothing: "the token source gave a token that is empty, or that no header can carry",
+}
+
+
+@pytest.mark.parametrize(("ask", "words"), SOURCES.items())
+async def test_source_that_fails_is_named_with_how(
+    ask: Callable[[], Awaitable[str]], words: str, time: ManualClock
+) -> None:
+    assert await _words(TokenCache(token_source(ask), time).current()) == words
+
+
+async def test_source_that_gives_something_else_is_named_with_what(time: ManualClock) -> None:
+    class Odd(Source):
+        async def fetch(self) -> AccessToken:
+            return cast("AccessToken", 5)
+
+    words = "the token source gave int in place of an AccessToken"
+    assert await _words(TokenCache(Odd(), time).current()) == words
+
+
+async def test_closed_cache_says_so(source: Source, time: ManualClock) -> None:
+    cache = TokenCache(source, time)
+    source.gate.clear()
+    waiting = asyncio.create_task(_words(cache.current()))
+    await turns()
+    await cache.aclose()
+    assert await waiting == "the suite was closed while a token was being fetched"
+    assert await _words(cache.current()) == "the suite is closed: create a new DirectSuite"
+    assert source.asked == 1
+
+
+async def test_clock_may_begin_below_zero(source: Source, time: ManualClock) -> None:
+    time.now = -1000.0
+    assert await text(TokenCache(source, time)) == "token-1"
+
+
+async def test_tasks_in_the_background_are_named(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    await cache.current()
+    cache.invalidate(1)
+    source.gate.clear()
+    waiting = asyncio.create_task(text(cache))
+    await turns()
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert {"directsuite-keep-alive", "directsuite-token"} <= names
+    source.gate.set()
+    await waiting
+    await cache.aclose()
+
+
+async def test_refused_token_is_fetched_anew_before_anybody_asks(source: Source) -> None:
+    cache = TokenCache(source, LoopClock(), keep_alive=True)
+    cache.invalidate((await cache.current()).generation)
+    await asyncio.sleep(541)
+    await turns()
+    assert source.asked == 2
+    await asyncio.sleep(541)
+    await turns()
+    assert source.asked == 3
+    await cache.aclose()
+
+
+@pytest.mark.parametrize("ending", ["failure", "closing"])
+async def test_renewal_ahead_that_ends_badly_is_no_complaint(source: Source, time: ManualClock, ending: str) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    cache = TokenCache(source, time)
+    await cache.current()
+    source.gate.clear()
+    source.failures = [ValueError("broken")]
+    time.now = 550
+    await cache.current()
+    await turns()
+    if ending == "closing":
+        await cache.aclose()
+    source.gate.set()
+    await turns()
+    gc.collect()
+    assert source.asked == 2
+    assert complaints == []
+
+
+async def test_fetch_that_begins_as_another_ends_is_the_only_one(time: ManualClock) -> None:
+    class Hasty(Source):
+        """Its first token is of no use any more, and somebody asks before the cache hears that it has come."""
+
+        async def fetch(self) -> AccessToken:
+            token = await super().fetch()
+            if self.asked == 1:
+                self.gate.clear()
+                callers.append(asyncio.create_task(text(cache)))
+                return AccessToken(token.token, 0)
+            return token
+
+    callers: list[asyncio.Task[str]] = []
+    source = Hasty()
+    cache = TokenCache(source, time)
+    assert await text(cache) == "token-1"
+    await turns()
+    callers.append(asyncio.create_task(text(cache)))
+    await turns()
+    source.gate.set()
+    assert await asyncio.gather(*callers) == ["token-2", "token-2"]
+    assert source.asked == 2
