@@ -53,6 +53,11 @@ class Proof(Generic[R]):
 class StreamReader(Protocol[T_co]):
     """Reads an answer while it comes."""
 
+    @property
+    def pending(self) -> int:
+        """Bytes that it keeps since they are not whole yet."""
+        ...
+
     def feed(self, piece: bytes) -> Iterator[T_co]:
         """What is whole by now. Raises MismatchError."""
         ...

@@ -7,6 +7,7 @@ registration     {"success": false, "code": "011", "errorMessage": ...}; likewis
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ class Refused:
 
     code: Code | None
     message: str | None
+
+_NUMBER = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
 
 
 @attrs.frozen(kw_only=True)
@@ -69,7 +72,7 @@ class Refusals:
 
     def _code(self, value: Any) -> Code | None:
         if isinstance(value, str):
-            return value if value in self.codes or not value.isdigit() else self._numbered(int(value), value)
+            return value if value in self.codes or not _NUMBER.fullmatch(value) else self._numbered(int(value), value)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def _numbered(self, number: int, text: str) -> Code:

@@ -37,6 +37,7 @@ from directsuite.errors import (
     InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
+    ResponseDecodeError,
     ServiceError,
     TransportError,
 )
@@ -67,6 +68,7 @@ class Transport:
         self._lifecycle = lifecycle
         self._clock = clock
         self.timeout = timeout
+        self._max_response_bytes = max_response_bytes
         self._attempts = Attempts(
             lifecycle, clock, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
         )
@@ -133,6 +135,8 @@ class Transport:
                 while chunk := await self._attempts.next_chunk(call, opened[-1]):
                     for element in reader.feed(chunk):
                         yield element
+                    if reader.pending > self._max_response_bytes:
+                        raise _too_large(operation, self._max_response_bytes)
                 reader.finish()
                 return
             except DirectSuiteError as error:
@@ -267,6 +271,11 @@ class Transport:
                 told.attempts = call.attempts
                 told.elapsed = self._clock.monotonic() - call.started_at
         return error
+
+
+def _too_large(operation: Operation[Any], limit: int) -> ResponseDecodeError:
+    text = f"one element of the answer is larger than {limit} bytes: raise max_response_bytes"
+    return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
 
 
 def refuse_timeout(timeout: float | None) -> None:

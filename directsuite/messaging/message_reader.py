@@ -21,6 +21,11 @@ class MessageReader:
         self._splitter = ArraySplitter("messages")
         self._number = 0
 
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept until a message is whole."""
+        return self._splitter.pending
+
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
         """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
         for element in self._splitter.feed(piece):

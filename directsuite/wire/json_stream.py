@@ -37,6 +37,11 @@ class ArraySplitter:
         self._array_depth = 0  # the depth of the array's elements, 0 outside it
         self._bare = False
 
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept since they are not whole yet, or stand around the elements."""
+        return len(self._buffer) + len(self._rest)
+
     def feed(self, piece: bytes) -> Iterator[Any]:
         """The elements that are whole by now."""
         self._buffer += piece

@@ -115,3 +115,17 @@ async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> 
         error = await failure_of(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.outcome, error.attempts) == (ds.Outcome.UNKNOWN, 2)
+
+
+async def test_stream_may_be_large_but_none_of_its_messages(server: ScriptedServer) -> None:
+    small = b'{"uid": 1, "subject": "%b"}' % (b"A" * (LIMIT // 2))
+    server.plays(
+        plays.pieces(b'{"success": true, "messages": [', *[small + b", "] * 20, small + b"]}"),
+        plays.pieces(b'{"success": true, "messages": [{"uid": 1, "subject": "', *[b"A" * 500] * 1000),
+    )
+    async with opened(server, max_response_bytes=LIMIT) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        assert len([message async for message in box.stream_messages()]) == 21
+        with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:
+            [message async for message in box.stream_messages()]
+    assert caught.value.too_large

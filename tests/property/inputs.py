@@ -1,0 +1,64 @@
+"""Strategies for what servers send: answers good, spoilt and hostile; texts of headers; places to cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from .hostile import BODIES, CODES, CONTENT_TYPES, DEPTHS, RETRY_AFTERS, STATUSES, VALUES, nested
+from .whole_answers import ANSWERS, MARKER, OPERATIONS, Place, member_names, places, replaced
+
+OPERATION = st.sampled_from(OPERATIONS)
+STATUS = st.integers(0, 999) | st.sampled_from(STATUSES)
+CUTS = st.lists(st.integers(min_value=0, max_value=100_000), max_size=6)
+
+TEXT = st.text(max_size=60) | st.sampled_from([*RETRY_AFTERS, *CONTENT_TYPES])
+HEADERS = st.fixed_dictionaries({}, optional={"Retry-After": TEXT, "Content-Type": TEXT})
+
+_NAME = st.sampled_from(sorted(set[str]().union(*map(member_names, ANSWERS.values())) | {"code", "error"}))
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_HOSTILE = st.sampled_from([msgspec.Raw(value) for value in (*VALUES, *CODES)])
+_LEAF = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.just(MARKER) | _TEXT | _HOSTILE
+_DOCUMENT: st.SearchStrategy[Any] = st.recursive(
+    _LEAF, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_NAME | _TEXT, inner, max_size=6), max_leaves=30
+)
+
+
+@st.composite
+def _spoilt(draw: st.DrawFn) -> bytes:
+    """A good answer with one or two places changed."""
+    document = draw(st.sampled_from(list(ANSWERS.values())))
+    for _ in range(draw(st.integers(1, 2))):
+        spots = list[Place](places(document))
+        document = replaced(document, draw(st.sampled_from(spots)), draw(_DOCUMENT))
+    return msgspec.json.encode(document)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> bytes:
+    """A body with some of its bytes cut out, and others put in their place."""
+    body = draw(_spoilt() | st.sampled_from(BODIES))
+    start = draw(st.integers(0, len(body)))
+    return body[:start] + draw(st.binary(max_size=8)) + body[draw(st.integers(start, len(body))) :]
+
+
+_DEEP = st.builds(
+    nested, st.sampled_from([b"[", b'{"a":', b'{"messages":[', b'{"metaData":']), st.just(b""), st.sampled_from(DEPTHS)
+)
+
+BODY = st.one_of(
+    st.binary(max_size=200), st.sampled_from(BODIES), _DOCUMENT.map(msgspec.json.encode), _spoilt(), _damaged(), _DEEP
+)
+"""Any bytes, most of them nearly an answer."""
+
+STREAM = BODY | st.text('{}[]",:\\ messages01é', max_size=80).map(str.encode) | st.text("YQ= \r\n/+").map(str.encode)
+"""Any bytes, most of them nearly what a stream holds."""
+
+DATE = _DOCUMENT.filter(lambda value: not isinstance(value, msgspec.Raw)) | st.text(max_size=40)
+
+_CELL = st.sampled_from(["", " ", '"', "from", "to", "1467740835000", "9" * 5000, "\x00", "\u00b2", MARKER, "\r", "\n"])
+REPORT = st.binary(max_size=200) | st.lists(st.lists(_CELL | _TEXT, max_size=12).map(",".join), max_size=4).map(
+    lambda lines: "\r\n".join(lines).encode()
+)

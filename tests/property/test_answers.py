@@ -1,0 +1,112 @@
+"""Any answer to any operation is a response or a typed error that shows nothing of it; nothing else is raised."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+import pytest
+
+from directsuite.core.operation import Operation
+from directsuite.errors import DirectSuiteError, ResponseDecodeError
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
+
+from .hostile import BODIES, CODES, CONTENT_TYPES, DIGITS, RETRY_AFTERS, STATUSES, VALUES
+from .inputs import BODY, HEADERS, OPERATION, STATUS
+from .lengths import holds, quick_and_long
+from .oracles import answer_is_typed
+from .whole_answers import ANSWERS, OPERATIONS, places, replaced
+
+ONE_OF_EACH_ANSWER = list({(operation.response, operation.service): operation for operation in OPERATIONS}.values())
+
+
+def _encoded(document: object) -> bytes:
+    return document.encode() if isinstance(document, str) else msgspec.json.encode(document)
+
+
+def test_every_operation_is_tried() -> None:
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS) == 53
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_whole_answer_is_a_response(operation: Operation[object]) -> None:
+    result = answer_is_typed(operation, 200, {}, _encoded(ANSWERS[operation.name]))
+    assert not isinstance(result, DirectSuiteError)
+
+
+@pytest.mark.parametrize("status", [0, 99, 101, 199, 300, 304])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_whole_answer_under_another_status_is_none(operation: Operation[object], status: int) -> None:
+    result = answer_is_typed(operation, status, {}, _encoded(ANSWERS[operation.name]))
+    assert isinstance(result, DirectSuiteError)
+
+
+@pytest.mark.parametrize("operation", ONE_OF_EACH_ANSWER, ids=lambda operation: operation.name)
+def test_wrong_value_at_any_place_is_typed(operation: Operation[object]) -> None:
+    document = ANSWERS[operation.name]
+    for place in places(document):
+        for value in VALUES:
+            answer_is_typed(operation, 200, {}, msgspec.json.encode(replaced(document, place, msgspec.Raw(value))))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_hostile_body_is_typed_whatever_the_status(operation: Operation[object]) -> None:
+    for body in BODIES:
+        for status in (200, 400, 503):
+            answer_is_typed(operation, status, {}, body)
+    for status in STATUSES:
+        answer_is_typed(operation, status, {}, b'{"success": false, "error": "e"}')
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_hostile_header_is_typed(operation: Operation[object]) -> None:
+    for text in (*RETRY_AFTERS, *CONTENT_TYPES):
+        for status in (200, 429, 503):
+            answer_is_typed(operation, status, {"Retry-After": text, "Content-Type": text}, b"-")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("code", CODES)
+def test_hostile_code_is_typed(operation: Operation[object], code: bytes) -> None:
+    for status in (200, 400, 500):
+        answer_is_typed(operation, status, {}, b'{"success": false, "code": %s, "error": "e"}' % code)
+        answer_is_typed(operation, status, {}, b'{"code": %s}' % code)
+
+
+@pytest.mark.parametrize("operation", [messaging.SEND, registration.LOGIN], ids=lambda operation: operation.name)
+@pytest.mark.parametrize("code", DIGITS)
+def test_code_of_odd_digits_is_typed(operation: Operation[object], code: bytes) -> None:
+    answer_is_typed(operation, 200, {}, b'{"success": false, "code": %s}' % code)
+
+
+@quick_and_long
+def test_any_answer_is_typed(examples: int) -> None:
+    holds(examples, answer_is_typed, OPERATION, STATUS, HEADERS, BODY)
+
+
+def test_nesting_of_every_depth_is_typed() -> None:
+    """The parser has just frames enough at some depth, and then a reader has too few."""
+    for depth in range(sys.getrecursionlimit() - 100, sys.getrecursionlimit() + 10):
+        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+            body = b'{"metaData": {"a": %b0%b}}' % (opening * depth, closing * depth)
+            answer_is_typed(signing.GET_DOC_INFO, 200, {}, body)
+
+
+SHOWN = [
+    ("text/html; charset=utf-8", "(text/html, 6 bytes)"),
+    ("application/vnd.a+json", "(application/vnd.a+json, 6 bytes)"),
+    ("", "(no media type, 6 bytes)"),
+    ("html", "(no media type, 6 bytes)"),
+    ("text/\x1b[31m", "(no media type, 6 bytes)"),
+    ("text/\udcff", "(no media type, 6 bytes)"),
+    (f"text/{'a' * 8000}", "(no media type, 6 bytes)"),
+]
+
+
+@pytest.mark.parametrize(("header", "shown"), SHOWN)
+def test_media_type_is_named_where_it_is_one(header: str, shown: str) -> None:
+    error = answer_is_typed(signing.GET_DOC_INFO, 200, {"Content-Type": header}, b"<html>")
+    assert isinstance(error, ResponseDecodeError)
+    assert shown in str(error)

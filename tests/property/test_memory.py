@@ -1,0 +1,174 @@
+"""Memory is bounded by what came: a constant times its size when read whole, a constant alone when streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.core.answer import Answer, interpret
+from directsuite.core.operation import Operation
+from directsuite.messaging import operations as messaging
+from directsuite.messaging.message_reader import MessageReader
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
+from directsuite.wire import base64
+from tests.core import plays
+from tests.core.opened import ALICE, GET_DOC_INFO, PASSWORD, failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+from tests.core.virtual_time import VirtualTimeLoop
+
+MB = 2**20
+SIZE = MB // 16
+MOST = 200
+"""Bytes of memory for a byte of an answer: the worst is a list of empty objects, each of which is a whole message."""
+
+
+def _peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        kept = work()
+        peak = tracemalloc.get_traced_memory()[1]
+        del kept
+        return peak
+    finally:
+        tracemalloc.stop()
+
+
+def _filled(head: bytes, piece: bytes, end: bytes) -> bytes:
+    return head + piece * ((SIZE - len(head) - len(end)) // len(piece)) + end
+
+
+SHAPES: list[tuple[Operation[Any], bytes]] = [
+    (messaging.GET_MESSAGES, _filled(b'{"success":true,"messages":[', b"{},", b"{}]}")),
+    (messaging.GET_MESSAGES, _filled(b'{"success":true,"messages":[{"attachments":[', b"{},", b"{}]}]}")),
+    (messaging.GET_MESSAGES, _filled(b'{"success":true,"x":[', b"[],", b"[]]}")),
+    (messaging.GET_MESSAGES, _filled(b'{"success":true,"x":"', "é".encode(), b'"}')),
+    (messaging.GET_MESSAGES, b"[" * SIZE),
+    (messaging.GET_MESSAGES, b'{"a":' * (SIZE // 5)),
+    (messaging.GET_MESSAGES, bytes(SIZE)),
+    (messaging.GET_UIDS, _filled(b'{"success":true,"uids":[', b"1,", b"1]}")),
+    (messaging.GET_UIDS, _filled(b'{"success":true,"uids":[', b'"1",', b"1]}")),
+    (registration.GET_PATIENT_ADDRESS_BY_META, _filled(b'{"success":true,"patient":[', b"{},", b"{}]}")),
+    (signing.GET_DOC_INFO, _filled(b'{"formFields":[', b"{},", b"{}]}")),
+    (signing.GET_DOC_INFO, _filled(b'{"metaData":[', b'{"key":""},', b'{"key":""}]}')),
+    (signing.GET_DOC, b"A" * SIZE),
+    (signing.GET_DOC, (b"A" * 76 + b"\r\n") * (SIZE // 78)),
+    (signing.GET_DOC, b"<" * SIZE),
+]
+
+
+@pytest.mark.parametrize(("operation", "body"), SHAPES, ids=range(len(SHAPES)))
+def test_answer_takes_no_more_than_a_constant_times_its_size(operation: Operation[Any], body: bytes) -> None:
+    interpret(operation, Answer(200, {}, b"{}"), SIZE)  # its reader is made on first use
+    assert _peak(lambda: interpret(operation, Answer(200, {}, body), SIZE)) < MOST * len(body) + MB
+
+
+def _read_messages(pieces: int) -> None:
+    reader = MessageReader(messaging.GET_MESSAGES)
+    for _ in reader.feed(b'{"success":true,"messages":['):
+        pass
+    piece = (b'{"uid":1,"body":"' + b"a" * 500 + b'"},') * 50
+    for _ in range(pieces):
+        for message in reader.feed(piece):
+            assert message.uid == 1
+    for _ in reader.feed(b"{}]}"):
+        pass
+    reader.finish()
+
+
+def _decode(pieces: int) -> None:
+    decoder = base64.Decoder()
+    for _ in range(pieces):
+        decoder.feed(b"A" * 65_537 + b"\n")
+    decoder.feed(b"A" * (-pieces % 4))
+    decoder.finish()
+
+
+@pytest.mark.parametrize("read", [_read_messages, _decode])
+def test_stream_takes_no_more_the_longer_it_is(read: Callable[[int], None]) -> None:
+    read(1)
+    assert _peak(lambda: read(100)) < _peak(lambda: read(10)) + 64 * 1024
+
+
+def _gzip(content: bytes) -> bytes:
+    return zlib.compress(content, 9, 31)
+
+
+def _deflate(content: bytes) -> bytes:
+    return zlib.compress(content, 9)
+
+
+def _brotli(content: bytes) -> bytes:
+    coded: bytes = pytest.importorskip("brotli").compress(content)
+    return coded
+
+
+def _zstd(content: bytes) -> bytes:
+    pytest.importorskip("backports.zstd")
+    coded: bytes = importlib.import_module("backports.zstd").compress(content)
+    return coded
+
+
+CODINGS = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
+"""br and zstd are read where their packages are installed; else nobody asks for them, and they are a spoilt answer."""
+
+_MESSAGE = b'{"uid":1,"subject":"' + b"a" * 1000 + b'"},'
+MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE)) + b"{}]}"
+
+
+async def _get_doc_info(suite: ds.DirectSuite, _: Path) -> None:
+    error = await failure_of(GET_DOC_INFO.call(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+
+
+async def _download(suite: ds.DirectSuite, folder: Path) -> None:
+    path = await suite.signing.download("doc", folder / "doc.pdf")
+    assert path.stat().st_size == 10 * MB * 3 // 4
+
+
+async def _stream(suite: ds.DirectSuite, _: Path) -> None:
+    count = 0
+    async for _message in suite.mailbox(ALICE, PASSWORD).stream_messages():
+        count += 1
+    assert count == 10 * MB // len(_MESSAGE) + 1
+
+
+BOMBS = [(_get_doc_info, bytes(10 * MB)), (_download, b"A" * 10 * MB), (_stream, MESSAGES)]
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize(("call", "content"), BOMBS, ids=["read whole", "to a file", "message by message"])
+def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: bytes, tmp_path: Path) -> None:
+    coded = CODINGS[coding](content)
+    assert len(coded) < len(content) // 100
+
+    async def met() -> int:
+        """The peak of memory of a call that is answered with a bomb."""
+        async with (
+            ScriptedServer(plays.answer(coded, Content_Encoding=coding)) as server,
+            opened(server, max_response_bytes=MB) as suite,
+        ):
+            await _count(suite, server)
+            tracemalloc.start()
+            try:
+                await call(suite, tmp_path)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    async def _count(suite: ds.DirectSuite, server: ScriptedServer) -> None:
+        """Make what is made on first use."""
+        server.plays(plays.answer({"success": True, "count": 1}))
+        await suite.mailbox(ALICE, PASSWORD).get_message_count()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(met()) < 6 * MB
