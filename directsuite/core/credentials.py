@@ -282,7 +282,7 @@ class TokenCache:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._failure is not None and self._backs_off():
-            raise self._failure.copy()
+            raise _detached(self._failure)
         refresh = self._refreshing()
         cancellations = _cancellations()
         try:
@@ -307,7 +307,7 @@ class TokenCache:
         try:
             token = await self._ask()
         except DirectSuiteError as failure:
-            self._failure = failure
+            self._failure = _detached(failure)
             self._back_off = min(max(2 * self._back_off, _FIRST_BACK_OFF), _LONGEST_BACK_OFF)
             self._try_again_at = self._clock.monotonic() + self._back_off
             self._tell(RenewalFailed(error=type(failure).__name__, back_off=self._back_off))
@@ -328,6 +328,13 @@ class TokenCache:
             raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
         except Exception as error:
             raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error
+
+
+def _detached(failure: DirectSuiteError) -> DirectSuiteError:
+    """The same failure, for the time after it: no traceback of it keeps the frames of its call alive."""
+    again, cause = failure.copy(), failure.__cause__
+    again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
+    return again
 
 
 def _cancellations() -> int:

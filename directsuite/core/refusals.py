@@ -33,6 +33,7 @@ class Refused:
     code: Code | None
     message: str | None
 
+
 _NUMBER = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 import directsuite as ds
+from directsuite.core.call import Call
 from directsuite.core.credentials import AccessToken
 
 from . import plays
@@ -295,3 +297,13 @@ async def test_upload_behind_a_refused_call_takes_the_new_token(server: Scripted
     async with opened(server, token=tokens.token, max_connections=1) as suite:
         await asyncio.gather(GET_DOC_INFO.call(suite), SAVE_STREAM.call(suite))
     assert tokens.refused == 1
+
+
+async def test_failed_login_that_is_remembered_keeps_no_call_alive(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"", 500)
+    async with opened(server) as suite:
+        await failure_of(GET_PATIENT_ADDRESS.call(suite))
+        await turns()
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.events is suite._events]
+        assert isinstance(await failure_of(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)
