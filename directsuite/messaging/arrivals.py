@@ -7,13 +7,10 @@ from collections.abc import Iterable
 
 import attrs
 
-from directsuite.core.call import Proof
+from directsuite.core.call import SETTLE, Proof
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import APIResponse
 from directsuite.messaging.reading import Reading
-
-SETTLE = 30.0
-"""Seconds for which an append of unknown outcome may still arrive."""
 
 
 @attrs.frozen

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Proof
+from directsuite.core.call import SETTLE, Proof
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, email, operations
 from directsuite.messaging.account import checked_uids
 from directsuite.messaging.arguments import flag
-from directsuite.messaging.arrivals import SETTLE, Arrivals
+from directsuite.messaging.arrivals import Arrivals
 from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
 from directsuite.messaging.reading import Reading
 from directsuite.wire import codec, given
@@ -72,20 +72,26 @@ class Changing(Reading):
 
         Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder. Never sent a
         second time: a late duplicate would destroy a folder made anew. Should its answer get lost, it has happened if
-        GetFolders lists neither the folder nor anything below it, since that is the state asked for; a folder outside
-        `INBOX.` is never listed, so that nothing proves its deletion.
+        GetFolders lists neither the folder nor anything below it, since that is the state asked for. Nothing proves the
+        deletion of a folder outside `INBOX.`, which is never listed, nor of one whose name isn't plain ASCII or has
+        a `&`, since IMAP spells such names in another way, and a listing may do so too.
         """
         arguments.changeable_folder(folder, "folder")
-        parent, _, last = folder.lower().rpartition(".")
+        wanted = folder.lower()
+        levels = wanted.split(".")
+        root = folder.rpartition(".")[0]
+        spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may leave out what is above
         looking = self._within_a_call()
 
         async def deleted() -> APIResponse | None:
             """Proof that the folder is gone with what was below it, where its parent is still there to be listed."""
-            names = [name.lower() for name in await looking.get_folders(folder[: len(parent)])]
-            there = any(name in (last, folder.lower()) or name.startswith(f"{folder.lower()}.") for name in names)
-            return None if there else APIResponse(success=True)
+            names = [name.lower() for name in await looking.get_folders(root)]
+            there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in names)
+            seen = bool(names) or len(levels) > 2  # INBOX itself always has its reserved folders
+            return APIResponse(success=True) if seen and not there else None
 
-        proof = Proof(look=deleted, seconds=SETTLE) if parent.partition(".")[0] == "inbox" else None
+        provable = len(levels) > 1 and levels[0] == "inbox" and folder.isascii() and "&" not in folder
+        proof = Proof(look=deleted, seconds=SETTLE) if provable else None
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
 
     async def copy_messages_by_uids(

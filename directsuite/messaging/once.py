@@ -1,7 +1,8 @@
 """Sending once: a mark in the message's header by which it can be found in INBOX.Sent, should its answer get lost.
 
-since given ─► find it ─► there: its answer
+since given ─► find it, for the settle time ─► there: its answer
                  │ not there
+                 ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time
                  └─► send ─► lost: find it, for the settle time ─► there: its answer
                                │ not there
                                └─► OutcomeUnknownError, or with resend and a server that shows marks: send again
@@ -9,6 +10,7 @@ since given ─► find it ─► there: its answer
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import secrets
@@ -17,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 
 from directsuite.core.call import Proof
-from directsuite.errors import DirectSuiteError, InvalidArgumentError, Outcome, OutcomeUnknownError
+from directsuite.errors import AddressError, BadRequestError, InvalidArgumentError, OutcomeUnknownError
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import (
@@ -36,13 +38,19 @@ CLOCK_SKEW = timedelta(minutes=15)
 """How far the server's clock may be behind ours."""
 
 _SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks
+_IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
+_BY_HAND = (
+    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')); only where it isn't there, "
+    "call again without since."
+)
 
 
 @attrs.frozen(kw_only=True)
 class SendOnce:
     """How a message is sent once: the parameters of `send_once`, checked."""
 
-    key: str | None
+    key: str | None = attrs.field(repr=False)
     since: datetime | None
     settle: float
     resend: bool
@@ -63,7 +71,7 @@ class SendOnce:
         request = SendRequestWithHeader(authentication=mailbox._authentication, message=marked(message, mark))
         now = datetime.now(UTC)
         sent = SentMessage(mark, deadline, now if self.since is None else min(self.since, now))
-        if self.since is not None and (found := await sent.find(mailbox)) is not None:
+        if self.since is not None and (found := await self._of_an_earlier_attempt(mailbox, sent)) is not None:
             return found
         look = functools.partial(sent.find, mailbox._within_a_call())
 
@@ -86,10 +94,45 @@ class SendOnce:
             first = error
         try:
             return await attempt(deadline.left())
-        except DirectSuiteError as error:
-            if error.outcome not in (Outcome.NOT_SENT, Outcome.REJECTED):
-                raise
-        raise first.with_traceback(None)  # that this one was not sent says nothing of the first
+        except (AddressError, BadRequestError, OutcomeUnknownError):
+            raise  # a refusal is of the message itself, which the first request held too
+        except Exception as failure:  # noqa: BLE001  whatever kept this one back says nothing of the first
+            failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
+        raise first.with_traceback(None)
+
+    async def _of_an_earlier_attempt(self, mailbox: Reading, sent: SentMessage) -> SendMessageResponse | None:
+        """The answer to an attempt before this call, whose request may still arrive; None where surely none does.
+
+        Raises OutcomeUnknownError where that can't be told.
+        """
+        clock = mailbox._transport._clock
+        began, pause = clock.monotonic(), _FIRST_PAUSE
+        text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
+        try:
+            async with asyncio.timeout_at(sent.deadline.at):
+                while True:
+                    left = began + self.settle - clock.monotonic()
+                    if (found := await sent.find(mailbox)) is not None:
+                        return found
+                    if left <= 0:
+                        break
+                    await clock.sleep(min(pause, left))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except TimeoutError:  # a look's own too
+            pass
+        else:
+            if sent.shows_marks or sent.nothing_there:
+                return None
+            text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
+        operation = operations.SEND_WITH_HEADER
+        error = OutcomeUnknownError(
+            f"an earlier attempt may or may not have sent it: {text}",
+            how_to_find_out=how_to_find_out,
+            operation=operation.name,
+            service=operation.service,
+        )
+        error.looked, error.elapsed = looked, clock.monotonic() - began
+        raise error
 
     def _time_of_the_first(self, left: float) -> float:
         """Seconds of those left that the first send and its settling may take, so that a second one finds some."""
@@ -102,8 +145,8 @@ class SendOnce:
 class SentMessage:
     """A message that may be in INBOX.Sent.
 
-    shows_marks: whether this server was seen to show such marks in metadata. absent: whether the last look saw the
-    folder, without it.
+    shows_marks: whether this server was seen to show such marks in metadata; other header lines in there don't tell.
+    absent: whether the last look saw the folder, without it. nothing_there: nor any other message of that time.
     """
 
     mark: str
@@ -111,19 +154,21 @@ class SentMessage:
     since: datetime
     shows_marks: bool = False
     absent: bool = False
+    nothing_there: bool = False
 
     async def find(self, mailbox: Reading) -> SendMessageResponse | None:
         """The answer that its send would have got, where it is there."""
-        self.absent = False
+        self.absent = self.nothing_there = False
         begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
-        for message in await mailbox.search_messages_metadata_by_received_date(
+        messages = await mailbox.search_messages_metadata_by_received_date(
             SENT, begin, None, timeout=self.deadline.left()
-        ):
+        )
+        for message in messages:
             marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]
             self.shows_marks = self.shows_marks or bool(marks)
             if self.mark in marks:
                 return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id)
-        self.absent = True
+        self.absent, self.nothing_there = True, not messages
         return None
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from directsuite.core.body import RequestBody
+from directsuite.core.call import SETTLE
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, once, operations
 from directsuite.messaging.account import checked_uids
@@ -32,7 +33,8 @@ class Mailbox(Listings, Changing):
     """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
 
     Cheap: it holds no connection. Every method raises TransportError where no usable answer came, ServiceError where
-    the service said no. A message is never sent a second time: OutcomeUnknownError where it may or may not have gone.
+    the service said no. A message that may have gone is sent again by `send_once(resend=True)` only: all others raise
+    OutcomeUnknownError then.
     """
 
     async def send(self, message: Message, *, timeout: float | None = None) -> SendMessageResponse:
@@ -63,7 +65,7 @@ class Mailbox(Listings, Changing):
         *,
         key: str | None = None,
         since: datetime | None = None,
-        settle: float = 30.0,
+        settle: float = SETTLE,
         resend: bool = False,
         timeout: float | None = None,
     ) -> SendMessageResponse:
@@ -71,10 +73,20 @@ class Mailbox(Listings, Changing):
 
         Operation SendWithHeader (specification 4.C) with a header `X-Request-ID`, a hash of `key` that recipients see.
         key: your own name for this message, which makes the promise hold across a crash: call again with the same key
-        and `since`, the time of the first attempt, and a message that is there already is not sent again. settle:
-        seconds to look for it. resend: where it isn't found by then, send it again under the same key; only on a server
-        that was seen to show such headers in metadata, and where `timeout`, which bounds all of it, leaves time. Raises
-        OutcomeUnknownError where it may or may not have gone.
+        and `since`, and a message that is there already is not sent again. settle: seconds to look for it, in which its
+        request may still arrive. Raises OutcomeUnknownError where it may or may not have gone.
+
+        since: the time of the first attempt, where there may have been one. The message is then looked for before it is
+        sent, for the settle time from now, since the last attempt may just have been made. It is sent where it surely
+        isn't there: INBOX.Sent has no message at all since then, or this server was seen to show `X-Request-ID` in the
+        metadata of one (other headers don't tell). Anything else raises OutcomeUnknownError, as does a `timeout` that
+        is not longer than `settle`. An error of the look itself says nothing of the attempts before.
+
+        resend: where it isn't found in the settle time, send it again under the same key; only on a server that was
+        seen to show such headers, and where `timeout`, which bounds all of it, leaves time. The second send's failure
+        is told only where it is about the message itself, else as the cause of the first's. The event
+        OutcomeLeftUnknown tells of the first request even where the second goes through, which leaves open what became
+        of that one.
         """
         message = self._checked(message)
         sending = once.SendOnce(key=key, since=since, settle=settle, resend=resend)

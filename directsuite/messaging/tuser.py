@@ -24,8 +24,8 @@ from directsuite.wire import codec
 class TUser(Facade):
     """Sends, and asks for delivery status, for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
 
-    Every method raises TransportError where no usable answer came, ServiceError where the service said no. A message is
-    never sent a second time: OutcomeUnknownError where it may or may not have gone.
+    Every method raises TransportError where no usable answer came, ServiceError where the service said no. A message
+    that may have gone is never sent a second time: OutcomeUnknownError then.
     """
 
     def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:

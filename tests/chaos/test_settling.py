@@ -8,25 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import directsuite as ds
+from directsuite.messaging.once import SendOnce
 from directsuite.sandbox import Sandbox
+
+from .settling_scene import PatientClock
 
 ALICE = "alice@direct.example.test"
 BOB = "bob@direct.example.test"
-
-
-class PatientClock:
-    """Time that only passes while somebody waits."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def monotonic(self) -> float:
-        """Seconds since the beginning."""
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        """Let them pass at once."""
-        self.time += seconds
 
 
 @pytest.fixture
@@ -100,6 +88,7 @@ async def test_a_key_is_not_readable_in_the_message(box: ds.Mailbox) -> None:
     await box.send_once(_message(), key="patient-4711")
     [sent] = await box.get_messages("INBOX.Sent")
     assert all("4711" not in (header.value or "") for header in sent.headers)
+    assert "4711" not in repr(SendOnce(key="patient-4711", since=None, settle=30.0, resend=False))
 
 
 @pytest.mark.parametrize(

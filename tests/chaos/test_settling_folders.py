@@ -46,24 +46,40 @@ async def test_a_folder_that_no_listing_would_show_is_never_proven_gone(world: S
     assert (world.clock.time > 0) == folder.startswith("INBOX.")  # outside of it nothing is looked for
 
 
-LISTINGS: dict[str, tuple[list[str], bool]] = {
-    "neither it nor what was below": (["INBOX.Cases.Closed"], True),
-    "an empty list": ([], True),
-    "in another case": (["inbox.cases.OPEN"], False),
-    "by its last name only": (["Open"], False),
-    "something that was below it": (["INBOX.Cases.Open.Now"], False),
+NESTED, TOP = "INBOX.Cases.Open", "INBOX.Cases"
+LISTINGS: dict[str, tuple[str, list[str], bool]] = {
+    "neither it nor what was below": (NESTED, ["INBOX.Cases.Closed"], True),
+    "an empty list": (NESTED, [], True),
+    "in another case": (NESTED, ["inbox.cases.OPEN"], False),
+    "by its last name only": (NESTED, ["Open"], False),
+    "by its name below INBOX": (NESTED, ["Cases.Open"], False),
+    "something that was below it": (NESTED, ["INBOX.Cases.Open.Now"], False),
+    "something that was below it, by its name from there": (NESTED, ["Open.Now"], False),
+    "something that was below it, by its name below INBOX": (NESTED, ["Cases.Open.Now"], False),
+    "the other folders of INBOX": (TOP, ["INBOX.Sent", "INBOX.Other.Cases", "INBOX.Cases2"], True),
+    "an empty list of INBOX": (TOP, [], False),
+    "half of it, by names below INBOX": (TOP, ["Sent", "Cases.Open"], False),
 }
 
 
-@pytest.mark.parametrize(("folders", "gone"), LISTINGS.values(), ids=LISTINGS)
+@pytest.mark.parametrize(("folder", "folders", "gone"), LISTINGS.values(), ids=LISTINGS)
 async def test_any_sign_of_the_folder_speaks_against_its_deletion(
-    world: Scene, folders: list[str], *, gone: bool
+    world: Scene, folder: str, folders: list[str], *, gone: bool
 ) -> None:
     listed = {"success": True, "code": 0, "folders": folders}
     world.sandbox.inject_fault("GetFolders", "status", status=200, body=listed, times=None)
     world.sandbox.inject_fault("DeleteFolder", "reset_after")
-    told = await outcome_of(world.box.delete_folder("INBOX.Cases.Open"))
+    told = await outcome_of(world.box.delete_folder(folder))
     assert (told is None) == gone
+
+
+@pytest.mark.parametrize("folder", ["INBOX.Prüfung", "INBOX.R&D", "INBOX.Prüfung.Open"])
+async def test_a_name_that_a_listing_may_spell_otherwise_is_never_proven_gone(world: Scene, folder: str) -> None:
+    listed = {"success": True, "code": 0, "folders": ["INBOX.Sent", "INBOX.R&-D", "INBOX.Pr&APw-fung.Open"]}
+    world.sandbox.inject_fault("GetFolders", "status", status=200, body=listed, times=None)
+    world.sandbox.inject_fault("DeleteFolder", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.delete_folder(folder)
 
 
 async def test_a_good_answer_needs_no_look(world: Scene) -> None:

@@ -1,0 +1,125 @@
+"""Sending once with `since`: an earlier attempt's request may still arrive, or be there and not be recognized."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.messaging import once
+from directsuite.messaging.reading import Reading
+
+from .settling_scene import ALICE, Scene, let_pass, scene
+
+MESSAGE = ds.Message(sender=ALICE, subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
+KEY = "result-17"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Scene]:
+    async with scene() as running:
+        yield running
+
+
+@pytest.fixture
+def began() -> datetime:
+    """When the first attempt was made."""
+    return datetime.now(UTC)
+
+
+@pytest.fixture
+def _no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose metadata leaves out header lines of the sender's own."""
+    search = Reading.search_messages_metadata_by_received_date
+
+    async def hiding(self: Reading, *args: Any, **options: Any) -> list[ds.MessageDetail]:
+        found = await search(self, *args, **options)
+        return [attrs.evolve(each, headers=[ds.MessageHeader("Subject", each.subject)]) for each in found]
+
+    monkeypatch.setattr(Reading, "search_messages_metadata_by_received_date", hiding)
+
+
+async def _lands(world: Scene) -> None:
+    """The request of an earlier attempt arrives."""
+    await world.box.send_with_header(once.marked(MESSAGE, once.request_id(ALICE, KEY)))
+
+
+@pytest.mark.usefixtures("_no_marks")
+async def test_a_server_that_shows_no_marks_gets_no_second_message(world: Scene, began: datetime) -> None:
+    world.sandbox.inject_fault("SendWithHeader", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.send_once(MESSAGE, key=KEY)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await world.effects("SendWithHeader") == 1
+    assert caught.value.looked
+    assert "without since" in caught.value.how_to_find_out
+
+
+async def test_messages_without_marks_tell_nothing_of_a_server(world: Scene, began: datetime) -> None:
+    await world.box.send(MESSAGE)
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await world.effects("SendWithHeader") == 0
+
+
+@pytest.mark.parametrize("waits", [1, 3])
+async def test_a_first_request_that_lands_late_is_the_only_one(world: Scene, began: datetime, waits: int) -> None:
+    async def nothing() -> None:
+        pass
+
+    world.clock.meanwhile = [*[nothing] * (waits - 1), lambda: _lands(world)]
+    answer = await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert not world.clock.meanwhile
+    assert await world.effects("SendWithHeader") == 1
+    [sent] = await world.box.get_message_metadata("INBOX.Sent")
+    assert answer.smtp_id == sent.msg_id
+
+
+@pytest.mark.usefixtures("_no_marks")
+async def test_a_late_request_that_is_not_recognized_leaves_it_open(world: Scene, began: datetime) -> None:
+    world.clock.meanwhile = [lambda: _lands(world)]
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await world.effects("SendWithHeader") == 1
+
+
+@pytest.mark.parametrize("others", [[], ["another"]], ids=["empty folder", "another's mark"])
+async def test_what_is_surely_not_there_is_sent_after_the_settle_time(
+    world: Scene, began: datetime, others: list[str]
+) -> None:
+    for key in others:
+        await world.box.send_once(MESSAGE, key=key)
+    answer = await world.box.send_once(MESSAGE, key=KEY, since=began, settle=20)
+    assert answer.smtp_id
+    assert await world.effects("SendWithHeader") == len(others) + 1
+    assert world.clock.time == pytest.approx(20)
+
+
+async def test_a_settle_time_that_the_call_has_not_got_leaves_it_open(world: Scene, began: datetime) -> None:
+    async def time_is_up() -> None:
+        let_pass(100)
+
+    world.clock.meanwhile = [time_is_up]
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert not caught.value.looked
+    assert await world.effects("SendWithHeader") == 0
+
+
+async def test_a_look_that_is_refused_is_told_and_nothing_sent(world: Scene, began: datetime) -> None:
+    world.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=403)
+    with pytest.raises(ds.PermissionDeniedError):
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await world.effects("SendWithHeader") == 0
+
+
+async def test_a_suite_that_closes_while_it_looks_sends_nothing(world: Scene, began: datetime) -> None:
+    world.clock.meanwhile = [world.suite.aclose]
+    with pytest.raises(ds.ClosedError):
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await world.effects("SendWithHeader") == 0

@@ -1,0 +1,80 @@
+"""Sending again (`resend=True`) after a first request that nobody answered: what the second one's failure tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import directsuite as ds
+
+from .settling_scene import ALICE, Scene, scene
+
+MESSAGE = ds.Message(subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Scene]:
+    """The server has been seen to show marks; the next send is lost."""
+    async with scene() as running:
+        await running.box.send_once(MESSAGE, key="another")
+        running.sandbox.inject_fault("SendWithHeader", "reset_before")
+        yield running
+
+
+REFUSALS = {
+    "no token": (401, None, None),
+    "not allowed": (403, None, None),
+    "wrong password": (200, 1, None),
+    "some other error": (200, 3, None),
+    "address": (200, 2, ds.AddressError),
+    "request": (400, None, ds.BadRequestError),
+}
+
+
+@pytest.mark.parametrize(("status", "code", "told"), REFUSALS.values(), ids=REFUSALS)
+async def test_only_a_refusal_of_the_message_itself_settles_the_first_send(
+    world: Scene, status: int, code: int | None, told: type[ds.ServiceError] | None
+) -> None:
+    body = None if code is None else {"success": False, "code": code}
+    world.sandbox.inject_fault("SendWithHeader", "status", status=status, body=body)
+    with pytest.raises(told or ds.OutcomeUnknownError) as caught:
+        await world.box.send_once(MESSAGE, key="this", resend=True)
+    if told is None:
+        assert isinstance(caught.value.__cause__, ds.ServiceError)
+        assert isinstance(caught.value.__cause__.__cause__, ds.ConnectionLostError)
+
+
+async def test_a_suite_that_closes_before_the_second_send_leaves_the_first_open(world: Scene) -> None:
+    closing: list[asyncio.Task[None]] = []
+
+    async def close() -> None:
+        closing.append(asyncio.create_task(world.suite.aclose(grace=60)))
+
+    world.clock.meanwhile = [close]
+    with pytest.raises(ds.OutcomeUnknownError):
+        await world.box.send_once(MESSAGE, key="this", resend=True)
+    await closing[0]
+
+
+async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(world: Scene, tmp_path: Path) -> None:
+    file = tmp_path / "result.txt"
+    file.write_text("negative", encoding="utf-8")
+    message = ds.Message(recipients=MESSAGE.recipients, attachment_list=[ds.Attachment.from_path(file)])
+
+    async def removed() -> None:
+        file.unlink()
+
+    world.clock.meanwhile = [removed]
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.box.send_once(message, key="this", resend=True)
+    assert isinstance(caught.value.__cause__, ds.InvalidArgumentError | OSError)
+
+
+async def test_the_lost_request_is_told_of_though_the_second_went_through(world: Scene) -> None:
+    left: list[ds.Event] = []
+    world.suite.add_listener(lambda event: left.append(event) if isinstance(event, ds.OutcomeLeftUnknown) else None)
+    assert (await world.box.send_once(MESSAGE, key="this", resend=True)).smtp_id
+    assert len(left) == 1
