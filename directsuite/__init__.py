@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from directsuite.messaging.service import Mailbox
     from directsuite.messaging.tuser import TUser
     from directsuite.oauth.authorization import AuthorizationRequest
-    from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, RefreshToken
+    from directsuite.oauth.grants import AuthorizationCode, ClientAuth, ClientCredentials, OnRotated, RefreshToken
     from directsuite.otel import OpenTelemetry
     from directsuite.registration.models import (
         AddUsersResponse,
@@ -233,7 +233,13 @@ else:
         "directsuite.messaging.service": ["Mailbox"],
         "directsuite.messaging.tuser": ["TUser"],
         "directsuite.oauth.authorization": ["AuthorizationRequest"],
-        "directsuite.oauth.grants": ["AuthorizationCode", "ClientCredentials", "RefreshToken"],
+        "directsuite.oauth.grants": [
+            "AuthorizationCode",
+            "ClientAuth",
+            "ClientCredentials",
+            "OnRotated",
+            "RefreshToken",
+        ],
         "directsuite.otel": ["OpenTelemetry"],
         "directsuite.registration.models": [
             "AddUsersResponse",
@@ -317,6 +323,7 @@ __all__ = [
     "CircuitClosed",
     "CircuitOpenError",
     "CircuitOpened",
+    "ClientAuth",
     "ClientCredentials",
     "ClosedError",
     "ConfigurationError",
@@ -371,6 +378,7 @@ __all__ = [
     "Model",
     "MultiSignRequest",
     "NotFoundError",
+    "OnRotated",
     "OpenEnum",
     "OpenTelemetry",
     "Outcome",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
@@ -100,8 +100,9 @@ class AuthorizationRequest:
     ) -> AuthorizationCode:
         """The grant for DirectSuite's `token`, from the URL (or its path and query) that the browser came back to.
 
-        Raises InvalidArgumentError for a redirect that doesn't answer this request, PermissionDeniedError where consent
-        was denied, and another ServiceError where the authorization server refused or failed.
+        Raises InvalidArgumentError for a redirect that doesn't answer this request and for a request without its state
+        or code_verifier, PermissionDeniedError where consent was denied, and another ServiceError where the
+        authorization server refused or failed.
         """
         redirected_url = as_secret(redirected_url)  # this frame may stand in a traceback
         client_secret = None if client_secret is None else as_secret(client_secret)
@@ -121,6 +122,10 @@ class AuthorizationRequest:
 
     def _code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
         """The code, or the error that the redirect is: returned, so that no traceback holds what it said."""
+        for name, kept in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
+            if not isinstance(cast("object", kept), str) or not kept:  # an empty state is any forger's
+                text = "has to be the request's own, a text that is not empty: it is lost from the user's session"
+                return InvalidArgumentError(text, parameter=name)
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
         except ValueError:

@@ -9,7 +9,7 @@ import asyncio
 
 from directsuite.core.call import Proof
 from directsuite.core.credentials import AccessToken
-from directsuite.errors import DirectSuiteError, Outcome
+from directsuite.errors import DirectSuiteError, Outcome, TransportError
 from directsuite.oauth.endpoint import TokenEndpoint
 from directsuite.oauth.exchange import CodeExchange
 from directsuite.oauth.grants import AuthorizationCode, Consent
@@ -18,6 +18,9 @@ from directsuite.oauth.operations import TOKEN
 from directsuite.oauth.request import form_of
 from directsuite.oauth.rotation import Rotation
 from directsuite.secret import Secret
+
+_SHORT = 10.0
+"""Seconds that saving may take before a request, so that the cache's patience lasts for both, and for saving again."""
 
 _REFUSED = (
     "the refresh token is not accepted: it was revoked, is too old, or was replaced elsewhere: "
@@ -33,6 +36,7 @@ class ConsentSource:
     """Tokens on a user's behalf: with the refresh token, or, where there is none yet, with the code."""
 
     renewable = True  # where there is nothing to renew with, fetch says what to do
+    spends = True
 
     def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
         self._endpoint = endpoint
@@ -50,11 +54,20 @@ class ConsentSource:
 
     async def fetch(self) -> AccessToken:
         """Ask for a token. Raises AuthenticationError where only the user can help."""
-        await self._rotation.save()
+        await self._save()
         answer = await self._ask()
         if answer.refresh_token is not None:
             await self._rotation.replace(answer.refresh_token)
         return AccessToken(answer.access_token, answer.expires_in)
+
+    async def _save(self) -> None:
+        """Save what is not saved yet. Where that was slow, the next fetch asks, with the whole time for it."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._rotation.save()
+        if loop.time() - began > _SHORT:
+            text = f"on_rotated took more than {_SHORT:.0f} seconds: the next call asks for a token"
+            raise TransportError(text, outcome=Outcome.NOT_SENT)
 
     async def _ask(self) -> TokenAnswer:
         if self._rotation.token is not None:

@@ -14,26 +14,29 @@ _REFUSED = (
     "redirect_uri or code_verifier: send the user through authorization again"
 )
 _SPENT = (
-    "the access token is over, its authorization code is spent, and no refresh token came with it: "
-    "send the user through authorization again"
+    "the authorization code was exchanged already, and this suite has no refresh token from that: "
+    "open it with a RefreshToken that was kept, or send the user through authorization again"
 )
-_PERHAPS_SPENT = "the exchange of the authorization code was broken off: it may or may not have happened."
+_PERHAPS_SPENT = (
+    "the exchange of the authorization code was broken off, or is another suite's: it may or may not have happened."
+)
 
 
 class CodeExchange:
-    """Exchanges a code for tokens. It is sent again only where it is certain that nobody took it."""
+    """Exchanges a code for tokens. It is sent again, by whichever suite, only where it is certain that nobody took it.
+
+    A second use has to be refused, and may revoke what the first one gave (4.1.2).
+    """
 
     def __init__(self, endpoint: TokenEndpoint, grant: AuthorizationCode) -> None:
         self._endpoint = endpoint
         self._grant = grant
-        self._over: DirectSuiteError | None = None
-        """Why the code can't be sent any more."""
 
     async def exchange(self) -> TokenAnswer:
         """The tokens. Raises OutcomeUnknownError where the code may be spent, AuthenticationError where it is."""
-        if self._over is not None:
-            raise self._over.copy()
         grant = self._grant
+        if grant.use.over is not None:
+            raise grant.use.over.copy()
         body = form_of(
             grant,
             "authorization_code",
@@ -42,13 +45,13 @@ class CodeExchange:
             code_verifier=grant.code_verifier,
         )
         # So it stays where this is cancelled on the way.
-        self._over = OutcomeUnknownError(_PERHAPS_SPENT, how_to_find_out=EXCHANGE.how_to_find_out, **ABOUT)
+        grant.use.over = OutcomeUnknownError(_PERHAPS_SPENT, how_to_find_out=EXCHANGE.how_to_find_out, **ABOUT)
         try:
             answer = await self._endpoint.ask(EXCHANGE, body, refused=lambda: _REFUSED)
         except DirectSuiteError as error:
-            self._over = error.copy() if _may_be_spent(error) else None
+            grant.use.over = error.copy() if _may_be_spent(error) else None
             raise
-        self._over = AuthenticationError(_SPENT, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ABOUT)
+        grant.use.over = AuthenticationError(_SPENT, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ABOUT)
         return answer
 
 

@@ -14,7 +14,7 @@ import attrs
 from yarl import URL
 
 from directsuite.core.secure_url import problem_of_url
-from directsuite.errors import ConfigurationError
+from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_optional_secret, as_secret
 
 ClientAuth = Literal["basic", "body"]
@@ -59,6 +59,13 @@ class RefreshToken:
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
 
 
+@attrs.define
+class CodeUse:
+    """What became of a code. over: why it can't be sent any more; None where it still can."""
+
+    over: DirectSuiteError | None = None
+
+
 @attrs.frozen
 class AuthorizationCode:
     """The grant for a user who has just consented (RFC 6749 section 4.1). client_secret: None for a public client.
@@ -66,7 +73,8 @@ class AuthorizationCode:
     redirect_uri: as in the authorization request. code_verifier: the secret behind that request's challenge (RFC 7636);
     `AuthorizationRequest.redeem` fills in both. on_rotated: as in RefreshToken, the first refresh token included.
 
-    A code works once: the next run of the program needs a RefreshToken.
+    A code works once: the next run of the program needs a RefreshToken. use: what became of it, for all suites that
+    have this grant.
     """
 
     token_url: str = attrs.field(repr=False)
@@ -77,6 +85,7 @@ class AuthorizationCode:
     code_verifier: Secret | None = attrs.field(default=None, converter=as_optional_secret)
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
+    use: CodeUse = attrs.field(factory=CodeUse, init=False, repr=False, eq=False)
 
 
 Consent = RefreshToken | AuthorizationCode
@@ -118,5 +127,5 @@ def _given(grant: Grant) -> Iterator[tuple[str, object]]:
     for field in attrs.fields(type(grant)):
         value = cast("object", getattr(grant, field.name))
         left_out = value is None and "None" in str(field.type)
-        if field.name not in ("client_auth", "on_rotated") and not left_out:
+        if field.name not in ("client_auth", "on_rotated", "use") and not left_out:
             yield field.name, value

@@ -10,7 +10,7 @@ from directsuite.oauth.grants import OnRotated
 from directsuite.secret import Secret
 
 _GRACE = 5.0
-"""Seconds in which `on_rotated` may finish where the suite is closed meanwhile."""
+"""Seconds from its beginning in which `on_rotated` may finish where the suite is closed meanwhile."""
 
 
 class Rotation:
@@ -36,12 +36,14 @@ class Rotation:
         """
         if not self._unsaved:
             return
-        saving = asyncio.create_task(self._save(), name="directsuite-on-rotated")
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _GRACE
+        saving = loop.create_task(self._save(), name="directsuite-on-rotated")
         try:
             failure = await asyncio.shield(saving)
         except asyncio.CancelledError:
             try:
-                await asyncio.wait([saving], timeout=_GRACE)
+                await asyncio.wait([saving], timeout=max(0.0, end - loop.time()))
             finally:
                 saving.cancel()
             raise

@@ -77,6 +77,21 @@ async def test_second_closer_waits_for_the_fetch_too(server: ScriptedServer) -> 
         await caller
 
 
+async def test_no_other_fetch_begins_meanwhile(server: ScriptedServer) -> None:
+    told: list[ds.Event] = []
+    source = Spending(2)
+    async with opened(server, token=source, listeners=[told.append], leaky=True) as suite:
+        caller = asyncio.create_task(failure_of(GET_DOC_INFO.call(suite)))
+        await until(lambda: source.begun == 1)
+        closing = asyncio.create_task(suite.aclose(grace=0))
+        await turns()
+        sessions = suite._caches[1]
+        assert isinstance(await failure_of(sessions.current()), ds.ClosedError)
+        await closing
+        await caller
+    assert not any(isinstance(event, ds.RenewalFailed) for event in told)
+
+
 async def test_stopped_cache_begins_no_fetch_any_more() -> None:
     source = Spending(2)
     cache = TokenCache(source, LoopClock(), keep_alive=True)

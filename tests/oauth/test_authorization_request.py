@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -121,6 +122,19 @@ def test_redirect_that_answers_another_request_is_refused(
 def test_what_is_no_url_is_refused(request_: ds.AuthorizationRequest) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="no URL"):
         request_.redeem("https://[app/back?code=c", token_url=TOKEN)
+
+
+@pytest.mark.parametrize("parameter", ["state", "code_verifier"])
+@pytest.mark.parametrize("kept", ["", None, b"bytes", 7], ids=repr)
+@pytest.mark.parametrize("query", ["code=c", "code=c&state=", "code=c&state={state}"])
+def test_request_that_lost_its_secrets_believes_no_redirect(
+    request_: ds.AuthorizationRequest, parameter: str, kept: Any, query: str
+) -> None:
+    secrets: dict[str, Any] = {"state": request_.state, "code_verifier": request_.code_verifier, parameter: kept}
+    rebuilt = ds.AuthorizationRequest(client_id="me", redirect_uri=BACK, **secrets)
+    with pytest.raises(ds.InvalidArgumentError, match="user's session") as caught:
+        rebuilt.redeem("/back?" + query.format(state=request_.state), token_url=TOKEN)
+    assert caught.value.parameter == parameter
 
 
 @given(query=st.text())

@@ -12,7 +12,9 @@ from directsuite.oauth.endpoint import TokenEndpoint
 from directsuite.oauth.exchange import CodeExchange
 from directsuite.oauth.models import TokenAnswer
 
-GRANT = ds.AuthorizationCode("https://login.example.test/token", "me", None, "c", "https://app.example.test/")
+
+def fresh() -> ds.AuthorizationCode:
+    return ds.AuthorizationCode("https://login.example.test/token", "me", None, "c", "https://app.example.test/")
 
 
 class Endpoint:
@@ -58,7 +60,7 @@ UNUSABLE.outcome = ds.Outcome.FAILED
 )
 async def test_code_is_sent_again_only_where_nobody_took_it(failure: BaseException | None, again: bool) -> None:
     endpoint = Endpoint(failure)
-    exchange = CodeExchange(cast("TokenEndpoint", endpoint), GRANT)
+    exchange = CodeExchange(cast("TokenEndpoint", endpoint), fresh())
     errors: list[BaseException] = []
     for _ in range(3):
         try:

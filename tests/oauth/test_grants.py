@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import directsuite as ds
+from directsuite.oauth import grants
 from directsuite.oauth.grants import Grant, check_grant
 
 URL = "https://login.example.test/token"
@@ -139,6 +141,17 @@ def test_nothing_secret_is_shown(made: Callable[..., Grant]) -> None:
 
 def _parts(source: object) -> list[object]:
     return [value for value in vars(source).values() if type(value).__module__.startswith("directsuite.oauth")]
+
+
+def test_types_of_the_signatures_are_public() -> None:
+    assert (ds.ClientAuth, ds.OnRotated) == (grants.ClientAuth, grants.OnRotated)
+
+
+def test_what_became_of_a_code_is_no_part_of_what_a_grant_says() -> None:
+    grant, other = (ds.AuthorizationCode(**GOOD[ds.AuthorizationCode]) for _ in range(2))
+    grant.use.over = ds.ClosedError("over")
+    assert (grant, hash(grant), repr(grant)) == (other, hash(other), repr(other))
+    assert attrs.evolve(grant).use.over is None
 
 
 def test_oauthlib_is_loaded_when_a_grant_is_used_and_not_before() -> None:

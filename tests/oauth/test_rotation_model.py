@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import directsuite as ds
+from directsuite.core.clock import SystemClock
+from directsuite.core.credentials import TokenCache
 from directsuite.oauth.consent import ConsentSource
 from directsuite.oauth.endpoint import TokenEndpoint
 from directsuite.oauth.models import TokenAnswer
@@ -23,13 +25,18 @@ BUSY = ds.RateLimitedError("busy", status=429, outcome=ds.Outcome.REJECTED)
 
 
 class Server:
-    """A token endpoint whose refresh tokens work once. `fate`: what becomes of the next request."""
+    """A token endpoint whose refresh tokens work once. `fate`: what becomes of the next request.
+
+    taken, answers: of a slow one, whether it has the request, and whether it may answer.
+    """
 
     def __init__(self) -> None:
         self.current = "refresh-0"
         self.issued = 0
         self.fate = "answered"
         self.refused: list[str] = []
+        self.taken = asyncio.Event()
+        self.answers = asyncio.Event()
 
     async def ask(self, _operation: object, body: Any, *, refused: Any, proof: Any) -> TokenAnswer:
         token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
@@ -37,6 +44,8 @@ class Server:
             raise BUSY.copy()
         if self.fate == "lost on the way":
             raise LOST.copy()
+        if self.fate == "cancelled on the way":
+            raise asyncio.CancelledError
         if token != self.current:
             self.refused.append(refused())
             raise REFUSED.copy()
@@ -45,7 +54,15 @@ class Server:
             self.current = f"refresh-{self.issued}"
         if self.fate == "answer lost":
             raise LOST.copy()
+        if self.fate == "answer cancelled":
+            raise asyncio.CancelledError
+        if self.fate == "slow":
+            self.taken.set()
+            await self.answers.wait()
         return TokenAnswer(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
+
+
+FATES = ["answered", "kept", "busy", "lost on the way", "answer lost", "cancelled on the way", "answer cancelled"]
 
 
 class RotationMachine(RuleBasedStateMachine):
@@ -71,9 +88,7 @@ class RotationMachine(RuleBasedStateMachine):
             raise OSError
         self.disk = token.reveal()
 
-    @rule(
-        fate=st.sampled_from(["answered", "kept", "busy", "lost on the way", "answer lost"]), disk_works=st.booleans()
-    )
+    @rule(fate=st.sampled_from(FATES), disk_works=st.booleans())
     def renew(self, fate: str, disk_works: bool) -> None:
         """One fetch, on a good day or a bad one."""
         self.server.fate, self.disk_works = fate, disk_works
@@ -83,13 +98,41 @@ class RotationMachine(RuleBasedStateMachine):
         except ds.AuthenticationError:
             assert self.answer_lost, "refused, though no answer was ever lost"
             assert "may have replaced it" in self.server.refused[-1]
+        except asyncio.CancelledError:
+            assert fate in ("cancelled on the way", "answer cancelled")
         except ds.DirectSuiteError:
             pass
         else:
             assert token.token.reveal() == f"access-{self.server.issued}"
             assert self.disk == self.server.current, "an access token was handed out before its refresh token was saved"
-        self.answer_lost = self.answer_lost or (fate == "answer lost" and self.server.issued > before)
+        lost = fate in ("answer lost", "answer cancelled") and self.server.issued > before
+        self.answer_lost = self.answer_lost or lost
         self.unsaved = self.disk != self.server.current
+
+    @precondition(lambda self: not self.answer_lost)
+    @rule(answers=st.booleans(), disk_works=st.booleans())
+    def close_within_a_renewal(self, answers: bool, disk_works: bool) -> None:
+        """Nothing is lost where the answer comes in the time that closing gives it; then the program starts anew."""
+        self.server.fate, self.disk_works = "slow", True if self.unsaved else disk_works
+        before = self.server.issued
+        asyncio.run(self._close(answers=answers))
+        assert self.server.issued == before + 1
+        self.answer_lost = not answers
+        self.unsaved = self.disk != self.server.current
+        assert self.unsaved == (not answers or not self.disk_works)
+        self.restart()
+
+    async def _close(self, *, answers: bool) -> None:
+        self.server.taken, self.server.answers = asyncio.Event(), asyncio.Event()
+        cache = TokenCache(self.source, SystemClock())
+        caller = asyncio.ensure_future(asyncio.gather(cache.current(), return_exceptions=True))
+        await self.server.taken.wait()
+        if answers:
+            asyncio.get_running_loop().call_soon(self.server.answers.set)
+        await cache.drain(5 if answers else 0)
+        await cache.aclose()
+        [told] = await caller
+        assert isinstance(told, ds.DirectSuiteError) == (not answers or not self.disk_works)
 
     @rule()
     def restart(self) -> None:

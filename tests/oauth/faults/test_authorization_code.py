@@ -134,3 +134,44 @@ async def test_token_without_a_refresh_token_is_used_to_its_end(server: Scripted
         await asyncio.sleep(590)
         await suite.signing.get_doc_info("doc")
     assert len(service.forms) == 1
+
+
+async def test_code_that_one_suite_exchanged_is_not_sent_by_another(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    grant = service.fresh_consent()
+    async with opened(server, token=grant) as first, opened(server, token=grant) as second:
+        await first.signing.get_doc_info("doc")
+        error = await failure_of(second.signing.get_doc_info("doc"))
+        await first.signing.get_doc_info("doc")
+    assert isinstance(error, ds.AuthenticationError)
+    assert _ASK_AGAIN in str(error)
+    assert len(service.forms) == 1
+
+
+async def test_code_that_one_suite_has_on_its_way_is_not_sent_by_another(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    gate = asyncio.Event()
+    service.script = [plays.gated(gate, service.issue)]
+    grant = service.fresh_consent()
+    async with opened(server, token=grant) as first, opened(server, token=grant, leaky=True) as second:
+        caller = asyncio.create_task(first.signing.get_doc_info("doc"))
+        await until(lambda: server.busy == 1)
+        error = await failure_of(second.signing.get_doc_info("doc"))
+        gate.set()
+        await caller
+    assert _ASK_AGAIN in str(error)
+    assert len(service.forms) == 1
+
+
+async def test_code_that_nobody_took_from_one_suite_may_be_sent_by_the_next(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    service.script = [plays.answer(b"", 429)]
+    grant = service.fresh_consent()
+    async with opened(server, token=grant, retry=ds.RetryPolicy.none()) as first:
+        await failure_of(first.signing.get_doc_info("doc"))
+    async with opened(server, token=grant) as second:
+        await second.signing.get_doc_info("doc")
+    assert [form["code"] for form in service.forms] == [CODE, CODE]

@@ -138,6 +138,30 @@ async def test_saving_that_hangs_ends_with_the_cache_s_patience_and_keeps_the_to
     assert [form["refresh_token"] for form in service.forms] == [REFRESH, "sentinel-of-a-refresh-token-1"]
 
 
+@pytest.mark.parametrize("saving", [3, 20, 55])
+async def test_saving_that_is_slow_the_second_time_tears_no_renewal(
+    server: ScriptedServer, service: TokenService, saving: float
+) -> None:
+    saved = Saved(server, failures=1)
+    view = ds.RetryPolicy.none()
+    async with opened(server, token=service.refreshing(saved), timeout=200, attempt_timeout=100, retry=view) as suite:
+        await failure_of(suite.signing.get_doc_info("doc"))
+        await asyncio.sleep(2)
+        saved.gate.clear()
+        asyncio.get_running_loop().call_later(saving, saved.gate.set)
+        service.script = [plays.slow(44, service.issue)]
+        answers = [await asyncio.gather(suite.signing.get_doc_info("doc"), return_exceptions=True)]
+        await asyncio.sleep(2)
+        answers.append(await asyncio.gather(suite.signing.get_doc_info("doc"), return_exceptions=True))
+    [[first], [second]] = answers
+    if saving > 10:
+        assert isinstance(first, ds.TransportError)
+        assert first.outcome is ds.Outcome.NOT_SENT
+        assert "on_rotated took" in str(first)
+    assert not isinstance(second, BaseException)
+    assert (len(service.forms), saved.tokens[-1]) == (2, service.refresh_token)
+
+
 async def test_lost_answer_is_tried_again_and_its_refusal_says_what_may_have_happened(
     server: ScriptedServer, service: TokenService
 ) -> None:
