@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from directsuite._version import __version__
 
 if TYPE_CHECKING:
-    from directsuite.core.credentials import AccessToken, TokenSource
+    from directsuite.core.connector import FreshConnector
     from directsuite.core.events import (
         AttemptFailed,
         AttemptStarted,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from directsuite.core.facade import RawResponse
     from directsuite.core.listing import Listing
     from directsuite.core.retry import RetryPolicy, WaitAsAsked
+    from directsuite.core.tokens import AccessToken, TokenSource
     from directsuite.errors import (
         AddressError,
         AuthenticationError,
@@ -145,7 +146,8 @@ if TYPE_CHECKING:
     from directsuite.wire.models import Model, OpenEnum
 else:
     _ORIGINS = {
-        "directsuite.core.credentials": ["AccessToken", "TokenSource"],
+        "directsuite.core.connector": ["FreshConnector"],
+        "directsuite.core.tokens": ["AccessToken", "TokenSource"],
         "directsuite.core.events": [
             "AttemptFailed",
             "AttemptStarted",
@@ -351,6 +353,7 @@ __all__ = [
     "FaxRecipient",
     "FaxStatus",
     "FormField",
+    "FreshConnector",
     "GetAuditFileResponse",
     "GetCountResponse",
     "GetFoldersResponse",

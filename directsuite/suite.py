@@ -9,12 +9,13 @@ from typing import Self, cast
 
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.credentials import AccessToken, TokenCache, TokenSource, token_source
+from directsuite.core.credentials import TokenCache
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
 from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
+from directsuite.core.tokens import AccessToken, TokenSource, token_source
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from directsuite.core.call import Proof
-from directsuite.core.credentials import AccessToken
+from directsuite.core.tokens import AccessToken
 from directsuite.errors import DirectSuiteError, Outcome, TransportError
 from directsuite.oauth.endpoint import TokenEndpoint
 from directsuite.oauth.exchange import CodeExchange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from directsuite.core.credentials import AccessToken, TokenSource
+from directsuite.core.tokens import AccessToken, TokenSource
 from directsuite.core.transport import Transport
 from directsuite.oauth.consent import ConsentSource
 from directsuite.oauth.endpoint import TokenEndpoint

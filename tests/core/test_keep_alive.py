@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from directsuite.core.credentials import AccessToken, TokenCache
+from directsuite.core.credentials import TokenCache
+from directsuite.core.tokens import AccessToken
 
 from . import plays
 from .opened import GET_PATIENT_ADDRESS, LOGGED_IN, opened

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.credentials import AccessToken, Credential, TokenCache
+from directsuite.core.credentials import Credential, TokenCache
+from directsuite.core.tokens import AccessToken
 
 from .token_fetches import ByHand, ClockOf, Fetches
 from .virtual_time import turns
