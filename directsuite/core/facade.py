@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 import attrs
@@ -65,7 +65,7 @@ class Facade:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))
 
-    async def _call(
+    def _call(
         self,
         operation: Operation[R],
         *segments: str,
@@ -73,8 +73,9 @@ class Facade:
         timeout: float | None = None,
         receive: Receive[R] | None = None,
         proof: Proof[R] | None = None,
-    ) -> R:
-        return await self._transport.call(
+    ) -> Coroutine[Any, Any, R]:
+        # Not async: its frame would stand in tracebacks, with the folder or the name that is asked for.
+        return self._transport.call(
             operation, *segments, body=body, options=self._timed(timeout), receive=receive, proof=proof
         )
 
@@ -98,7 +99,9 @@ class RawView:
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
             seen: list[Exchanged] = []
             options = attrs.evolve(self._facade._options, observe=seen.append)
-            value = await getattr(self._facade._with(options), name)(*args, **kwargs)
+            calling = getattr(self._facade._with(options), name)(*args, **kwargs)
+            args, kwargs = (), {}  # the frame may stand in a traceback, and holds nothing of what was asked
+            value = await calling
             if not seen:
                 raise ValueError(f"{name} answered without a request: there is no raw answer")
             return RawResponse(

@@ -86,6 +86,7 @@ class Transport:
     ) -> R:
         """The whole life of one call: the response, or a typed error."""
         call = self._begin(operation, segments, body, options, receive, proof)
+        segments = ()  # the frame may stand in a traceback, and holds nothing of what was asked
         with UnderWay(call, self._lifecycle, self._clock):
             try:
                 return await self._attempt(call)  # most calls end here, without any retry machinery
@@ -125,6 +126,7 @@ class Transport:
             return b""
 
         call = self._begin(cast("Operation[bytes]", operation), segments, body, options, keep, None)
+        segments = ()  # the frame may stand in a traceback, and holds nothing of what was asked
         call.keep_open = True
         with UnderWay(call, self._lifecycle, self._clock):
             try:

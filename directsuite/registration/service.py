@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Options, Proof
-from directsuite.core.credentials import AccessToken, TokenCache
+from directsuite.core.call import Options
+from directsuite.core.credentials import TokenCache
 from directsuite.core.facade import Facade
+from directsuite.core.tokens import AccessToken
 from directsuite.core.transport import Transport
-from directsuite.errors import ConfigurationError, InvalidArgumentError, OutcomeUnknownError
+from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.registration import operations
 from directsuite.registration.models import (
     AddUsersResponseV2,
@@ -22,7 +23,7 @@ from directsuite.registration.models import (
     LoginResponse,
     UserPassword,
 )
-from directsuite.registration.settling import SETTLE, PatientSearch
+from directsuite.registration.settling import PatientSearch
 from directsuite.secret import Secret
 from directsuite.wire import codec
 
@@ -92,16 +93,10 @@ class Registration(Facade):
         _refuse_incomplete(individual)
         body = RequestBody.of(codec.encode(individual))
         search = PatientSearch.of(self._within_a_call(), direct_domain, individual)
-        proof: Proof[AddUsersResponseV2] | None = None
-        if search is not None:
-            proof = Proof(look=search.look, seconds=SETTLE)
-        try:
-            return await self._call(
-                operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, proof=proof
-            )
-        except OutcomeUnknownError as error:
-            verdict = error if search is None else search.verdict(error)
-        raise verdict.with_traceback(None)
+        proof = None if search is None else search.proof()
+        return await self._call(
+            operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, proof=proof
+        )
 
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None

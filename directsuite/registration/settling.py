@@ -9,14 +9,13 @@ import unicodedata
 
 import attrs
 
+from directsuite.core.call import SETTLE, Proof
 from directsuite.core.facade import Facade, NothingMoreToSeeError
 from directsuite.errors import NotFoundError, OutcomeUnknownError
 from directsuite.registration import operations
-from directsuite.registration.models import DirectUserDetail, IDProofedIndividualRESTful
+from directsuite.registration.models import AddUsersResponseV2, DirectUserDetail, IDProofedIndividualRESTful
 
-SETTLE = 30.0
-"""Seconds for which a provisioning of unknown outcome may still arrive."""
-
+_RESERVE = 2.0  # seconds: a look can't make it a success, while a late answer may
 _HOW_TO_FIND_OUT = (
     "error.found is the user; whether and what the account was debited, the service's provider can tell. "
     "Don't provision again."
@@ -41,11 +40,15 @@ class PatientSearch:
             return None
         return cls(looking, direct_domain, username, (_folded(first), _folded(last)))
 
+    def proof(self) -> Proof[AddUsersResponseV2]:
+        """The search, as the transport asks for it."""
+        return Proof(look=self.look, seconds=SETTLE, reserve=_RESERVE, verdict=self.verdict)
+
     async def look(self) -> None:
         """Never proof: ends the looking when the user is there."""
-        segments = (self.direct_domain, self.direct_username)
+        operation = operations.GET_PATIENT_ADDRESS_BY_USERNAME
         try:
-            answer = await self.looking._call(operations.GET_PATIENT_ADDRESS_BY_USERNAME, *segments)
+            answer = await self.looking._call(operation, self.direct_domain, self.direct_username)
         except NotFoundError:
             return
         for user in answer.patient:

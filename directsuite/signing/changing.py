@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import attrs
 
 from directsuite.core import destination as files
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Options, Proof, Receive
+from directsuite.core.call import SETTLE, Options, Proof, Receive
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
-from directsuite.signing.models import DocumentUpdate, StoredDocument
-from directsuite.signing.settling import SETTLE, Effect, Settling
+from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
+from directsuite.signing.settling import Effect, Settling, nothing_to_see, verdict
 from directsuite.signing.versions import Change, Versions
 
 R = TypeVar("R")
@@ -45,11 +47,11 @@ class Changing(Facade):
         body: RequestBody | None = None,
     ) -> DocumentUpdate:
         name = identifier_of(document)
-        with self._versions.change(name, _digest(document)) as change:
+        with self._change(document) as change:
             settling = self._settling(name, change, effect)
             proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
             update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
-            change.became(update.document_digest)
+            change.became(update.document_digest, looked=settling is not None and settling.digest is not None)
         return attrs.evolve(update, identifier=update.identifier or name)
 
     async def _pull(
@@ -66,61 +68,56 @@ class Changing(Facade):
         looking = self._within_a_call()
         if destination is None:
 
-            async def change_and_pull(proof: Proof[bytes] | None) -> bytes:
-                """The PDF that the answer holds."""
-                return await self._call(operation, name, body=body, timeout=timeout, proof=proof)
-
-            async def pulled() -> bytes:
+            async def fetched() -> bytes:
                 """The PDF, after its answer got lost."""
                 return await looking._call(operations.GET_DOC, name)
 
-            return await self._changed_and_pulled(change_and_pull, pulled, _nothing, (document, effect))
+            return await self._change_and_pull(Pulling(operation, fetched), document, effect, timeout, body)
         with files.Destination(destination) as file:
+            destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
 
-            async def change_to_file(proof: Proof[bytes] | None) -> bytes:
-                """The path of the PDF that the answer held, in place of its bytes."""
-                receive = cast("Receive[bytes]", file.receive)
-                return await self._call(operation, name, body=body, timeout=timeout, receive=receive, proof=proof)
-
-            async def to_temporary_file() -> bytes:
+            async def to_temporary_file() -> Path:
                 """The destination's path, after the answer got lost: its temporary file has the PDF."""
                 with files.Destination(file._temporary) as pulled:
-                    receive = cast("Receive[bytes]", pulled.receive)
-                    await looking._call(operations.GET_DOC, name, receive=receive)
-                return cast("bytes", file.path)
+                    await looking._call(to_file(operations.GET_DOC), name, receive=pulled.receive)
+                return file.path
 
             def keep() -> None:
                 """Give the temporary file the destination's name."""
                 file._temporary.replace(file.path)
 
-            written = await self._changed_and_pulled(change_to_file, to_temporary_file, keep, (document, effect))
-        return cast("Path", written)
+            pulling = Pulling(to_file(operation), to_temporary_file, keep, file.receive)
+            return await self._change_and_pull(pulling, document, effect, timeout, body)
 
-    async def _changed_and_pulled(
+    async def _change_and_pull(
         self,
-        call: Callable[[Proof[R] | None], Awaitable[R]],
-        fetch: Callable[[], Awaitable[R]],
-        keep: Callable[[], None],
-        changed: tuple[Document, Effect | None],
+        pulling: Pulling[R],
+        document: Document,
+        effect: Effect | None,
+        timeout: float | None,
+        body: RequestBody | None,
     ) -> R:
-        document, effect = changed
         name = identifier_of(document)
-        with self._versions.change(name, _digest(document)) as change:
+        with self._change(document) as change:
             settling = self._settling(name, change, effect)
-            if settling is None:
-                pdf = await call(None)
-                change.became(None)
-                return pdf
+            proof: Proof[R] = Proof(look=nothing_to_see, reserve=0.0, verdict=verdict)
+            if settling is not None:
+                look = functools.partial(settling.pdf, pulling.fetch, pulling.keep)
+                proof = Proof(look=look, seconds=SETTLE, verdict=settling.verdict)
             try:
-                pdf = await call(Proof(look=lambda: settling.pdf(fetch, keep), seconds=SETTLE))
+                pdf = await self._call(
+                    pulling.operation, name, body=body, timeout=timeout, receive=pulling.receive, proof=proof
+                )
             except OutcomeUnknownError as error:
-                verdict = settling.verdict(error)
-            else:
-                change.became(settling.digest)
-                return pdf
-            if settling.digest is not None:
-                change.became(None)
-            raise verdict.with_traceback(None)
+                if error.happened:
+                    change.became(None)
+                raise
+            change.became(None if settling is None else settling.digest, looked=True)
+        return pdf
+
+    def _change(self, document: Document) -> AbstractContextManager[Change]:
+        digest = None if isinstance(document, str) else document.document_digest
+        return self._versions.change(identifier_of(document), digest, looked=isinstance(document, DocumentInfo))
 
     def _settling(self, name: str, change: Change, effect: Effect | None) -> Settling | None:
         """None where nothing could prove the change, so that the call has all its time for the answer."""
@@ -137,9 +134,23 @@ def identifier_of(document: object) -> str:
     return name
 
 
-def _digest(document: Document) -> str | None:
-    return None if isinstance(document, str) else document.document_digest
+def to_file(operation: Operation[bytes]) -> Operation[Path]:
+    """The operation whose answer a Destination receives: its path stands for the bytes."""
+    return cast("Operation[Path]", operation)
 
 
 def _nothing() -> None:
     """An answer in memory is kept as it is."""
+
+
+@attrs.frozen(repr=False)
+class Pulling(Generic[R]):
+    """A change that answers with the PDF. fetch: gives the PDF after that answer got lost; keep: puts it in its place.
+
+    receive: reads the answer, where it isn't kept in memory.
+    """
+
+    operation: Operation[R]
+    fetch: Callable[[], Awaitable[R]]
+    keep: Callable[[], None] = _nothing
+    receive: Receive[R] | None = None

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import cast, overload
+from typing import overload
 
 import attrs
 
 from directsuite.core import destination as files
 from directsuite.core.body import RequestBody, Source, size_of
-from directsuite.core.call import Receive
-from directsuite.core.operation import Operation
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
-from directsuite.signing.changing import Changing, Destination, Document, identifier_of
+from directsuite.signing.changing import Changing, Destination, Document, identifier_of, to_file
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.signing.settling import form_gone, signed, unsigned_fields_gone
+from directsuite.signing.settling import FORM_GONE, UNSIGNED_FIELDS_GONE, signed
 from directsuite.wire import codec, given
 
 _MAGIC = b"%PDF-"
@@ -33,6 +31,14 @@ class Signing(Changing):
     DocumentUpdate of the change before, or the StoredDocument; after a pull, the answer of `get_doc_info`), no other
     change of it is under way or was left unknown, and signatures have names. Without that, and where nothing shows that
     it happened, it raises OutcomeUnknownError. Several programs that change one document can't be told apart.
+
+    Flattening and clearing may leave no trace but a new digest, and nobody promises that GetDocInfo tells the digest
+    that Save and the updates tell. So they are looked for in vain, unless the answer passed is one of `get_doc_info`,
+    or such an answer has once in this suite told the same digest as the one before it. A change whose caller cancelled
+    it counts as left unknown, even one that still waited for its turn: later ones of that document are not looked for.
+
+    A pull to a file has no more time than its call until the answer begins; then, without `timeout`, only a pause of
+    `attempt_timeout` seconds ends it, and looking what became of it may take as long as another call.
     """
 
     async def save(self, pdf: Source, *, timeout: float | None = None) -> StoredDocument:
@@ -42,7 +48,10 @@ class Signing(Changing):
         InvalidArgumentError for a file that is missing, and for bytes or a file without `%PDF-` in the first KB.
         """
         _refuse_other_than_pdf(pdf)
-        return await self._call(operations.SAVE, body=RequestBody.base64(pdf, parameter="pdf"), timeout=timeout)
+        body = RequestBody.base64(pdf, parameter="pdf")
+        document = await self._call(operations.SAVE, body=body, timeout=timeout)
+        self._versions.saved(document.identifier, document.document_digest)
+        return document
 
     async def get_doc(self, identifier: Document, *, timeout: float | None = None) -> bytes:
         """The PDF as it stands now, in memory; `download` takes any size.
@@ -56,7 +65,10 @@ class Signing(Changing):
 
         Operation GetDoc (specification 4.A). Without `timeout` only a pause of `attempt_timeout` seconds ends it.
         """
-        return await self._to_file(operations.GET_DOC, identifier, destination, timeout)
+        name = identifier_of(identifier)
+        operations.GET_DOC.check((name,))
+        with files.Destination(destination) as file:
+            return await self._call(to_file(operations.GET_DOC), name, timeout=timeout, receive=file.receive)
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
         """Pages, form fields, signatures and metadata.
@@ -83,7 +95,7 @@ class Signing(Changing):
 
         Operation Flatten (specification 4.A).
         """
-        return await self._update(operations.FLATTEN, identifier, form_gone, timeout)
+        return await self._update(operations.FLATTEN, identifier, FORM_GONE, timeout)
 
     @overload
     async def flatten_and_pull(self, identifier: Document, *, timeout: float | None = None) -> bytes: ...
@@ -97,15 +109,16 @@ class Signing(Changing):
         """As `flatten`, and gives the PDF: its bytes, or the path that it was streamed to.
 
         Operation "Flatten and pull" (specification 4.A).
+        Without `timeout` an answer that goes to a file is bounded by its pauses only.
         """
-        return await self._pull(operations.FLATTEN_AND_PULL, identifier, destination, form_gone, timeout)
+        return await self._pull(operations.FLATTEN_AND_PULL, identifier, destination, FORM_GONE, timeout)
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Remove signature fields that nobody has signed.
 
         Operation ClearUnsignedFields (specification 4.A).
         """
-        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, unsigned_fields_gone, timeout)
+        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, UNSIGNED_FIELDS_GONE, timeout)
 
     @overload
     async def clear_unsigned_fields_and_pull(self, identifier: Document, *, timeout: float | None = None) -> bytes: ...
@@ -119,8 +132,9 @@ class Signing(Changing):
         """As `clear_unsigned_fields`, and gives the PDF: its bytes, or the path that it was streamed to.
 
         Operation "ClearUnsignedFields and pull" (specification 4.A).
+        Without `timeout` an answer that goes to a file is bounded by its pauses only.
         """
-        effect = unsigned_fields_gone
+        effect = UNSIGNED_FIELDS_GONE
         return await self._pull(operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout)
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
@@ -150,6 +164,7 @@ class Signing(Changing):
         """As `sign`, and gives the signed PDF: its bytes, or the path that it was streamed to.
 
         Operation "Sign and pull" (specification 4.A).
+        Without `timeout` an answer that goes to a file is bounded by its pauses only.
         """
         body, effect = _sign_body(signature), signed([signature], identifier)
         return await self._pull(operations.SIGN_AND_PULL, identifier, destination, effect, timeout, body)
@@ -189,20 +204,11 @@ class Signing(Changing):
         """As `multi_sign`, and gives the signed PDF: its bytes, or the path that it was streamed to.
 
         Operation "MultiSign and pull" (specification 4.A).
+        Without `timeout` an answer that goes to a file is bounded by its pauses only.
         """
         listed = _listed(signatures)
         body, effect = _multi_sign_body(listed), signed(listed, identifier)
         return await self._pull(operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, body)
-
-    async def _to_file(
-        self, operation: Operation[bytes], identifier: Document, destination: Destination, timeout: float | None
-    ) -> Path:
-        name = identifier_of(identifier)
-        operation.check((name,))
-        with files.Destination(destination) as file:
-            receive = cast("Receive[bytes]", file.receive)  # gives the path in place of the bytes
-            written = await self._call(operation, name, timeout=timeout, receive=receive)
-        return cast("Path", written)
 
 
 def _sign_body(signature: Signature) -> RequestBody:

@@ -8,6 +8,10 @@
 What a change does: signatures of these names are there and signed (more than there were, where the caller passed a
 DocumentInfo), no form field is left, no unsigned signature field is left. A signature without a name can't be told
 from another. With the bare identifier, or a digest that isn't the newest, nothing is looked for.
+
+Many a document has no form field, or no unsigned signature field, to begin with: there the digest alone is proof, and
+has to be comparable for certain (`versions`). A name that is there signed is taken for this call's work otherwise, too:
+whoever has the same name signed twice in one document passes the DocumentInfo.
 """
 
 from __future__ import annotations
@@ -26,26 +30,25 @@ from directsuite.signing.versions import Change
 
 R = TypeVar("R")
 
-SETTLE = 30.0
-"""Seconds for which a change of unknown outcome may still arrive."""
-
-Effect = Callable[[DocumentInfo], bool]
-"""Whether a document looks as the change leaves it."""
-
 _PDF_AS_IT_STANDS = (
     "get_doc(identifier), or download(identifier, destination), gives the PDF as it stands now; the change need not "
     "be made again."
 )
 
 
-def form_gone(info: DocumentInfo) -> bool:
-    """No form field is left, as after Flatten."""
-    return not info.form_fields
+@attrs.frozen
+class Effect:
+    """What a change does. shown: whether a document looks as the change leaves it. common: many do beforehand."""
+
+    shown: Callable[[DocumentInfo], bool]
+    common: bool
 
 
-def unsigned_fields_gone(info: DocumentInfo) -> bool:
-    """No signature field is left unsigned, as after ClearUnsignedFields."""
-    return not any(signature.is_signed is False for signature in info.signatures)
+FORM_GONE = Effect(lambda info: not info.form_fields, common=True)
+"""No form field is left, as after Flatten."""
+
+UNSIGNED_FIELDS_GONE = Effect(lambda info: not any(each.is_signed is False for each in info.signatures), common=True)
+"""No signature field is left unsigned, as after ClearUnsignedFields."""
 
 
 def signed(signatures: Iterable[Signature], document: object) -> Effect | None:
@@ -62,14 +65,14 @@ def signed(signatures: Iterable[Signature], document: object) -> Effect | None:
         there = _signed_names(info)
         return all(there[name] >= times for name, times in wanted.items())
 
-    return shown
+    return Effect(shown, common=False)
 
 
 def _signed_names(info: DocumentInfo) -> Counter[str | None]:
     return Counter(signature.name for signature in info.signatures if signature.is_signed)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Settling:
     """One change of a document, should its answer get lost. looking: a view of the facade for looks.
 
@@ -110,17 +113,29 @@ class Settling:
     def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
         """What the caller of a pull is told, where the PDF was not to be had although the change may be proven."""
         if self.digest is None:
-            return error
+            return verdict(error)
         knowing = error.knowing(f"it happened, but {self.hindrance}", how_to_find_out=_PDF_AS_IT_STANDS)
+        knowing.happened = True
         knowing.__cause__ = self.cause or error.__cause__
         return knowing
 
     async def _proven(self) -> bool:
         if self.digest is None:
             info = await self._info()
-            if self.change.made(info.document_digest) and self.effect(info):
+            made = self.change.made(info.document_digest) and (self.change.comparable or not self.effect.common)
+            if made and self.effect.shown(info):
                 self.digest = info.document_digest
         return self.digest is not None
 
     async def _info(self) -> DocumentInfo:
         return await self.looking._call(operations.GET_DOC_INFO, self.identifier)
+
+
+async def nothing_to_see() -> None:
+    """The look of a call that nothing could prove."""
+    raise NothingMoreToSeeError
+
+
+def verdict(error: OutcomeUnknownError) -> OutcomeUnknownError:
+    """What the caller of a pull is told without proof: an answer that came and could not be kept needs no new start."""
+    return error.knowing(error.explanation, how_to_find_out=_PDF_AS_IT_STANDS) if error.happened else error

@@ -42,7 +42,7 @@ _GOOD: dict[str, dict[str, Any]] = {
         "identifier": planted.DOCUMENT,
         "documentDigest": planted.REASON,
         "description": _ALL,
-        "signatures": [{"name": planted.SIGNER, "reason": planted.REASON}],
+        "signatures": [{"name": planted.SIGNER, "reason": planted.REASON, "isSigned": True}],
         "formFields": [{"name": planted.NAME, "value": _ALL}],
     },
     "fax": {
@@ -95,6 +95,20 @@ def after_login(play: Play) -> Play:
 
     async def chosen(exchange: Exchange) -> None:
         await (good if exchange.request.target.endswith("/login") else play)(exchange)
+
+    return chosen
+
+
+def is_look(target: str) -> bool:
+    """Whether a request looks for what became of another."""
+    return target.endswith("/info") or "/GetPatientAddressByUsername/" in target
+
+
+def looks(look: Play, play: Play) -> Play:
+    """Logins go well, looks for what became of a call end like the one, and everything else like the other."""
+
+    async def chosen(exchange: Exchange) -> None:
+        await (look if is_look(exchange.request.target) else after_login(play))(exchange)
 
     return chosen
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -175,17 +176,39 @@ async def _faxes(suite: ds.DirectSuite) -> None:
         pass
 
 
+def _stored(number: int) -> ds.StoredDocument:
+    """One of several documents: of the same one, a second change would not be looked for."""
+    return ds.StoredDocument(identifier=f"{DOCUMENT}-{number}", document_digest=DOCUMENT)
+
+
+async def _pulled_to_file(suite: ds.DirectSuite) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return await suite.signing.sign_and_pull(_stored(3), SIGNATURE, destination=Path(folder, FILE_NAME))
+
+
+async def _downloaded(suite: ds.DirectSuite) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return await suite.signing.download(DOCUMENT, Path(folder, FILE_NAME))
+
+
+SETTLED: dict[str, Call] = {
+    "sign and settle": lambda suite: suite.signing.sign(_stored(1), SIGNATURE),
+    "pull and settle": lambda suite: suite.signing.sign_and_pull(_stored(2), SIGNATURE),
+    "pull to a file and settle": _pulled_to_file,
+    "provision and settle": CALLS["ProvisionIDProofedPatient"],
+}
+"""Calls that look for what became of them, should their answer get lost."""
+
 OTHER_WAYS: dict[str, Call] = {
     "send_once": lambda suite: box(suite).send_once(MESSAGE, key="planted-key", since=DAY),
     "copy and verify": lambda suite: box(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID], verify=True),
     "save raw and verify": lambda suite: box(suite).save_raw_messages(FOLDER, RAW_MESSAGES, verify=True),
-    "sign and settle": lambda suite: suite.signing.sign(
-        ds.StoredDocument(identifier=DOCUMENT, document_digest="planted-document"), SIGNATURE
-    ),
+    "download": _downloaded,
     "stream_messages": _streamed,
     "iter_messages": _iterated,
     "fax iter_messages": _faxes,
     "raw response": lambda suite: box(suite).with_raw_response.get_messages(FOLDER),
+    **SETTLED,
 }
 """Methods that do more than one request, or read one as it comes."""
 

@@ -1,7 +1,8 @@
 """Nothing that was planted turns up: not in logs, events, spans, metrics, errors, frames or reprs, whatever happens.
 
-Secrets (passwords, tokens, session ids) must not stand in the locals of frames either; patient data may stand there, as
-it does in the caller's own, and nowhere else.
+Secrets (passwords, tokens, session ids) must not stand in the locals of frames either. Patient data may stand there
+only where the caller put it: in the parameters of the method that was called, and of those that these are handed on to
+for the request's path; with a call that was refused before anything was sent, also where it was found wanting.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from tests.core.virtual_time import LoopClock, VirtualTimeLoop, turns, until
 from tests.integration.test_operations import OPERATIONS
 
 from . import echoes, planted
-from .overheard import Overheard, Shown, leaks, locals_of, parts_of, pickled_of, words_of
+from .overheard import Overheard, Shown, inner_locals_of, leaks, locals_of, parts_of, pickled_of, words_of
 
 SECRETS = planted.forms(planted.SECRETS)
 EVERYTHING = planted.forms(planted.EVERYTHING)
 BUT_IDENTIFIERS = planted.forms({*planted.EVERYTHING} - {planted.DOCUMENT, str(planted.UID)})
-"""What reprs of responses may not show; by which number or identifier a thing is asked for again, they may."""
+"""What reprs of responses and frames may not show; by which number or identifier a thing is asked for, they may."""
+LOOKS = {"GetDocInfo", "GetDoc", "GetPatientAddressByUsername"}
 DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
 
 
@@ -64,12 +66,15 @@ async def outcome(call: planted.Call, suite: ds.DirectSuite) -> object:
         return error
 
 
-def told_by(found: object) -> list[Shown]:
-    """What stands where it may not: in an error, or in the repr of a response."""
+def told_by(found: object, *, refused: bool = False) -> list[Shown]:
+    """What stands where it may not: in an error, or in the repr of a response. refused: before anything was sent."""
     if isinstance(found, BaseException):
-        return (
-            leaks(words_of(found), EVERYTHING) + leaks(locals_of(found), SECRETS) + leaks(pickled_of(found), EVERYTHING)
-        )
+        return [
+            *leaks(words_of(found), EVERYTHING),
+            *leaks(locals_of(found), SECRETS),
+            *leaks(() if refused else inner_locals_of(found), BUT_IDENTIFIERS),
+            *leaks(pickled_of(found), EVERYTHING),
+        ]
     return leaks([("repr of the response", repr(found))], BUT_IDENTIFIERS) if isinstance(found, ds.Model) else []
 
 
@@ -141,7 +146,7 @@ def test_refused_arguments_show_nothing() -> None:
             for name, call in planted.REFUSED.items():
                 with pytest.raises(ds.DirectSuiteError) as caught:
                     await call(suite)
-                assert (name, told_by(caught.value)) == (name, [])
+                assert (name, told_by(caught.value, refused=True)) == (name, [])
             assert server.requests == []
 
     with Overheard() as overheard:
@@ -193,11 +198,44 @@ def test_cancelled_calls_show_nothing(play: Play) -> None:
                     await task
                 assert (name, leaks(words_of(caught.value), EVERYTHING)) == (name, [])
                 assert (name, leaks(locals_of(caught.value), SECRETS)) == (name, [])
+                assert (name, leaks(inner_locals_of(caught.value), BUT_IDENTIFIERS)) == (name, [])
 
     with Overheard() as overheard:
         in_virtual_time(scene)
     assert leaks(overheard.shown(), EVERYTHING) == []
     assert overheard.operations == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("failure", echoes.FAILURES)
+def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
+    async def scene() -> None:
+        play = echoes.looks(echoes.good, echoes.FAILURES[failure])
+        assert await shown_by(planted.SETTLED, play, overheard, retry=ds.RetryPolicy.none()) == {}
+
+    with Overheard(thorough=False) as overheard:
+        in_virtual_time(scene)
+    assert leaks(overheard.shown(), EVERYTHING) == []
+    assert overheard.operations >= LOOKS or failure not in ("500", "truncated", "misfit", "reset", "silence")
+
+
+@pytest.mark.parametrize(("name", "call"), planted.SETTLED.items(), ids=planted.SETTLED)
+def test_cancelled_looks_show_nothing(name: str, call: planted.Call) -> None:
+    async def scene() -> None:
+        async with ScriptedServer(echoes.looks(plays.silence, plays.hang_up)) as server, suite_of(server) as suite:
+            overheard.listen(suite)
+            task = asyncio.ensure_future(outcome(call, suite))
+            await until(lambda: any(echoes.is_look(request.target) for request in server.requests))
+            await turns()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert (name, leaks(words_of(caught.value), EVERYTHING)) == (name, [])
+            assert (name, leaks(locals_of(caught.value), SECRETS)) == (name, [])
+            assert (name, leaks(inner_locals_of(caught.value), BUT_IDENTIFIERS)) == (name, [])
+
+    with Overheard() as overheard:
+        in_virtual_time(scene)
+    assert leaks(overheard.shown(), EVERYTHING) == []
 
 
 def test_stream_that_is_left_early_shows_nothing() -> None:

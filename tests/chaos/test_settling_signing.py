@@ -69,9 +69,16 @@ async def world() -> AsyncIterator[Scene]:
         yield running
 
 
+async def looked_at(world: Scene) -> ds.StoredDocument:
+    """A stored document whose digest GetDocInfo has told as Save did."""
+    document = await world.save()
+    assert (await world.signing.get_doc_info(document)).document_digest == document.document_digest
+    return document
+
+
 @pytest.mark.parametrize(("operation", "fault"), _cases(UPDATES))
 async def test_an_update_is_told_as_the_ledger_has_it(world: Scene, operation: str, fault: str) -> None:
-    document = await world.save()
+    document = await looked_at(world)
     world.sandbox.inject_fault(operation, **FAULTS[fault])
     told = await outcome_of(UPDATES[operation](world.signing, document))
     happened = [(effect["subject"], effect["detail"]["digest"]) for effect in await world.sandbox.ledger(operation)]
@@ -89,7 +96,7 @@ async def test_an_update_is_told_as_the_ledger_has_it(world: Scene, operation: s
 async def test_a_pull_gives_the_changed_pdf_or_nothing(
     world: Scene, tmp_path: Path, operation: str, fault: str, *, to_file: bool
 ) -> None:
-    document = await world.save()
+    document = await looked_at(world)
     destination = tmp_path / "pulled.pdf" if to_file else None
     world.sandbox.inject_fault(operation, **FAULTS[fault])
     told = await outcome_of(PULLS[operation](world.signing, document, destination))
@@ -124,7 +131,7 @@ async def test_without_a_known_digest_nothing_is_looked_for(world: Scene, digest
 
 
 async def test_a_chain_of_updates_is_settled_at_every_link(world: Scene) -> None:
-    update: ds.StoredDocument | ds.DocumentUpdate = await world.save()
+    update: ds.StoredDocument | ds.DocumentUpdate = await looked_at(world)
     for operation in ("Flatten", "Sign", "ClearUnsignedFields"):
         world.sandbox.inject_fault(operation, "reset_after")
         update = await UPDATES[operation](world.signing, update)
@@ -260,11 +267,7 @@ async def test_a_file_that_can_not_take_the_pdf_ends_the_looking(
 ) -> None:
     document = await world.save()
     destination = tmp_path / "pulled.pdf"
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "no space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(Path, "replace", _full)
     world.sandbox.inject_fault("SignAndPull", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
         await world.signing.sign_and_pull(document, PATIENT, destination=destination)
@@ -284,3 +287,30 @@ async def test_a_pdf_that_has_moved_on_is_not_given_as_this_changes(world: Scene
             await world.signing.sign_and_pull(document, PATIENT, destination=destination)
     assert await world.effects("Sign") == await world.effects("SignAndPull") == 1
     assert names_in(tmp_path) == []
+
+
+async def test_an_answer_that_can_not_be_kept_leaves_the_document_as_it_is_known_to_be(
+    world: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await world.save()
+    events: list[ds.Event] = []
+    world.suite.add_listener(events.append)
+    for given in (document, document.identifier):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", _full)
+            with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
+                await PULLS["FlattenAndPull"](world.signing, given, tmp_path / "pulled.pdf")
+        assert caught.value.happened
+        assert not caught.value.looked
+        assert "get_doc(identifier)" in caught.value.how_to_find_out
+        assert "start again" not in caught.value.how_to_find_out
+        assert isinstance(caught.value.__cause__, OSError)
+    told = [event.how_to_find_out for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
+    assert told == [caught.value.how_to_find_out] * 2
+    info = await world.signing.get_doc_info(document)
+    world.sandbox.inject_fault("Sign", "reset_after")
+    assert (await world.signing.sign(info, PATIENT)).document_digest != info.document_digest
+
+
+def _full(*_: Any) -> None:
+    raise OSError(28, "no space left on device")

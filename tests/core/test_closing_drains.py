@@ -41,12 +41,13 @@ class Spending(Slow):
 
 
 @pytest.mark.parametrize(
-    ("source", "seconds", "ended"),
+    ("like", "seconds", "ended"),
     [(Slow(1), 0, 0), (Spending(1, spends=False), 0, 0), (Spending(1), 1, 1), (Spending(6), 5, 0)],
 )
 async def test_only_a_fetch_that_spends_is_waited_for(
-    server: ScriptedServer, source: Slow, seconds: float, ended: int
+    server: ScriptedServer, like: Slow, seconds: float, ended: int
 ) -> None:
+    source = attrs.evolve(like)
     async with opened(server, token=source, leaky=True) as suite:
         caller = asyncio.create_task(failure_of(GET_DOC_INFO.call(suite)))
         await until(lambda: source.begun == 1)

@@ -153,12 +153,109 @@ def test_a_refused_change_leaves_the_document_traceable() -> None:
         assert change.traceable
 
 
-def test_only_so_many_documents_are_remembered() -> None:
-    versions = Versions()
+def _others(versions: Versions) -> None:
+    """More changes of other documents than are remembered."""
     for number in range(5000):
         with versions.change(str(number), "d0"):
             pass
-    assert len(versions._documents) == 4096
+
+
+def test_only_so_many_documents_are_remembered() -> None:
+    versions = Versions()
+    _others(versions)
+    for number in range(5000):
+        versions.saved(f"saved {number}", "d0")
+    assert (len(versions._at_rest), len(versions._under_way)) == (512, 0)
+
+
+def test_a_document_under_way_is_not_forgotten() -> None:
+    versions = Versions()
+    with versions.change(NAME, "d0") as first:
+        _others(versions)
+        with versions.change(NAME, "d0") as second:
+            assert not first.made("d1")
+            assert not second.made("d1")
+
+
+def test_a_document_left_open_is_not_forgotten() -> None:
+    versions = Versions()
+    with contextlib.suppress(ConnectionLostError), versions.change(NAME, "d0"):
+        lost()
+    _others(versions)
+    with versions.change(NAME, "d0") as later:
+        assert not later.traceable
+
+
+def test_letter_case_makes_no_other_digest() -> None:
+    versions = Versions()
+    with versions.change(NAME, "D0a") as change:
+        assert not change.made("d0A")
+        change.became("D1")
+    with versions.change(NAME, "d1") as change:
+        assert change.traceable
+        assert not change.made("D1")
+
+
+Before = Callable[[Versions], None]
+
+
+def _updated(digest: str | None, *, looked: bool = False) -> Before:
+    def before(versions: Versions) -> None:
+        """An update of another document was answered, or settled by a look."""
+        with versions.change("another", "e0") as change:
+            assert change.made(digest) if looked else change.traceable
+            change.became(digest, looked=looked)
+
+    return before
+
+
+def _saved(versions: Versions) -> None:
+    versions.saved("another", "E1")
+
+
+def _nothing(_: Versions) -> None:
+    return
+
+
+SPELLINGS: dict[str, tuple[Before, bool]] = {
+    "nothing told": (_nothing, False),
+    "told after an update alike": (_updated("e1"), True),
+    "told after another update": (_updated("e2"), False),
+    "told after Save alike": (_saved, True),
+    "told after a pull": (_updated(None), False),
+    "told by the look that settled it": (_updated("e1", looked=True), False),
+}
+
+
+@pytest.mark.parametrize(("before", "alike"), SPELLINGS.values(), ids=SPELLINGS)
+def test_a_digest_of_another_answer_is_comparable_once_a_look_has_told_one(before: Before, *, alike: bool) -> None:
+    versions = Versions()
+    before(versions)
+    with versions.reading("another") as told:
+        told.append("e1")
+    with versions.change(NAME, "d0") as change:
+        assert change.comparable == alike
+
+
+def test_a_digest_that_was_looked_up_is_comparable() -> None:
+    versions = Versions()
+    with versions.change(NAME, "d0", looked=True) as change:
+        assert change.comparable
+        change.became("another spelling of d1")
+    with versions.change(NAME, "another spelling of d1") as change:
+        assert not change.comparable
+        assert change.made("d1")
+        change.became("d1", looked=True)
+    with versions.change(NAME, "d1") as change:
+        assert change.comparable
+
+
+def test_a_look_that_tells_the_base_shows_that_it_is_comparable() -> None:
+    versions = Versions()
+    versions.saved(NAME, "d0")
+    with versions.change(NAME, "d0") as change:
+        assert not change.made("d0")
+        assert change.comparable
 
 
 def test_of_changes_at_once_none_is_traceable_and_nobody_knows_the_last() -> None:

@@ -1,0 +1,51 @@
+"""A provisioning can only be lost or answered: the time to look for its user is not taken from a slow answer."""
+
+from __future__ import annotations
+
+import pytest
+
+import directsuite as ds
+from tests.core import plays
+from tests.core.opened import LOGGED_IN, opened
+from tests.core.scripted_server import Exchange, ScriptedServer
+from tests.core.virtual_time import elapsed
+
+ADA = ds.IDProofedIndividualRESTful(
+    first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29", direct_username="ada"
+)
+PERSON = {"firstName": "Ada", "lastName": "Example", "username": "ada"}
+PROVISIONED = {"success": True, "code": "000", "users": [PERSON], "paymentConfirmation": {"orderId": 7}}
+FOUND = {"success": True, "code": "000", "patient": [PERSON]}
+
+
+def provisioning(server: ScriptedServer, seconds: float) -> None:
+    """Answer it after so many seconds, and everything else at once."""
+
+    async def play(exchange: Exchange) -> None:
+        target = exchange.request.target
+        if "ProvisionIDProofedPatient" in target:
+            await plays.slow(seconds, plays.answer(PROVISIONED))(exchange)
+        else:
+            await plays.answer(LOGGED_IN if target.endswith("/login") else FOUND)(exchange)
+
+    server.otherwise = play
+
+
+@pytest.mark.parametrize("seconds", [29.5, 45, 57])
+async def test_a_good_answer_is_given_however_slow(server: ScriptedServer, seconds: float) -> None:
+    provisioning(server, seconds)
+    async with opened(server) as suite:
+        answer = await suite.registration.provision_id_proofed_patient("direct.example.test", ADA)
+    assert answer.payment_confirmation == ds.PaymentConfirmation(order_id=7)
+
+
+async def test_of_no_answer_the_user_is_found_in_time_and_the_event_says_so(server: ScriptedServer) -> None:
+    provisioning(server, 900)
+    events: list[ds.Event] = []
+    async with opened(server, listeners=[events.append], leaky=True) as suite:
+        with pytest.raises(ds.OutcomeUnknownError) as caught:
+            assert await elapsed(suite.registration.provision_id_proofed_patient("direct.example.test", ADA)) <= 60
+    assert caught.value.found is not None
+    [left] = [event for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
+    assert left.how_to_find_out == caught.value.how_to_find_out
+    assert left.how_to_find_out.startswith("error.found is the user")
