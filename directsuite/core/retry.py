@@ -22,7 +22,7 @@ from directsuite.errors import DirectSuiteError, RateLimitedError, ServerError
 class WaitAsAsked(wait_base):
     """The default back-off, by what went wrong."""
 
-    _rate_limited = wait_exponential_jitter(initial=1.0, exp_base=2.0, max=60.0, jitter=0.5)
+    _rate_limited = wait_exponential_jitter(exp_base=2.0, max=60.0, jitter=0.5)  # from 1 s
     _unavailable = wait_random(30.0, 60.0)
     _otherwise = wait_random_exponential(multiplier=0.5, max=10.0)
 

@@ -104,6 +104,17 @@ async def test_life_counts_from_when_the_token_was_asked_for(
     assert await text(cache) == "token-2"
 
 
+@pytest.mark.parametrize(("at", "held"), [(599.9, True), (600.0, False)])
+async def test_token_is_held_until_it_expires_or_is_refused(
+    cache: TokenCache, time: ManualClock, at: float, *, held: bool
+) -> None:
+    credential = await cache.current()
+    time.now = at
+    assert cache.holds(credential) is held
+    cache.invalidate(credential.generation)
+    assert not cache.holds(credential)
+
+
 async def test_late_401_keeps_the_new_token(cache: TokenCache, source: Source) -> None:
     old = await cache.current()
     cache.invalidate(old.generation)
@@ -229,7 +240,9 @@ async def test_failed_fetch_that_nobody_waits_for_is_no_complaint(cache: TokenCa
     assert complaints == []
 
 
-@pytest.mark.parametrize("garbage", [None, 5, b"token", "", "  ", "two\nlines", " padded ", "ünlaut", object()])
+@pytest.mark.parametrize(
+    "garbage", [None, 5, b"token", "", "  ", "two\nlines", " padded", "padded ", "ünlaut", object()]
+)
 async def test_garbage_in_place_of_a_token_is_refused_by_name(time: ManualClock, garbage: object) -> None:
     async def ask() -> str:
         return cast("str", garbage)
@@ -251,7 +264,7 @@ async def test_source_that_gives_no_access_token_is_refused_by_name(time: Manual
     assert "AccessToken" in str(caught.value)
 
 
-@pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded ", Secret(""), 5, None])
+@pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded", "padded ", Secret(""), 5, None])
 def test_static_token_that_cannot_be_right_is_refused(token: object) -> None:
     with pytest.raises(ds.ConfigurationError):
         token_source(cast("str", token))
@@ -270,6 +283,13 @@ async def test_each_form_of_a_token_is_taken(
     token: str | Secret | Callable[[], Awaitable[str | AccessToken]], time: ManualClock
 ) -> None:
     assert await text(TokenCache(token_source(token), time)) == "t"
+
+
+@pytest.mark.parametrize(("token", "renewable"), [("t", False), (Secret("t"), False), (_plain, True)])
+def test_text_cannot_be_replaced_by_another_token(
+    token: str | Secret | Callable[[], Awaitable[str]], time: ManualClock, *, renewable: bool
+) -> None:
+    assert TokenCache(token_source(token), time).renewable is renewable
 
 
 @pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), True, b"60"])

@@ -73,6 +73,13 @@ EXCEPTIONS: list[tuple[Exception, bool, type[ds.DirectSuiteError], ds.Outcome, s
         "no connection to the messaging service (InvalidURL)",
     ),
     (
+        UnicodeError("https://api.example.test/session"),
+        False,
+        ds.ConnectFailedError,
+        NOT_SENT,
+        "no connection to the messaging service (UnicodeError)",
+    ),
+    (
         aiohttp.ClientPayloadError("https://api.example.test/session"),
         True,
         ds.ResponseDecodeError,
@@ -126,6 +133,11 @@ def test_failure_on_the_network_is_named_by_type_and_number_alone(
     assert type(failure) is kind
     assert failure.explanation == words
     assert (failure.operation, failure.service, failure.outcome) == ("Send", "messaging", outcome)
+
+
+@pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])
+def test_failure_that_is_not_of_the_network_is_left_as_it_is(error: Exception, started: bool) -> None:
+    assert of_exception(error, SEND, started=started) is None
 
 
 def test_dropped_connection_is_named_after_its_origin() -> None:

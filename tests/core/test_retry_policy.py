@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from tenacity import AsyncRetrying, RetryCallState, wait_fixed
 
 import directsuite as ds
-from directsuite.core.retry import WaitAsAsked
+from directsuite.core.retry import WaitAsAsked, retry_after
 
 
 class Course:
@@ -108,3 +110,8 @@ def test_time_that_the_service_names_goes_first(retry_after: float | None, wait:
     ask: Any = Course(ds.RetryPolicy(wait=wait_fixed(2))).retrying.wait
     assert ask(_state(error)) == wait
     assert ask(_state(None)) == 2.0
+
+
+def test_moment_that_the_service_names_is_counted_from_now() -> None:
+    in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert retry_after(in_an_hour) == pytest.approx(3600, abs=60)

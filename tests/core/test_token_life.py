@@ -130,13 +130,44 @@ async def test_source_that_fails_is_named_with_how(
     assert await _words(TokenCache(token_source(ask), time).current()) == words
 
 
-async def test_source_that_gives_something_else_is_named_with_what(time: ManualClock) -> None:
+GIVEN: list[tuple[object, str]] = [
+    (5, "the token source gave int in place of an AccessToken"),
+    (
+        AccessToken("a", cast("float", "600")),
+        "the token source gave expires_in as something else than seconds: a number, or None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), GIVEN)
+async def test_source_that_gives_something_else_is_named_with_what(
+    given: object, words: str, time: ManualClock
+) -> None:
     class Odd(Source):
         async def fetch(self) -> AccessToken:
-            return cast("AccessToken", 5)
+            return cast("AccessToken", given)
 
-    words = "the token source gave int in place of an AccessToken"
     assert await _words(TokenCache(Odd(), time).current()) == words
+
+
+LOST = ds.ConnectionLostError("lost")
+
+
+@pytest.mark.parametrize(("cause", "remembered"), [(LOST, "lost"), (ValueError("its text may hold a token"), None)])
+async def test_failure_keeps_a_cause_of_ours_while_it_is_remembered(
+    source: Source, time: ManualClock, cause: Exception, remembered: str | None
+) -> None:
+    failure = ds.TransportError("no token")
+    failure.__cause__ = cause
+    source.failures = [failure]
+    cache = TokenCache(source, time)
+    await _words(cache.current())
+    with pytest.raises(ds.TransportError, match="no token") as caught:
+        await cache.current()
+    again = caught.value.__cause__
+    assert again is not cause
+    assert (None if again is None else str(again)) == remembered
+    assert source.asked == 1
 
 
 async def test_closed_cache_says_so(source: Source, time: ManualClock) -> None:
