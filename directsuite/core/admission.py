@@ -29,10 +29,12 @@ def limited(call: Call[Any]) -> bool:
 
 async def admit(call: Call[Any], sleep: Callable[[float], Awaitable[None]]) -> None:
     """Return when the call may send; its connection, where it is `limited`, is the caller's to release."""
-    endpoint = call.endpoint
+    endpoint, cache = call.endpoint, call.endpoint.credentials
     refuse_while_open(call)
-    if endpoint.credentials is not None and call.operation.auth in (Auth.BEARER, Auth.SESSION):
-        call.credential = await _credential(endpoint.credentials)
+    good = False
+    if cache is not None and call.operation.auth in (Auth.BEARER, Auth.SESSION):
+        call.credential = await _credential(cache)
+        good = cache.holds(call.credential)
     check_wait = functools.partial(_check_wait, call)
     if not limited(call):
         await endpoint.limits.turn(check_wait, sleep)
@@ -40,9 +42,9 @@ async def admit(call: Call[Any], sleep: Callable[[float], Awaitable[None]]) -> N
     await endpoint.limits.connect()
     try:
         await endpoint.limits.turn(check_wait, sleep)
-        cache, credential = endpoint.credentials, call.credential
-        if cache is not None and credential is not None and not cache.holds(credential):
+        if good and cache is not None and call.credential is not None and not cache.holds(call.credential):
             call.credential = await _credential(cache)  # refused or expired while the call waited
+            await endpoint.limits.turn(check_wait, sleep)  # which may have become another's meanwhile
     except BaseException:
         endpoint.limits.release()
         raise

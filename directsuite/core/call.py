@@ -16,7 +16,14 @@ from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import CircuitOpenError, DirectSuiteError, Outcome, OutcomeUnknownError, ResponseDecodeError
+from directsuite.errors import (
+    CircuitOpenError,
+    ClosedError,
+    DirectSuiteError,
+    Outcome,
+    OutcomeUnknownError,
+    ResponseDecodeError,
+)
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
@@ -168,7 +175,9 @@ class Call(Generic[R]):
 
     def may_repeat(self, error: BaseException) -> bool:
         """Whether another attempt may be made after this failure."""
-        if not isinstance(error, DirectSuiteError) or self.consumed or isinstance(error, CircuitOpenError):
+        if not isinstance(error, DirectSuiteError) or self.consumed:
+            return False
+        if isinstance(error, CircuitOpenError | ClosedError):
             return False
         if error.operation not in (None, self.operation.name):
             return False  # its login failed, which had tries of its own

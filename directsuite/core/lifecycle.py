@@ -14,7 +14,7 @@ import aiohttp
 from directsuite._version import __version__
 from directsuite.core.clock import Clock
 from directsuite.core.connector import FreshConnector
-from directsuite.errors import ClosedError, ConfigurationError
+from directsuite.errors import ClosedError, ConfigurationError, Outcome
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
@@ -90,7 +90,7 @@ class Lifecycle:
     def http(self) -> aiohttp.ClientSession:
         """The open session."""
         if self._http is None:
-            raise ClosedError("the suite is closed: open a new one")
+            raise ClosedError("the suite is closed: open a new one", outcome=Outcome.NOT_SENT)
         if self._http.closed:
             raise ClosedError(
                 "the HTTP session was closed by another who uses it: with a shared session set close_session=False"
@@ -99,6 +99,8 @@ class Lifecycle:
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
+        if self._http is None:
+            raise _closed()
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         self._sleeping.add(sleeping)
         try:
@@ -107,7 +109,7 @@ class Lifecycle:
             self._sleeping.discard(sleeping)
             sleeping.cancel()
         if sleeping.cancelled():
-            raise ClosedError("the suite was closed while the call waited to be tried again")
+            raise _closed()
         sleeping.result()
 
     @property
@@ -235,6 +237,10 @@ class Lifecycle:
         finally:
             if ending:
                 await asyncio.wait(ending, timeout=_DRAIN)  # a source of the user's may take its time
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT)
 
 
 def _problem_of(http: aiohttp.ClientSession) -> str | None:

@@ -46,6 +46,8 @@ from directsuite.wire.mismatch import MismatchError
 R = TypeVar("R")
 T = TypeVar("T")
 
+_LARGEST_ELEMENT = 134_217_728
+"""Bytes of a stream that may be kept until they are a whole element; `max_response_bytes` if that is more."""
 _NUMBERS = itertools.count(1)
 
 
@@ -102,6 +104,10 @@ class Transport:
                 return settled[0]
             raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
 
+    async def sleep(self, seconds: float) -> None:
+        """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
+        await self._lifecycle.sleep(seconds)
+
     def window(self, service: Service) -> int:
         """How many requests a listing keeps under way: twice the service's connections."""
         return 2 * self._endpoints[service].limits.connections
@@ -137,8 +143,8 @@ class Transport:
                 while chunk := await self._attempts.next_chunk(call, opened[-1]):
                     for element in reader.feed(chunk):
                         yield element
-                    if reader.pending > self._max_response_bytes:
-                        raise _too_large(operation, self._max_response_bytes)
+                    if reader.pending > max(self._max_response_bytes, _LARGEST_ELEMENT):
+                        raise _too_large(operation, max(self._max_response_bytes, _LARGEST_ELEMENT))
                 reader.finish()
                 return
             except DirectSuiteError as error:

@@ -116,7 +116,7 @@ class SendOnce:
                         return found
                     if left <= 0:
                         break
-                    await clock.sleep(min(pause, left))
+                    await mailbox._transport.sleep(min(pause, left))
                     pause = min(2 * pause, _LONGEST_PAUSE)
         except TimeoutError:  # a look's own too
             pass

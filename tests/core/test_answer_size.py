@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import directsuite as ds
+from directsuite.core import transport
 
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_nothing_held, failure_of, opened
@@ -117,13 +118,16 @@ async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> 
     assert (error.outcome, error.attempts) == (ds.Outcome.UNKNOWN, 2)
 
 
-async def test_stream_may_be_large_but_none_of_its_messages(server: ScriptedServer) -> None:
+async def test_stream_may_be_large_but_none_of_its_messages(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_LARGEST_ELEMENT", LIMIT)
     small = b'{"uid": 1, "subject": "%b"}' % (b"A" * (LIMIT // 2))
     server.plays(
         plays.pieces(b'{"success": true, "messages": [', *[small + b", "] * 20, small + b"]}"),
         plays.pieces(b'{"success": true, "messages": [{"uid": 1, "subject": "', *[b"A" * 500] * 1000),
     )
-    async with opened(server, max_response_bytes=LIMIT) as suite:
+    async with opened(server, max_response_bytes=LIMIT // 10) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         assert len([message async for message in box.stream_messages()]) == 21
         with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:

@@ -224,6 +224,31 @@ async def test_call_that_waits_out_a_pause_when_the_suite_closes_ends_unsent(ser
     assert not any(isinstance(event, AttemptStarted) and event.operation == "Send" for event in told)
 
 
+async def test_all_who_queue_behind_a_pause_end_when_the_suite_closes(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"", 429, Retry_After="30")
+    async with opened(server, leaky=True) as suite:
+        calls = [asyncio.ensure_future(failure_of(_count(suite))) for _ in range(3)]
+        await until(lambda: len(server.requests) == 3)
+        await turns()
+        calls += [asyncio.ensure_future(failure_of(_count(suite))) for _ in range(4)]
+        await turns()
+        await suite.aclose(grace=0)
+        assert await elapsed(asyncio.wait(calls)) == 0
+        for call in calls:
+            error = await call
+            assert type(error) is ds.ClosedError
+            assert error.outcome is ds.Outcome.NOT_SENT
+
+
+async def test_request_that_closing_breaks_off_is_not_waited_for_again(server: ScriptedServer) -> None:
+    server.otherwise = plays.silence
+    async with opened(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(4))) as suite:
+        asking = asyncio.ensure_future(failure_of(_count(suite)))
+        await until(lambda: server.busy == 1)
+        await suite.aclose(grace=0)
+        assert await elapsed(asyncio.wait([asking])) == 0
+
+
 async def test_closing_between_an_unanswered_attempt_and_its_repeat_leaves_the_outcome_unknown(
     server: ScriptedServer,
 ) -> None:

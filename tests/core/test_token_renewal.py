@@ -26,6 +26,7 @@ from .opened import (
     opened,
 )
 from .scripted_server import Exchange, Play, ScriptedServer
+from .test_credentials import Source
 from .virtual_time import LoopClock, elapsed, turns, until
 
 OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
@@ -290,6 +291,15 @@ async def test_calls_that_queue_do_not_send_a_token_that_was_refused_meanwhile(s
     async with opened(server, token=tokens.token, max_connections=2) as suite:
         await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(40)))
     assert (tokens.asked, tokens.refused) == (2, 2)
+
+
+async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: ScriptedServer) -> None:
+    source = Source(lifetime=0)
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(server, token=source) as suite:
+        for _ in range(3):
+            await GET_DOC_INFO.call(suite)
+    assert source.asked == 3
 
 
 async def test_upload_behind_a_refused_call_takes_the_new_token(server: ScriptedServer) -> None:
