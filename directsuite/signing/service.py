@@ -32,10 +32,10 @@ class Signing(Changing):
     change of it is under way or was left unknown, and signatures have names. Without that, and where nothing shows that
     it happened, it raises OutcomeUnknownError. Several programs that change one document can't be told apart.
 
-    Flattening and clearing may leave no trace but a new digest, and nobody promises that GetDocInfo tells the digest
-    that Save and the updates tell. So they are looked for in vain, unless the answer passed is one of `get_doc_info`,
-    or such an answer has once in this suite told the same digest as the one before it. A change whose caller cancelled
-    it counts as left unknown, even one that still waited for its turn: later ones of that document are not looked for.
+    Flattening and clearing may leave no trace but a new digest. They are looked for in vain where GetDocInfo was seen,
+    in this suite, to tell another digest than Save and the updates, unless the answer passed is one of `get_doc_info`.
+    A change whose caller cancelled it counts as left unknown, even one that still waited for its turn: later ones of
+    that document are not looked for.
 
     A pull to a file has no more time than its call until the answer begins; then, without `timeout`, only a pause of
     `attempt_timeout` seconds ends it, and looking what became of it may take as long as another call.

@@ -10,7 +10,7 @@ DocumentInfo), no form field is left, no unsigned signature field is left. A sig
 from another. With the bare identifier, or a digest that isn't the newest, nothing is looked for.
 
 Many a document has no form field, or no unsigned signature field, to begin with: there the digest alone is proof, and
-has to be comparable for certain (`versions`). A name that is there signed is taken for this call's work otherwise, too:
+has to be comparable (`versions`). A name that is there signed is taken for this call's work otherwise, too:
 whoever has the same name signed twice in one document passes the DocumentInfo.
 """
 

@@ -5,10 +5,9 @@
 A digest that only differs from the given one would prove nothing: the caller may give an old answer, or have several
 requests under way. What other programs do to the same document can't be seen from here.
 
-Only GetDocInfo is asked later. That it spells a version's digest as Save and the updates do is nowhere promised (but
-for letter case, which doesn't count); were it otherwise, it would tell a digest never seen before of a document that
-nothing has happened to. So a digest of theirs proves as much as one of GetDocInfo's only once GetDocInfo has told the
-same of some document.
+Only GetDocInfo is asked later, and taken to spell a version's digest as Save and the updates do (letter case apart).
+Were it otherwise, it would tell a digest never seen before of a document that nothing has happened to. Where it is seen
+to do that, a digest of theirs proves nothing any more, until GetDocInfo has told the same as they of some document.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Change:
 
     @property
     def comparable(self) -> bool:
-        """Whether GetDocInfo is known to spell the base as it was given."""
+        """Whether GetDocInfo spells the base as it was given, as far as was seen."""
         return self.base in self._known.looked or self._versions.alike
 
     def made(self, digest: str | None) -> bool:
@@ -92,13 +91,13 @@ class Change:
 
 
 class Versions:
-    """The documents that a suite changes. alike: GetDocInfo has told a digest that another answer told of a document.
+    """The documents that a suite changes. alike: GetDocInfo spells digests as other answers do, as far as was seen.
 
     Those under way are kept as long as it takes, of the others the latest, and more of those left open.
     """
 
     def __init__(self) -> None:
-        self.alike = False
+        self.alike = True
         self._under_way: dict[str, _Known] = {}
         self._left_open: OrderedDict[str, _Known] = OrderedDict()
         self._at_rest: OrderedDict[str, _Known] = OrderedDict()
@@ -143,6 +142,8 @@ class Versions:
         if digest:
             self.looked(known, digest)
         if not known.under_way and known.changes == changes:
+            if digest and known.newest and digest != known.newest and not (known.passed or known.left_open):
+                self.alike = False  # nothing of ours happened to it: another spelling, or another program
             known.became(digest)
 
     def saved(self, identifier: str | None, digest: str | None) -> None:

@@ -218,17 +218,17 @@ def _nothing(_: Versions) -> None:
 
 
 SPELLINGS: dict[str, tuple[Before, bool]] = {
-    "nothing told": (_nothing, False),
+    "nothing told": (_nothing, True),
     "told after an update alike": (_updated("e1"), True),
     "told after another update": (_updated("e2"), False),
     "told after Save alike": (_saved, True),
-    "told after a pull": (_updated(None), False),
-    "told by the look that settled it": (_updated("e1", looked=True), False),
+    "told after a pull": (_updated(None), True),
+    "told by the look that settled it": (_updated("e1", looked=True), True),
 }
 
 
 @pytest.mark.parametrize(("before", "alike"), SPELLINGS.values(), ids=SPELLINGS)
-def test_a_digest_of_another_answer_is_comparable_once_a_look_has_told_one(before: Before, *, alike: bool) -> None:
+def test_a_digest_of_another_answer_is_comparable_until_a_look_tells_otherwise(before: Before, *, alike: bool) -> None:
     versions = Versions()
     before(versions)
     with versions.reading("another") as told:
@@ -243,11 +243,21 @@ def test_a_digest_that_was_looked_up_is_comparable() -> None:
         assert change.comparable
         change.became("another spelling of d1")
     with versions.change(NAME, "another spelling of d1") as change:
-        assert not change.comparable
         assert change.made("d1")
         change.became("d1", looked=True)
     with versions.change(NAME, "d1") as change:
         assert change.comparable
+
+
+def test_a_look_that_tells_the_same_makes_digests_comparable_again() -> None:
+    versions = Versions()
+    for name, told, alike in (("first", "another", False), ("second", "d0", True)):
+        versions.saved(name, "d0")
+        with versions.reading(name) as looks:
+            looks.append(told)
+        with versions.change(NAME, "d0") as change:
+            assert change.comparable == alike
+            change.became(None)
 
 
 def test_a_look_that_tells_the_base_shows_that_it_is_comparable() -> None:
