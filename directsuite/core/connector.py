@@ -32,10 +32,9 @@ class FreshConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol is None or protocol not in self._given_out:
-                if protocol is not None:
-                    self._given_out.add(protocol)
-                return connection
-            if not protocol.should_close:
-                return connection
+            if protocol is None or protocol not in self._given_out or not protocol.should_close:
+                break
             connection.close()
+        if protocol is not None:
+            self._given_out.add(protocol)
+        return connection

@@ -22,6 +22,26 @@ R = TypeVar("R")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks
 
 
+class Looking:
+    """The rhythm of looking for so many seconds: pauses twice as long each time, and a last look at the end."""
+
+    def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._end = clock.monotonic() + seconds
+        self._pause = _FIRST_PAUSE
+
+    @property
+    def over(self) -> bool:
+        """Whether the time to look is over."""
+        return self._clock.monotonic() >= self._end
+
+    async def pause(self) -> None:
+        """Return when it is time to look again."""
+        await self._sleep(min(self._pause, max(0.0, self._end - self._clock.monotonic())))
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+
 async def look_for_proof(
     call: Call[R], clock: Clock, sleep: Callable[[float], Awaitable[None]], *, timeout: float
 ) -> tuple[R] | None:
@@ -34,12 +54,11 @@ async def look_for_proof(
     now = asyncio.get_running_loop().time()
     deadline = now + timeout if call.deadline is None else call.deadline
     left = deadline - now
-    end = clock.monotonic() + min(call.proof.seconds, left)
-    pause = _FIRST_PAUSE
+    looking = Looking(min(call.proof.seconds, left), clock, sleep)
     with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
         async with asyncio.timeout_at(deadline):
             while True:
-                over = clock.monotonic() >= end
+                over = looking.over
                 try:
                     proven = await call.proof.look()
                 except ClosedError:
@@ -54,8 +73,7 @@ async def look_for_proof(
                     call.looked = saw and call.proof.seconds <= left
                     return None
                 try:
-                    await sleep(min(pause, max(0.0, end - clock.monotonic())))
+                    await looking.pause()
                 except ClosedError:
                     return None
-                pause = min(2 * pause, _LONGEST_PAUSE)
     return None

@@ -26,7 +26,7 @@ from directsuite.core.events import Events, RetryScheduled
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import asks_for_new_credential
-from directsuite.core.proof import look_for_proof
+from directsuite.core.proof import Looking, look_for_proof
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.under_way import UnderWay
 from directsuite.errors import (
@@ -104,9 +104,9 @@ class Transport:
                 return settled[0]
             raise self._verdict(call, failure).with_traceback(None)  # the caller's line, without the way through here
 
-    async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
-        await self._lifecycle.sleep(seconds)
+    def looking(self, seconds: float) -> Looking:
+        """The rhythm of looking for so many seconds; its pauses raise ClosedError where the suite ends."""
+        return Looking(seconds, self._clock, self._lifecycle.sleep)
 
     def window(self, service: Service) -> int:
         """How many requests a listing keeps under way: twice the service's connections."""

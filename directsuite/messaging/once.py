@@ -38,7 +38,6 @@ CLOCK_SKEW = timedelta(minutes=15)
 """How far the server's clock may be behind ours."""
 
 _SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks
 _IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
 _BY_HAND = (
     "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')); only where it isn't there, "
@@ -106,18 +105,17 @@ class SendOnce:
         Raises OutcomeUnknownError where that can't be told.
         """
         clock = mailbox._transport._clock
-        began, pause = clock.monotonic(), _FIRST_PAUSE
+        began, looking = clock.monotonic(), mailbox._transport.looking(self.settle)
         text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
         try:
             async with asyncio.timeout_at(sent.deadline.at):
                 while True:
-                    left = began + self.settle - clock.monotonic()
+                    over = looking.over
                     if (found := await sent.find(mailbox)) is not None:
                         return found
-                    if left <= 0:
+                    if over:
                         break
-                    await mailbox._transport.sleep(min(pause, left))
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    await looking.pause()
         except TimeoutError:  # a look's own too
             pass
         else:
