@@ -14,9 +14,9 @@ import directsuite as ds
 from directsuite.core.connector import FreshConnector
 
 from . import plays
+from .certificates import certificate
 from .opened import GET_MESSAGE_COUNT, failure_of, opened
 from .scripted_server import ScriptedServer
-from .test_tls import self_signed
 
 
 def fresh() -> aiohttp.ClientSession:
@@ -25,7 +25,7 @@ def fresh() -> aiohttp.ClientSession:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> tuple[Path, Path]:
-    return self_signed(tmp_path, "127.0.0.1")
+    return certificate(tmp_path)
 
 
 @pytest.fixture

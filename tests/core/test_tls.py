@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 import directsuite as ds
 
-from . import plays
+from . import certificates, plays
 from .opened import GET_MESSAGE_COUNT, SEND, Ask, failure_of, opened
 from .scripted_server import ScriptedServer
-
-
-def self_signed(folder: Path, address: str) -> tuple[Path, Path]:
-    """A certificate for an address, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public, private = folder / "certificate.pem", folder / "key.pem"
-    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    private.write_bytes(key.private_bytes(*encoding))
-    return public, private
 
 
 @pytest.fixture
@@ -54,7 +24,7 @@ def address() -> str:
 
 @pytest.fixture
 def certificate(tmp_path: Path, address: str) -> tuple[Path, Path]:
-    return self_signed(tmp_path, address)
+    return certificates.certificate(tmp_path, address=address)
 
 
 @pytest.fixture
