@@ -10,6 +10,7 @@ from typing import Self, cast
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache
+from directsuite.core.discreet import discreet
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
@@ -146,11 +147,13 @@ class DirectSuite:
         login = Login(username, password) if username and password else None
         return cls(Settings.from_env(environ), token=environ.get("DIRECTSUITE_TOKEN") or None, login=login)
 
+    @discreet
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
         """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
+    @discreet
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
         password = as_secret(password)

@@ -11,6 +11,7 @@ import attrs
 
 from directsuite.core.body import RequestBody
 from directsuite.core.call import Exchanged, Options, Proof, Receive
+from directsuite.core.discreet import discreet
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
@@ -44,6 +45,12 @@ class Facade:
         self._transport = transport
         self._options = options or Options()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, discreet(method))
+
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
         """The same facade with another timeout (seconds for each whole call) or retry policy."""
         options = self._options
@@ -74,7 +81,6 @@ class Facade:
         receive: Receive[R] | None = None,
         proof: Proof[R] | None = None,
     ) -> Coroutine[Any, Any, R]:
-        # Not async: its frame would stand in tracebacks, with the folder or the name that is asked for.
         return self._transport.call(
             operation, *segments, body=body, options=self._timed(timeout), receive=receive, proof=proof
         )

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
+from directsuite.core.discreet import discreet
+
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -22,13 +24,16 @@ class Listing(AsyncGenerator[T, None]):
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
         self._generator = generator
 
+    @discreet
     async def __anext__(self) -> T:
         return await self._generator.__anext__()
 
+    @discreet
     async def asend(self, value: None) -> T:
         """As for any async generator."""
         return await self._generator.asend(value)
 
+    @discreet
     async def athrow(self, *args: Any) -> T:
         """As for any async generator."""
         return await self._generator.athrow(*args)

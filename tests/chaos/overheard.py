@@ -133,45 +133,13 @@ def words_of(error: BaseException) -> Iterator[Shown]:
 
 def locals_of(error: BaseException) -> Iterator[Shown]:
     """The locals of all frames through the whole chain, as tools show them that print them; tests' frames left out."""
-    for place, text, _ in _locals_of(error):
-        yield place, text
-
-
-def _locals_of(error: BaseException) -> Iterator[tuple[str, str, bool]]:
     for link in chain(error):
         told = traceback.TracebackException.from_exception(link, capture_locals=True)
         for frame in told.stack:
             if frame.filename.startswith(_TESTS):
                 continue
             for name, text in (frame.locals or {}).items():
-                place = f"{name} in {frame.name} ({Path(frame.filename).name})"
-                yield place, text, (frame.filename, frame.name) in _METHODS
-
-
-_FACADES = (ds.Signing, ds.Fax, ds.Mailbox, ds.TUser, ds.Registration)
-_METHODS = {
-    (code.co_filename, code.co_name)
-    for facade in _FACADES
-    for name in dir(facade)
-    if not name.startswith("_") and (code := getattr(getattr(facade, name), "__code__", None)) is not None
-}
-"""Where the methods of the facades stand that anybody calls: their parameters are the caller's own."""
-
-_HANDED_ON = {
-    "segments in _change (account.py)",
-    "segments in _messages (reading.py)",
-    "folder in _count (reading.py)",
-    "folder in _in_batches (listings.py)",
-    "fax_number in _pages (service.py)",
-}
-"""Where a method's parameters are handed on as they are, on the way to the request's path."""
-
-
-def inner_locals_of(error: BaseException) -> Iterator[Shown]:
-    """As `locals_of`, without those of the methods that were called, and without what these hand on as it was given."""
-    for place, text, method in _locals_of(error):
-        if not method and place not in _HANDED_ON:
-            yield place, text
+                yield f"{name} in {frame.name} ({Path(frame.filename).name})", text
 
 
 def pickled_of(error: BaseException) -> Iterator[Shown]:

@@ -1,0 +1,94 @@
+"""Keeps what a method was called with out of the tracebacks of its errors.
+
+Tools that report errors print the locals of every frame: of ours these would be folders, names, numbers and bodies of
+patients. So an error leaves a public method without our frames: the caller's stay, and those of a broken source of the
+caller's. Only of an error that should never happen, a fault of the package's own, the way through here stays to be
+seen, with the frame of the method that was called emptied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from directsuite.errors import DirectSuiteError
+
+_PACKAGE = __name__.partition(".")[0]
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def discreet(method: C) -> C:
+    """The same method, whose errors hold nothing in their frames of what it was called with."""
+    return cast("C", (_awaitable if inspect.iscoroutinefunction(method) else _plain)(method))
+
+
+def forget(error: BaseException) -> None:
+    """Take our frames out of an error that was just caught in the frame around the one that was called."""
+    called = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    if called is not None and not _is_foreseen(error):
+        called.tb_frame.clear()  # it has ended, since it raised
+        return
+    for link in _chain(error):
+        ours = [line for line in _lines_of(link) if _is_ours(line)]
+        if ours:
+            link.__traceback__ = ours[-1].tb_next
+
+
+def _is_foreseen(error: BaseException) -> bool:
+    """Whether it is no fault of the package: one of its own errors, the file system's, or one from another's code."""
+    expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError)
+    return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _lines_of(error: BaseException) -> Iterator[TracebackType]:
+    line = error.__traceback__
+    while line is not None:
+        yield line
+        line = line.tb_next
+
+
+def _is_ours(line: TracebackType) -> bool:
+    return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
+
+
+def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @functools.wraps(method)
+    async def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            calling = method(*args, **kwargs)
+            args, kwargs = (), {}
+            return await calling
+        except BaseException as error:
+            args, kwargs = (), {}
+            forget(error)
+            raise
+
+    return called
+
+
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            args, kwargs = (), {}
+            forget(error)
+            raise
+
+    return called

@@ -1,0 +1,88 @@
+"""What a method was called with stands in no frame of its errors; whoever else's way they came stays to be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import opened
+from .scripted_server import ScriptedServer
+from .virtual_time import until
+
+PACKAGE = str(Path(ds.__file__).parent)
+NAMED = "sentinel-of-a-name"
+
+
+def inner_frames(error: BaseException) -> list[str]:
+    """The package's frames in an error's traceback, each with its locals."""
+    told = traceback.TracebackException.from_exception(error, capture_locals=True)
+    return [f"{frame.name}: {frame.locals}" for frame in told.stack if frame.filename.startswith(PACKAGE)]
+
+
+async def caught(call: Awaitable[object]) -> BaseException:
+    """What a call raises."""
+    try:
+        await call
+    except BaseException as error:  # noqa: BLE001  whatever it is, it is looked at
+        return error
+    raise AssertionError("nothing was raised")
+
+
+async def test_errors_of_the_package_show_the_callers_frames_alone() -> None:
+    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server, retry=ds.RetryPolicy.none()) as suite:
+        error = await caught(suite.signing.get_doc_info(NAMED))
+        refused = await caught(suite.signing.save(Path("/missing") / NAMED))
+        listed = await caught(anext(suite.fax.iter_messages(NAMED)))
+    for each in (error, refused, listed):
+        assert isinstance(each, ds.DirectSuiteError)
+        assert inner_frames(each) == []
+
+
+async def test_cancellation_shows_the_callers_frames_alone() -> None:
+    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
+        task = asyncio.ensure_future(suite.signing.get_doc_info(NAMED))
+        await until(lambda: bool(server.requests))
+        task.cancel()
+        error = await caught(task)
+    assert isinstance(error, asyncio.CancelledError)
+    assert inner_frames(error) == []
+
+
+async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
+    async def source() -> AsyncIterator[bytes]:
+        """A source that breaks, and is asked for by name."""
+        yield NAMED.encode()
+        raise LookupError("the end of the source")
+
+    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
+        error = await caught(suite.signing.save(source()))
+    assert isinstance(error, LookupError)
+    assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["caught", "source"]
+
+
+async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_self: object, _call: object) -> None:
+        """A fault of the package's own, deep within."""
+        raise AssertionError
+
+    monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
+    monkeypatch.setattr("directsuite.core.attempt.Attempts.run", fail)
+    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
+        error = await caught(suite.signing.get_doc_info(NAMED))
+    assert isinstance(error, AssertionError)
+    assert len(inner_frames(error)) > 2
+    assert [frame for frame in inner_frames(error) if NAMED in frame] == []
+
+
+async def test_wrong_call_shows_no_arguments() -> None:
+    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
+        with pytest.raises(TypeError, match="unexpected keyword") as wrong:
+            await suite.signing.get_doc_info(NAMED, retries=3)  # type: ignore[call-arg]
+    assert [frame for frame in inner_frames(wrong.value) if NAMED in frame] == []
