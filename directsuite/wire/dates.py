@@ -20,6 +20,11 @@ _EXPECTED = "a date: milliseconds since 1970, or ISO 8601"
 def read_datetime(value: object) -> datetime:
     """An aware UTC datetime from any of the forms above; MismatchError where it is none of them."""
     try:
+        if type(value) is str and value[4:5] == "-" and (moment := datetime.fromisoformat(value)).tzinfo is UTC:
+            return moment
+    except ValueError:
+        pass
+    try:
         if isinstance(value, str):
             return _from_text(value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):

@@ -20,6 +20,7 @@ from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model, OpenEnum
+from directsuite.wire.parsing import Elements
 
 Read = Callable[[Any], Any]
 
@@ -77,7 +78,8 @@ class Maybe:
         self.inner = inner
         self.kind = kind
         read = inner.read
-        self.read: Read = lambda value: None if is_nothing(value, kind) else read(value)
+        nothing = (None,) if kind in _TEXTS else _NOTHING
+        self.read: Read = lambda value: None if value in nothing else read(value)
 
     def find(self, value: Any, path: str) -> MismatchError | None:
         """The mismatch in `value` with its JSON path, or None where it reads well."""
@@ -92,7 +94,7 @@ class Sequence:
         read = item.read
 
         def read_list(value: Any) -> list[Any]:
-            if _is_list(value):
+            if _is_list(value) or isinstance(value, Elements):
                 return [read(element) for element in value]
             return [] if value in _NOTHING else [read(value)]
 
@@ -102,7 +104,7 @@ class Sequence:
         """The mismatch in `value` with its JSON path, or None where it reads well."""
         if value in _NOTHING:
             return None
-        if not _is_list(value):
+        if not (_is_list(value) or isinstance(value, Elements)):
             return self.item.find(value, path)
         found = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value))
         return next((mismatch for mismatch in found if mismatch is not None), None)
@@ -175,7 +177,9 @@ def read_bool(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> bytes:
-    """The bytes behind base64 text."""
+    """The bytes behind base64 text; bytes are such as were decoded while they were parsed."""
+    if type(value) is bytes:
+        return value
     if type(value) is str:
         return base64.decode(value)
     raise MismatchError("base64 text")

@@ -1,0 +1,64 @@
+"""A large document whose arrays are parsed one element at a time gives what the same document gives as a whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.messaging.models import GetMessageResponse
+from directsuite.wire import codec, parsing
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.models import Model
+
+from .model_classes import MODEL_CLASSES, instances_of
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | st.sampled_from(["null", "", "x", "QUJD"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["uid", "content", "x"]), inner),
+    max_leaves=6,
+)
+DOCUMENTS = st.lists(
+    st.tuples(st.sampled_from(["messages", "success", "code", "message", "unheardOf"]), VALUES), max_size=5
+)
+
+
+def read(cls: type[Model], document: bytes, *, large: int) -> Model | str:
+    """The model, or what was wanted where. large: from how many bytes on a document counts as large."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsing, "LARGE", large)
+        try:
+            return codec.decode(cls, document)
+        except MismatchError as mismatch:
+            return f"{mismatch.path}: {mismatch.expected}"
+
+
+def alike(cls: type[Model], document: bytes) -> None:
+    """Both ways give the same."""
+    assert read(cls, document, large=0) == read(cls, document, large=1_000_000)
+
+
+@pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
+@given(data=st.data())
+def test_models_are_the_same(cls: type[Model], data: st.DataObject) -> None:
+    alike(cls, codec.encode(data.draw(instances_of(cls))))
+
+
+@given(members=DOCUMENTS)
+def test_odd_documents_are_read_alike(members: list[tuple[str, Any]]) -> None:
+    text = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in members)
+    alike(GetMessageResponse, f" {{{text}}}".encode())
+
+
+@given(members=DOCUMENTS, place=st.integers(0), inserted=st.binary(max_size=2), removed=st.integers(0, 2))
+def test_spoilt_documents_are_refused_alike(
+    members: list[tuple[str, Any]], place: int, inserted: bytes, removed: int
+) -> None:
+    document = json.dumps(dict([("messages", [{"uid": 1, "subject": "\u00e9"}]), *members])).encode()
+    place %= len(document)
+    spoilt = document[:place] + inserted + document[place + removed :]
+    in_parts, whole = (read(GetMessageResponse, spoilt, large=large) for large in (0, 1_000_000))
+    assert in_parts == whole or (isinstance(in_parts, str) and isinstance(whole, str))  # of two faults, either is told
