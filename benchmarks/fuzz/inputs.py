@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from directsuite.wire import codec
 from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import parse
 from tests.property import oracles
 from tests.property.hostile import CONTENT_TYPES, RETRY_AFTERS, STATUSES
 from tests.property.whole_answers import OPERATIONS
@@ -50,7 +50,7 @@ def date(_: bytes, body: bytes) -> None:
     """The bytes as a date's text, or as JSON in its place."""
     oracles.date_is_typed(body.decode("utf-8", "surrogateescape"))
     try:
-        value = codec.parse(body)
+        value = parse(body)
     except MismatchError:
         return
     oracles.date_is_typed(value)

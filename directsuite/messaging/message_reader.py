@@ -18,7 +18,7 @@ class MessageReader:
 
     def __init__(self, operation: Operation[Any]) -> None:
         self._operation = operation
-        self._splitter = ArraySplitter("messages")
+        self._splitter = ArraySplitter("messages", shape=codec.shape_of(MessageDetail))
         self._number = 0
 
     @property

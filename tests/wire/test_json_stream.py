@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
@@ -13,15 +12,8 @@ from hypothesis import strategies as st
 
 from directsuite.wire.json_stream import ArraySplitter
 from directsuite.wire.mismatch import MismatchError
-from tests.wire.model_classes import JSON_VALUES, TEXTS
-
-KEY = "messages"
-
-
-def _split(pieces: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
-    splitter = ArraySplitter(KEY)
-    elements = [element for piece in pieces for element in splitter.feed(piece)]
-    return elements, splitter.finish()
+from tests.wire.model_classes import JSON_VALUES
+from tests.wire.split_documents import KEY, bytes_of, split
 
 
 def _whole(document: bytes) -> tuple[list[Any], dict[str, Any]] | None:
@@ -44,57 +36,9 @@ def _assert_equal_or_both_refused(pieces: list[bytes]) -> None:
     expected = _whole(b"".join(pieces))
     if expected is None:
         with pytest.raises(MismatchError):
-            _split(pieces)
+            split(pieces)
     else:
-        assert _split(pieces) == expected
-
-
-TRICKY = st.sampled_from(
-    [
-        KEY,
-        f'"{KEY}":[1]',
-        '"',
-        "\\",
-        '\\"',
-        "[",
-        "]",
-        "{",
-        "}",
-        ",",
-        ":",
-        "messages\\",
-        "\u2028",
-        "é",
-        "😀",
-        "me\\u0073",
-    ]
-)
-VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS | TRICKY,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS | TRICKY | st.just(KEY), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-def _joined(before: dict[str, Any], value: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    return before | value | after
-
-
-DOCUMENTS = st.builds(
-    _joined,
-    st.dictionaries(TEXTS | TRICKY.filter(lambda text: text != KEY), VALUES, max_size=3),
-    st.fixed_dictionaries({}, optional={KEY: VALUES | st.lists(VALUES, max_size=4)}),
-    st.dictionaries(TEXTS | TRICKY.filter(lambda text: text != KEY), VALUES, max_size=3),
-)
-
-
-@given(DOCUMENTS, st.booleans(), st.sampled_from([None, 1]), st.lists(st.integers(min_value=0), max_size=6))
-def test_a_document_cut_anywhere_is_the_document(
-    document: dict[str, Any], ascii_only: bool, indent: int | None, cuts: list[int]
-) -> None:
-    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent).encode()
-    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    _assert_equal_or_both_refused([text[start:end] for start, end in pairwise(edges)])
+        assert split(pieces) == expected
 
 
 FIXED = [
@@ -143,14 +87,14 @@ SPOILT = [
 def test_every_cut_gives_the_same_or_is_refused_as_the_whole_is(text: bytes) -> None:
     for position in range(len(text) + 1):
         _assert_equal_or_both_refused([text[:position], text[position:]])
-    _assert_equal_or_both_refused([bytes([byte]) for byte in text])
+    _assert_equal_or_both_refused(bytes_of(text))
 
 
 @pytest.mark.parametrize("text", SPOILT)
 def test_the_spoilt_documents_are_refused_by_both(text: bytes) -> None:
     assert _whole(text) is None
     with pytest.raises(MismatchError):
-        _split([text])
+        split([text])
 
 
 @given(st.lists(JSON_VALUES, min_size=1, max_size=5))
@@ -159,6 +103,11 @@ def test_an_element_comes_as_soon_as_it_is_whole(values: list[Any]) -> None:
     assert list(splitter.feed(b'{"messages":[')) == []
     for value in values:
         assert list(splitter.feed(json.dumps(value).encode() + b",")) == [value]
+
+
+def test_nothing_is_given_from_after_the_end() -> None:
+    splitter = ArraySplitter(KEY)
+    assert list(splitter.feed(b'{"messages":[1]}{"messages":[2]},"messages":[3],')) == [1]
 
 
 @given(st.text('{}[]",:\\ me1', max_size=30))

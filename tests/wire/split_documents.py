@@ -1,0 +1,128 @@
+"""JSON documents with an array to be split, written in every way that JSON allows, and what the splitter gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from directsuite.wire.json_stream import ArraySplitter
+from directsuite.wire.mismatch import MismatchError
+
+KEY = "messages"
+
+Member = tuple[str, str]
+"""A name and a value, both as they are written."""
+Split = tuple[list[Any], dict[str, Any]]
+"""The elements, and the document without them."""
+
+_SPACES = st.sampled_from(["", "", "", " ", "\r\n\t", "  "])
+_UNITS = st.sampled_from(
+    [
+        *"aé☃😀\u2028\u007f{}[],: ",
+        r"\"",
+        r"\\",
+        r"\/",
+        r"\n",
+        r"\u0041",
+        r"\u005c",
+        r"\u0022",
+        r"\ud83d\ude00",
+        '},{\\"uid\\"',
+    ]
+)
+STRINGS = st.lists(_UNITS, max_size=5).map(lambda units: f'"{"".join(units)}"')
+_KEYS = st.sampled_from([f'"{KEY}"', f'"{KEY}"', r'"m\u0065ssages"'])
+_SCALARS = st.sampled_from(["null", "true", "false", "0", "-1", "1.5e3", "-0.0", "12345678901234567890"]) | STRINGS
+
+
+@st.composite
+def _spaced(draw: st.DrawFn, parts: st.SearchStrategy[list[str]], brackets: str) -> str:
+    inside = ",".join(f"{draw(_SPACES)}{part}{draw(_SPACES)}" for part in draw(parts))
+    return f"{brackets[0]}{inside or draw(_SPACES)}{brackets[1]}"
+
+
+def _arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return _spaced(st.lists(values, max_size=4), "[]")
+
+
+def _objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    members = st.builds(_member, st.tuples(_KEYS | STRINGS, values), _SPACES)
+    return _spaced(st.lists(members, max_size=3), "{}")
+
+
+def _member(member: Member, space: str) -> str:
+    return f"{member[0]}{space}:{space}{member[1]}"
+
+
+VALUES = st.recursive(_SCALARS, lambda inner: _arrays(inner) | _objects(inner), max_leaves=8)
+
+
+@st.composite
+def _records(draw: st.DrawFn) -> str:
+    """An array of objects that begin alike, as one program writes them; some hold what looks like the next one."""
+    inner = st.sampled_from(['[{"uid":1},{"uid":2}]', '{"uid":{"uid":3}}', '"},{\\"uid\\":4"']) | VALUES
+    before, after = draw(_SPACES), draw(_SPACES)
+    values = draw(st.lists(inner, max_size=6))
+    records = [before + "{" + after + f'"uid"{after}:{value}' + "}" for value in values]
+    return f"[{','.join(records)}]"
+
+
+ARRAYS = _arrays(VALUES) | _records()
+MEMBERS = st.lists(
+    st.tuples(_KEYS, ARRAYS | VALUES | _objects(VALUES)) | st.tuples(_KEYS | STRINGS, VALUES), min_size=1, max_size=4
+)
+
+
+def written(members: Iterable[Member], space: str = "") -> bytes:
+    """The document with these members, in this order."""
+    return f"{space}{{{space}{f'{space},{space}'.join(_member(member, space) for member in members)}}}{space}".encode()
+
+
+DOCUMENTS = st.builds(written, MEMBERS, _SPACES)
+
+
+def expected_of(members: Iterable[Member]) -> Split:
+    """What the splitter should give: the elements of all members of that name, zeros in the place of the last one's."""
+    elements: list[Any] = []
+    rest: dict[str, Any] = {}
+    for name, text in members:
+        value: Any = msgspec.json.decode(text)
+        if msgspec.json.decode(name) == KEY and isinstance(value, dict | list):
+            found: list[Any] = msgspec.convert([value] if isinstance(value, dict) else value, list[Any])
+            elements += found
+            value = [0] * len(found)
+        rest[msgspec.json.decode(name)] = value
+    return elements, rest
+
+
+def cut(text: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """The text in pieces."""
+    edges = [0, *sorted(position % (len(text) + 1) for position in cuts), len(text)]
+    return [text[start:end] for start, end in pairwise(edges)]
+
+
+def bytes_of(text: bytes) -> list[bytes]:
+    """The text byte by byte."""
+    return [bytes([byte]) for byte in text]
+
+
+def split(pieces: Iterable[bytes]) -> Split:
+    """The elements, and the document without them; MismatchError where it is refused."""
+    splitter = ArraySplitter(KEY)
+    elements = [element for piece in pieces for element in splitter.feed(piece)]
+    return elements, splitter.finish()
+
+
+def seen(pieces: Iterable[bytes]) -> str:
+    """All that the splitter's reader sees until the end or the refusal, so that 1, 1.0 and True are different."""
+    splitter, elements = ArraySplitter(KEY), list[Any]()
+    try:
+        for piece in pieces:
+            elements.extend(splitter.feed(piece))  # keeps what came before a failure, too
+        return repr((elements, splitter.finish()))
+    except MismatchError as mismatch:
+        return repr((elements, str(mismatch)))

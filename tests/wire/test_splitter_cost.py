@@ -1,0 +1,168 @@
+"""What splitting costs, whatever comes: memory for a few copies of one element, and work for each byte a few times."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any, SupportsIndex, cast
+
+import pytest
+
+from directsuite.wire import json_stream
+from directsuite.wire.json_stream import ArraySplitter
+from tests.wire.split_documents import KEY
+
+SIZE = 32 * 1024
+HEAD, TAIL = b'{"success":true,"messages":[', b'],"code":0}'
+MOST = 6
+"""Looks at one byte: it is copied in, searched for quotes and marks, guessed about, walked over, and copied out."""
+
+
+def _filled(*elements: bytes) -> bytes:
+    """The elements again and again, up to the size."""
+    row = b",".join(elements)
+    return HEAD + b",".join([row] * (SIZE // len(row))) + TAIL
+
+
+SHAPES = {
+    "records": _filled(b'{"uid":1,"to":["a","b"],"subject":"a text"}'),
+    "records that hold others": _filled(b'{"uid":1,"parts":[{"uid":2},{"uid":3}]}'),
+    "pairs, each begun otherwise": HEAD
+    + b",".join(b'{"u%d":1},{"u%d":2}' % (number, number) for number in [*range(SIZE // 36)] * 2)
+    + TAIL,
+    "numbers": _filled(b"1"),
+    "one text": _filled(b'"' + b"A" * (SIZE - 9) + b'"'),
+    "one text of escapes": _filled(b'"' + rb"\\" * (SIZE // 2 - 9) + b'"'),
+    "one text of quotes": _filled(b'{"a":"' + rb"\"" * (SIZE // 2 - 9) + b'"}'),
+    "texts in one element": _filled(b'[{"a":[' + b'"b",' * (SIZE // 4 - 9) + b'"b"]}]'),
+    "brackets in one element": _filled(b"[" + b"[]," * (SIZE // 3 - 9) + b"[]]"),
+    "deep": _filled(b"[" * 300 + b"]" * 300),
+    "not closed": HEAD + b"[" * SIZE,
+    "space before the array": HEAD[:-1] + b" " * SIZE + b"[]}",
+    "space in the array": HEAD + b" " * SIZE + TAIL,
+    "members around": b'{"a":1,' + b'"b":[2],' * (SIZE // 8) + HEAD[1:] + TAIL,
+    "one long member": b'{"a":"' + b"b" * SIZE + b'",' + HEAD[1:] + TAIL,
+    "after the end": HEAD + TAIL + b" " * SIZE,
+}
+PIECES = [1, 7, 4096, 2 * SIZE]
+
+
+class _Work:
+    """Counts the bytes that searches and matches went over, and those that were copied."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+def _counting_buffer(work: _Work) -> type[bytearray]:
+    """A bytearray that tells how much of it was looked at."""
+
+    class Buffer(bytearray):
+        def find(self, sub: Any, start: SupportsIndex | None = 0, end: SupportsIndex | None = None) -> int:
+            """Count up to the finding, or to the end."""
+            first, last = int(start or 0), len(self) if end is None else int(end)
+            found = super().find(sub, first, last)
+            work.bytes += (last if found < 0 else found) - first
+            return found
+
+        def rfind(self, sub: Any, start: SupportsIndex | None = 0, end: SupportsIndex | None = None) -> int:
+            """Count from the end."""
+            first, last = int(start or 0), len(self) if end is None else int(end)
+            found = super().rfind(sub, first, last)
+            work.bytes += last - max(found, first)
+            return found
+
+        def __getitem__(self, place: Any) -> Any:
+            """Count a byte, or the copy of a slice."""
+            taken = bytearray.__getitem__(self, cast("slice[int, int, int]", place))
+            work.bytes += len(taken) if isinstance(place, slice) else 1
+            return taken
+
+    return Buffer
+
+
+class _CountingPattern:
+    """A pattern that tells how much it went over: what it matched, and one bracket or text that did not close."""
+
+    def __init__(self, pattern: re.Pattern[bytes], work: _Work) -> None:
+        self._pattern = pattern
+        self._work = work
+
+    def match(self, text: bytearray, position: int = 0) -> re.Match[bytes] | None:
+        """Count what matched."""
+        return self._counted(self._pattern.match(text, position), position)
+
+    def fullmatch(self, text: bytearray, position: int, end: int) -> re.Match[bytes] | None:
+        """Count what matched."""
+        return self._counted(self._pattern.fullmatch(text, position, end), position)
+
+    def _counted(self, match: re.Match[bytes] | None, position: int) -> re.Match[bytes] | None:
+        if match is not None:
+            self._work.bytes += match.end() - position
+        return match
+
+
+def _pieces(text: bytes, size: int) -> Iterator[bytes]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+@pytest.mark.parametrize("size", PIECES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_byte_is_looked_at_a_few_times_at_most(shape: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = _Work()
+    monkeypatch.setattr(json_stream, "bytearray", _counting_buffer(work), raising=False)
+    for name, value in vars(json_stream).copy().items():
+        if isinstance(value, re.Pattern):
+            pattern = _CountingPattern(cast("re.Pattern[bytes]", value), work)
+            monkeypatch.setattr(json_stream, name, pattern)
+    splitter = ArraySplitter(KEY)
+    for piece in _pieces(SHAPES[shape], size):
+        for _ in splitter.feed(piece):
+            pass
+    assert len(SHAPES[shape]) // 8 < work.bytes < MOST * len(SHAPES[shape])
+
+
+def _peak(count: int, element: bytes, size: int) -> int:
+    """Bytes that are kept at the most while the elements come and go."""
+
+    def read() -> None:
+        """Go over all elements, and keep none."""
+        splitter = ArraySplitter(KEY)
+        for number in range(count):
+            for piece in _pieces(element if number else first, size):
+                for _ in splitter.feed(piece):
+                    pass
+
+    first, element = HEAD + element, b"," + element
+    tracemalloc.start()
+    try:
+        read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+LARGE = b'{"uid":1,"attachments":[{"content":"%b"}]}' % (b"A" * 2**18)
+SMALL = b'{"uid":1,"subject":"a text"}'
+
+
+@pytest.mark.parametrize("size", [10_000, 2**16, 2**19])
+def test_large_elements_take_a_few_copies_of_one(size: int) -> None:
+    most = 4.5 * len(LARGE) + size  # in the buffer, perhaps while that is moved; as a value, and as the value before
+    assert _peak(200, LARGE, size) < most
+
+
+def test_small_elements_take_no_more_memory_the_more_there_are() -> None:
+    assert _peak(20_000, SMALL, 2**16) < 3 * 20_000 + 64 * 1024  # two bytes of the rest for each, which may grow
+
+
+@pytest.mark.parametrize("size", [100, 2**16])
+def test_elements_that_were_given_are_not_pending(size: int) -> None:
+    splitter = ArraySplitter(KEY)
+    for piece in _pieces(SHAPES["records"], size):
+        for _ in splitter.feed(piece):
+            pass
+        assert splitter.pending < len(HEAD) + 3 * SIZE // 44 + 44
+    splitter.finish()

@@ -1,0 +1,98 @@
+"""Whole documents and spoilt ones, cut everywhere, against msgspec's reading of the whole."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, cast
+
+import msgspec
+from hypothesis import strategies as st
+
+from directsuite.wire.json_stream import ArraySplitter
+from directsuite.wire.mismatch import MismatchError
+from tests.property.lengths import holds, quick_and_long
+from tests.wire.split_documents import ARRAYS, KEY, MEMBERS, Member, bytes_of, cut, expected_of, seen, written
+
+_LONGEST = 150  # the places at which a document is cut in two
+SPACES = st.sampled_from(["", " ", "\t\r\n"])
+CUTS = st.lists(st.integers(0, 10_000), max_size=8)
+Edit = tuple[str, int, int]
+EDITS = st.tuples(
+    st.sampled_from(["delete", "insert", "replace"]),
+    st.integers(0, 10_000),
+    st.sampled_from(b'"\\{}[],: n0-te\xff\xc3\x80\x00\n') | st.integers(0, 255),
+)
+AROUND = st.lists(st.sampled_from([('"code"', "0"), ('"success"', "true"), ('"x"', '["]"]')]), max_size=2)
+
+
+def _spoilt(text: bytes, edit: Edit, start: int = 0) -> bytes:
+    """The text with one byte deleted, inserted or replaced, at `start` or later."""
+    kind, place, byte = edit
+    position = start + place % (len(text) - start)
+    changed = b"" if kind == "delete" else bytes([byte])
+    return text[:position] + changed + text[position + (kind != "insert") :]
+
+
+def _reading(text: bytes) -> Any:
+    """What msgspec makes of the whole; None where it refuses it."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_seen_wherever_it_is_cut(text: bytes, cuts: list[int], expected: str) -> None:
+    assert seen([text]) == seen(bytes_of(text)) == seen(cut(text, cuts)) == expected
+    for position in range(1, min(len(text), _LONGEST)):
+        assert seen([text[:position], text[position:]]) == expected
+
+
+@quick_and_long
+def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: int) -> None:
+    def check(members: list[Member], space: str, cuts: list[int]) -> None:
+        """Elements and rest as they were written; the names in msgspec's order."""
+        text, (elements, rest) = written(members, space), expected_of(members)
+        assert [*_reading(text)] == [*rest]
+        _is_seen_wherever_it_is_cut(text, cuts, repr((elements, rest)))
+
+    holds(examples, check, MEMBERS, SPACES, CUTS)
+
+
+@quick_and_long
+def test_what_msgspec_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
+    def check(members: list[Member], space: str, edit: Edit, cuts: list[int]) -> None:
+        """Refused where msgspec refuses, and only there; the same is seen before that however it is cut."""
+        text = _spoilt(written(members, space), edit)
+        whole = _reading(text)
+        splitter, refused, rest = ArraySplitter(KEY), False, None
+        try:
+            for _ in splitter.feed(text):
+                pass
+            rest = splitter.finish()
+        except MismatchError:
+            refused = True
+        assert refused == (not isinstance(whole, dict))
+        if rest is not None:
+            assert [*rest] == [*whole]
+            assert all(repr(rest[name]) == repr(whole[name]) for name in rest if name != KEY)
+        _is_seen_wherever_it_is_cut(text, cuts, seen([text]))
+
+    holds(examples, check, MEMBERS, SPACES, EDITS, CUTS)
+
+
+@quick_and_long
+def test_what_came_before_the_damage_is_what_the_sound_part_of_the_array_holds(examples: int) -> None:
+    def check(before: list[Member], array: str, after: list[Member], edit: Edit) -> None:
+        """With the array's beginning sound, what is given is its longest whole part, never an element more or less."""
+        member = (f'"{KEY}"', array)
+        text = written([*before, member, *after])
+        start = len(written([*before, member])) - len(array.encode())  # after the opening bracket
+        text = _spoilt(text, edit, start)
+        splitter, elements = ArraySplitter(KEY), list[Any]()
+        with contextlib.suppress(MismatchError):
+            elements.extend(splitter.feed(text))
+        ends = [place for place in range(start, len(text)) if text[place] in b",]}"]
+        parts = [cast("dict[str, list[Any]] | None", _reading(text[:end] + b"]}")) for end in ends]
+        assert repr(elements) == repr(max((part[KEY] for part in parts if part), key=len, default=list[Any]()))
+
+    holds(examples, check, AROUND, ARRAYS, AROUND, EDITS)
