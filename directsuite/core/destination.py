@@ -1,22 +1,22 @@
-"""Answers that go to a file: whole or not at all.
+"""Answers that go to a destination while they come: decoded, counted, checked, and handed to its sink.
 
-The bytes go to a temporary file beside the destination; only when all have come and are on the disk does it take the
-destination's name. A failure leaves the destination as it was and no temporary file behind.
+    Incoming ─ base64 text ─► Destination ─ at most 192 KB at a time, as they come ─► Sink
+
+What fails here is the destination's own failure, or the caller's, and kept apart from failures of the network.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import os
-import tempfile
-from collections.abc import Callable
-from os import PathLike
-from pathlib import Path
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from directsuite.core.progress import Meter, Progress
+from directsuite.core.sinks import Sink
 from directsuite.errors import InvalidArgumentError
 from directsuite.wire import base64
 from directsuite.wire.mismatch import MismatchError
@@ -24,40 +24,60 @@ from directsuite.wire.mismatch import MismatchError
 if TYPE_CHECKING:
     from directsuite.core.answer import Incoming
 
+R = TypeVar("R")
 
-T = TypeVar("T")
+_TURN = 256 * 1024  # characters decoded between two turns of the event loop
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """The local file could not be written; `reason` is why. Kept apart from failures of the network."""
+    """What was received could not be kept; `reason` is why: the file's error, or the caller's own."""
 
-    def __init__(self, reason: OSError) -> None:
+    def __init__(self, reason: Exception) -> None:
         super().__init__(type(reason).__name__)
-        self.reason = reason
+        self.reason: Any = reason
 
 
-class Destination:
-    """A file to be written. Its temporary file is there from the beginning: what can't be written is refused at once.
+class _Local:
+    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError."""
 
-    `with Destination(path) as destination:` leaves no temporary file behind. Raises InvalidArgumentError for a folder
-    that is missing or can't be written.
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            raise DestinationError(error) from None
+
+
+_LOCAL = _Local()
+
+
+class Destination(Generic[R]):
+    """Receives an answer for a sink. `with Destination(sink) as destination:` leaves nothing temporary behind.
+
+    sha256: the hexadecimal digest that the bytes must have. keep: whether they are put in their place at once.
+    spent: it can't receive another answer, or a whole one came that isn't what was asked for, as another would be.
     """
 
-    def __init__(self, destination: str | PathLike[str]) -> None:
-        self.path = Path(destination)
-        if not self.path.parent.is_dir():
-            raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
-        if self.path.is_dir():
-            raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
-        try:
-            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=self.path.parent)
-        except OSError as error:
-            reason = type(error).__name__
-        else:
-            os.close(descriptor)
-            self._temporary = Path(name)
-            return
-        raise InvalidArgumentError(f"no file can be made in its folder ({reason})", parameter="destination")
+    def __init__(
+        self, sink: Sink[R], *, sha256: str | None = None, progress: Progress | None = None, keep: bool = True
+    ) -> None:
+        self.sink = sink
+        self._sha256 = None if sha256 is None else sha256.lower()
+        self._progress = progress
+        self._keep = keep
+        self._refused = False
+
+    @property
+    def spent(self) -> bool:
+        """Whether asking for another answer is of no use."""
+        return self._refused or self.sink.spent
+
+    def apart(self) -> Destination[R]:
+        """Another for the same sink, which leaves it to the caller to keep what came."""
+        return Destination(self.sink, progress=self._progress, keep=False)
 
     def __enter__(self) -> Self:
         return self
@@ -65,41 +85,91 @@ class Destination:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+        self.sink.close()
 
-    async def receive(self, incoming: Incoming, alive: Callable[[], None]) -> Path:
-        """Write the bytes behind an answer's base64 text, piece by piece, and give the path."""
-        decoder = base64.Decoder()
-        written = 0
-        file = _local(lambda: self._temporary.open("wb"))
+    async def __call__(self, incoming: Incoming, alive: Callable[[], None]) -> R:
+        """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
+        meter = Meter(self._progress, size_told(incoming.headers))
+        with _LOCAL:
+            self.sink.begin()
         try:
-            async for piece in incoming.chunks():
+            with _LOCAL:
+                meter.begin()
+            await self._pass_on(incoming, alive, meter)
+            alive()  # having it on the disk may take long, and has the time of a pause of its own
+            with _LOCAL:
+                await self.sink.finish()
+        except BaseException:
+            with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
+                self.sink.end()
+            raise
+        with _LOCAL:
+            self.sink.end()
+            meter.end()
+            if self._keep:
+                self.sink.keep()
+        return self.sink.result
+
+    async def _pass_on(self, incoming: Incoming, alive: Callable[[], None], meter: Meter) -> None:
+        """Piece by piece as the connection gives them: to gather them first would copy every byte once more."""
+        decoder, digest = base64.Decoder(), None if self._sha256 is None else hashlib.sha256()
+        written = since_turn = 0
+        chunk = content = b""
+        piece: bytes | memoryview = b""
+        try:
+            while chunk := await incoming.chunk():
                 alive()
-                content = decoder.feed(piece)
-                written += _local(functools.partial(file.write, content))
-                await asyncio.sleep(0)
+                for piece in in_turns(chunk):
+                    if since_turn + len(piece) > _TURN:
+                        since_turn = 0
+                        await asyncio.sleep(0)
+                    since_turn += len(piece)
+                    if content := decoder.feed(piece):
+                        if digest is not None:
+                            digest.update(content)
+                        await self._hand_on(content, meter)
+                        written += len(content)
             decoder.finish()
-            if not written:
-                raise MismatchError("base64 text")
-            _local(file.flush)
-            await _local_async(lambda: os.fsync(file.fileno()))
         finally:
-            content = piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
-            _local(file.close)  # it flushes, and a full disk fails here a second time
-        _local(lambda: self._temporary.replace(self.path))
-        return self.path
+            chunk = content = piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+        if not written:
+            raise MismatchError("base64 text")
+        if digest is not None and self._sha256 != digest.hexdigest():
+            self._refused = True
+            raise MismatchError("the bytes whose SHA-256 digest was given")
+
+    async def _hand_on(self, content: bytes, meter: Meter) -> None:
+        size = len(content)
+        with _LOCAL:
+            writing, content = self.sink.write(content), b""  # as above
+            await writing
+            meter.advance(size)
 
 
-def _local(action: Callable[[], T]) -> T:
-    try:
-        return action()
-    except OSError as error:
-        raise DestinationError(error) from None
+def is_spent(receive: object) -> bool:
+    """Whether what receives an answer should not receive another."""
+    return isinstance(receive, Destination) and receive.spent
 
 
-async def _local_async(action: Callable[[], None]) -> None:
-    try:
-        await asyncio.to_thread(action)
-    except OSError as error:
-        raise DestinationError(error) from None
+def in_turns(chunk: bytes) -> Iterator[bytes | memoryview]:
+    """The chunk in pieces between which the event loop gets its turn."""
+    if len(chunk) <= _TURN:
+        yield chunk
+        return
+    view = memoryview(chunk)
+    for start in range(0, len(chunk), _TURN):
+        yield view[start : start + _TURN]
+
+
+def size_told(headers: Mapping[str, str]) -> int | None:
+    """The most bytes that can be behind an answer's text: a few more than there are, where it has padding or lines."""
+    length = headers.get("Content-Length", "")
+    if "Content-Encoding" in headers or not length.isdecimal():
+        return None
+    return int(length) // 4 * 3
+
+
+def refuse_sha256(sha256: object) -> None:
+    """Raise InvalidArgumentError for what can't be a digest."""
+    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+        raise InvalidArgumentError("give a SHA-256 digest: 64 hexadecimal digits", parameter="sha256")

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE
+from directsuite.core.progress import Progress
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, once, operations
 from directsuite.messaging.account import checked_uids
@@ -37,26 +38,31 @@ class Mailbox(Listings, Changing):
     OutcomeUnknownError then.
     """
 
-    async def send(self, message: Message, *, timeout: float | None = None) -> SendMessageResponse:
+    async def send(
+        self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
+    ) -> SendMessageResponse:
         """Send a message; it is stored unread in INBOX.Sent.
 
-        Operation Send (specification 4.C).
+        Operation Send (specification 4.C). progress: see `Progress`; it is told of all attachments together that are
+        streamed (`Attachment.from_path`, `from_file`, `from_stream`), and of nothing where there is none. Without
+        `timeout` such a message, and one with more than 256 KB of contents in memory, takes as long as it flows: beyond
+        the suite's `timeout`, a pause of `attempt_timeout` seconds ends it.
         """
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = self._checked(message)
-        body = send_body(SendRequest(authentication=self._authentication, message=message))
+        body = send_body(SendRequest(authentication=self._authentication, message=message), progress)
         return await self._call(operations.SEND, body=body, timeout=timeout)
 
     async def send_with_header(
-        self, message: MessageWithHeader, *, timeout: float | None = None
+        self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
         """Send a message with header lines of one's own; it is stored unread in INBOX.Sent.
 
-        Operation SendWithHeader (specification 4.C).
+        Operation SendWithHeader (specification 4.C). progress, timeout: as for `send`.
         """
         message = self._checked(message)
-        body = send_body(SendRequestWithHeader(authentication=self._authentication, message=message))
+        body = send_body(SendRequestWithHeader(authentication=self._authentication, message=message), progress)
         return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)
 
     async def send_once(
@@ -87,6 +93,9 @@ class Mailbox(Listings, Changing):
         is told only where it is about the message itself, else as the cause of the first's. The event
         OutcomeLeftUnknown tells of the first request even where the second goes through, which leaves open what became
         of that one.
+
+        timeout: bounds all of it, and is the suite's where it isn't given. Unlike `send`, a message that flows is not
+        waited for beyond that: one whose streamed attachments take long to send needs a `timeout` that is long enough.
         """
         message = self._checked(message)
         sending = once.SendOnce(key=key, since=since, settle=settle, resend=resend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
+from directsuite.core.progress import Progress
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations
@@ -34,26 +35,29 @@ class TUser(Facade):
         self._address = arguments.address(direct_addr, "direct_addr")
         self._authentication = AuthenticationWithTuser(username=username, password=password, direct_addr=direct_addr)
 
-    async def send(self, message: Message, *, timeout: float | None = None) -> SendMessageResponse:
+    async def send(
+        self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
+    ) -> SendMessageResponse:
         """Send a message; it is stored unread in the user's INBOX.Sent.
 
-        Operation SendWithTuser (specification 4.C).
+        Operation SendWithTuser (specification 4.C). progress, timeout: as for `Mailbox.send`.
         """
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = arguments.checked_message(message, self._address)
-        body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message))
+        body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message), progress)
         return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
 
     async def send_with_header(
-        self, message: MessageWithHeader, *, timeout: float | None = None
+        self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
         """Send a message with header lines of one's own.
 
-        Operation SendWithHeaderWithTuser (specification 4.C).
+        Operation SendWithHeaderWithTuser (specification 4.C). progress, timeout: as for `Mailbox.send`.
         """
         message = arguments.checked_message(message, self._address)
-        body = send_body(SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message))
+        request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
+        body = send_body(request, progress)
         return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
 
     async def get_message_status(

@@ -6,16 +6,17 @@ import functools
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from os import PathLike
-from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
-from directsuite.core import destination as files
 from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Options, Proof, Receive
+from directsuite.core.destination import Destination
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
+from directsuite.core.progress import Progress, refuse_progress
+from directsuite.core.sinks import BinaryWriter, PartlyPassedOnError, PieceWriter, sink_of
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
@@ -28,7 +29,16 @@ R = TypeVar("R")
 Document = str | StoredDocument | DocumentUpdate
 """A document's identifier, or an answer that carries it, whose digest lets an unknown outcome be settled."""
 
-Destination = str | PathLike[str]
+Place = str | PathLike[str] | BinaryWriter | PieceWriter
+"""Where a PDF is streamed to.
+
+A path gets a file that appears whole or not at all, for its owner's eyes only (mode 0600); the method returns the path.
+A file object opened for writing bytes is returned; it is not closed, and keeps what came before a failure. One that can
+seek is written from where it stands, and cut off behind the document. An async function is given each piece; the method
+returns the number of bytes. What a file that can't seek or a function has got can't be taken back, and so is not asked
+for a second time. Neither may take longer than `attempt_timeout` for one piece. A file that can't seek is written in a
+thread, and may still get its last piece after the call was cancelled; a function gets none.
+"""
 
 
 class Changing(Facade):
@@ -52,41 +62,42 @@ class Changing(Facade):
             proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
             update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
             change.became(update.document_digest, looked=settling is not None and settling.digest is not None)
-        return attrs.evolve(update, identifier=update.identifier or name)
+        return update if update.identifier else attrs.evolve(update, identifier=name)
 
     async def _pull(
         self,
         operation: Operation[bytes],
         document: Document,
-        destination: Destination | None,
+        destination: Place | None,
         effect: Effect | None,
         timeout: float | None,
+        progress: Progress | None,
         body: RequestBody | None = None,
-    ) -> bytes | Path:
+    ) -> Any:
         name = identifier_of(document)
         operation.check((name,))
+        refuse_progress(progress)
         looking = self._within_a_call()
         if destination is None:
+            if progress is not None:
+                raise InvalidArgumentError("it is told of a stream: give a destination too", parameter="progress")
 
             async def fetched() -> bytes:
                 """The PDF, after its answer got lost."""
                 return await looking._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(Pulling(operation, fetched), document, effect, timeout, body)
-        with files.Destination(destination) as file:
+        with Destination[Any](sink_of(destination), progress=progress) as receiving:
             destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
+            sink = receiving.sink
 
-            async def to_temporary_file() -> Path:
-                """The destination's path, after the answer got lost: its temporary file has the PDF."""
-                with files.Destination(file._temporary) as pulled:
-                    await looking._call(to_file(operations.GET_DOC), name, receive=pulled.receive)
-                return file.path
+            async def streamed() -> Any:
+                """What the caller gets, after the answer got lost: the sink has the PDF, which isn't kept yet."""
+                if sink.spent:
+                    raise PartlyPassedOnError("the answer broke off")
+                return await looking._call(streaming(operations.GET_DOC), name, receive=receiving.apart())
 
-            def keep() -> None:
-                """Give the temporary file the destination's name."""
-                file._temporary.replace(file.path)
-
-            pulling = Pulling(to_file(operation), to_temporary_file, keep, file.receive)
+            pulling = Pulling(streaming(operation), streamed, sink.keep, receiving)
             return await self._change_and_pull(pulling, document, effect, timeout, body)
 
     async def _change_and_pull(
@@ -123,7 +134,7 @@ class Changing(Facade):
         """None where nothing could prove the change, so that the call has all its time for the answer."""
         if effect is None or not change.traceable:
             return None
-        return Settling(self._within_a_call(), name, change, effect)
+        return Settling(self, name, change, effect)
 
 
 def identifier_of(document: object) -> str:
@@ -134,9 +145,9 @@ def identifier_of(document: object) -> str:
     return name
 
 
-def to_file(operation: Operation[bytes]) -> Operation[Path]:
-    """The operation whose answer a Destination receives: its path stands for the bytes."""
-    return cast("Operation[Path]", operation)
+def streaming(operation: Operation[bytes]) -> Operation[Any]:
+    """The operation whose answer a Destination receives, and says what stands for the bytes."""
+    return cast("Operation[Any]", operation)
 
 
 def _nothing() -> None:

@@ -15,7 +15,7 @@ from directsuite.wire.given import needs_bytes
 from directsuite.wire.models import Model, Wire
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class StoredDocument(Model):
     """A PDF that the service keeps until it is deleted, or for 4 hours without activity."""
 
@@ -30,7 +30,7 @@ class StoredDocument(Model):
     description: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentSignature(Model):
     """A signature field found in a document, signed or not (SignatureObject of GetDocInfo)."""
 
@@ -50,7 +50,7 @@ class DocumentSignature(Model):
     is_valid: bool | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class FormField(Model):
     """A form field of a document and its value (FormFieldObject)."""
 
@@ -67,7 +67,7 @@ class FormField(Model):
     tab_index: int | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Page(Model):
     """A page of a document (PageObject). rotate: 0, 90, 180 or 270 degrees clockwise."""
 
@@ -80,7 +80,7 @@ class Page(Model):
     rotate: int | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentInfo(StoredDocument):
     """What GetDocInfo tells of a stored document. meta_data: the PDF's own properties, such as Title or Author."""
 
@@ -90,7 +90,7 @@ class DocumentInfo(StoredDocument):
     meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentUpdate(Model):
     """What a changing operation answers: the digest after it, empty after Delete.
 
@@ -104,7 +104,7 @@ class DocumentUpdate(Model):
     description: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Widget(Model):
     """Where a signature stands: points from the top left corner of the unrotated page; `page` counts from 1."""
 
@@ -117,7 +117,7 @@ class Widget(Model):
     page: int | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Signature(Model):
     """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A).
 
@@ -136,7 +136,7 @@ class Signature(Model):
     graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MultiSignRequest(Model):
     """The body of MultiSign."""
 

@@ -56,13 +56,13 @@ def signed(signatures: Iterable[Signature], document: object) -> Effect | None:
     names = [signature.name for signature in signatures]
     if not all(names):
         return None
-    wanted = Counter(names)
-    if isinstance(document, DocumentInfo):
-        wanted += Counter({name: times for name, times in _signed_names(document).items() if name in wanted})
+    before = _signed_names(document) if isinstance(document, DocumentInfo) else None
 
     def shown(info: DocumentInfo) -> bool:
         """Each name is there, signed, as often as it has to be."""
-        there = _signed_names(info)
+        wanted, there = Counter(names), _signed_names(info)
+        if before is not None:
+            wanted += Counter({name: times for name, times in before.items() if name in wanted})
         return all(there[name] >= times for name, times in wanted.items())
 
     return Effect(shown, common=False)
@@ -74,18 +74,18 @@ def _signed_names(info: DocumentInfo) -> Counter[str | None]:
 
 @attrs.define(eq=False, repr=False)
 class Settling:
-    """One change of a document, should its answer get lost. looking: a view of the facade for looks.
+    """One change of a document, should its answer get lost. facade: to look with, within the change's call.
 
     digest: the document's after the change, once that is proven. hindrance: why a pull can't give its PDF all the same.
     """
 
-    looking: Facade
+    facade: Facade
     identifier: str
     change: Change
     effect: Effect
     digest: str | None = None
     hindrance: str = "the PDF could not be fetched"
-    cause: OSError | None = None
+    cause: Exception | None = None
 
     async def update(self) -> DocumentUpdate | None:
         """What the lost answer would have told."""
@@ -105,7 +105,7 @@ class Settling:
             keep()
         except (DirectSuiteError, NothingMoreToSeeError):
             raise
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  the destination's or the callback's own, of whatever kind
             self.hindrance, self.cause = f"its answer could not be kept ({type(error).__name__})", error
             raise NothingMoreToSeeError from None
         return fetched
@@ -128,7 +128,7 @@ class Settling:
         return self.digest is not None
 
     async def _info(self) -> DocumentInfo:
-        return await self.looking._call(operations.GET_DOC_INFO, self.identifier)
+        return await self.facade._within_a_call()._call(operations.GET_DOC_INFO, self.identifier)
 
 
 async def nothing_to_see() -> None:

@@ -37,11 +37,11 @@ class Encoder:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes | memoryview) -> bytes:
         """The text that is settled by now; up to two bytes are kept back for the next piece."""
         content = self._rest + piece if self._rest else piece
         whole = len(content) - len(content) % 3
-        self._rest = content[whole:]
+        self._rest = bytes(content[whole:])
         return pybase64.b64encode(memoryview(content)[:whole])
 
     def finish(self) -> bytes:
@@ -57,18 +57,33 @@ class Decoder:
         self._rest = b""
         self._ended = False
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes | memoryview) -> bytes:
         """The bytes that are settled by now; up to three characters are kept back for the next piece."""
-        text = self._rest + piece.translate(None, _WHITE)
+        text = self._rest + piece if self._rest else piece
+        content = None if self._ended else self._plain(text)
+        return self._spaced(bytes(text)) if content is None else content
+
+    def _plain(self, text: bytes | memoryview) -> bytes | None:
+        """The same, of text without white space, which is not copied; None where it is anything else."""
         whole = len(text) - len(text) % 4
-        self._rest = text[whole:]
-        if not whole:
-            return b""
-        if self._ended:
+        try:
+            content = pybase64.b64decode(memoryview(text)[:whole], validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        self._keep(bytes(text[whole:]).translate(None, _WHITE), ended=text[whole - 1 : whole] == b"=")
+        return content
+
+    def _spaced(self, text: bytes) -> bytes:
+        text = text.translate(None, _WHITE)
+        whole = len(text) - len(text) % 4
+        if whole and self._ended:
             raise MismatchError(_EXPECTED)
         settled = text[:whole]
-        self._ended = settled.endswith(b"=")
+        self._keep(text[whole:], ended=self._ended or settled.endswith(b"="))
         return decode(settled)
+
+    def _keep(self, rest: bytes, *, ended: bool) -> None:
+        self._rest, self._ended = rest, ended
 
     def finish(self) -> None:
         """Raise MismatchError where the text ended in the middle of a group."""

@@ -1,0 +1,1 @@
+"""Bytes in and out: sources, destinations, progress, and what bounds a stream."""

@@ -1,0 +1,248 @@
+"""What is received: to a file object, to a callable, as a stream; and what a failure leaves there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pybase64
+import pytest
+
+import directsuite as ds
+from tests.core import plays
+from tests.core.opened import assert_nothing_held, failure_of, opened
+from tests.core.scripted_server import Play, ScriptedServer
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
+CODED = pybase64.b64encode(PDF)
+LINES = pybase64.encodebytes(PDF)
+HALF = plays.pieces(CODED[: len(CODED) // 2], length=len(CODED))
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+
+
+class Pipe(io.RawIOBase):
+    """A file that can't seek and takes little at a time."""
+
+    def __init__(self) -> None:
+        self.content = b""
+        self.threads: set[int] = set()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        self.threads.add(threading.get_ident())
+        self.content += bytes(piece[:50_000])
+        return min(len(piece), 50_000)
+
+
+class Passed:
+    """An async callable."""
+
+    def __init__(self, fails: Exception | None = None) -> None:
+        self.content = b""
+        self.largest = 0
+        self.fails = fails
+
+    async def __call__(self, piece: bytes) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.content += piece
+        self.largest = max(self.largest, len(piece))
+
+
+ANSWERS: dict[str, Play] = {
+    "whole": plays.answer(CODED),
+    "lines": plays.answer(LINES),
+    "chunked": plays.pieces(*(CODED[start : start + 99_991] for start in range(0, len(CODED), 99_991))),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_document_comes_whole_to_every_destination(server: ScriptedServer, answer: str, tmp_path: Path) -> None:
+    server.otherwise = ANSWERS[answer]
+    file, pipe, passed = io.BytesIO(), Pipe(), Passed()
+    async with opened(server) as suite:
+        assert await suite.signing.download("doc", tmp_path / "a.pdf") == tmp_path / "a.pdf"
+        assert await suite.signing.download("doc", file) is file
+        assert await suite.signing.download("doc", pipe) is pipe
+        assert await suite.signing.download("doc", passed) == len(PDF)
+        streamed = [piece async for piece in suite.signing.stream_doc("doc")]
+    assert (tmp_path / "a.pdf").read_bytes() == file.getvalue() == pipe.content == passed.content == PDF
+    assert b"".join(streamed) == PDF
+    assert max(map(len, streamed)) <= 192 * 1024
+    assert passed.largest <= 192 * 1024
+    assert not file.closed
+    assert threading.get_ident() not in pipe.threads
+
+
+async def test_pull_goes_to_every_destination(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(CODED)
+    file, passed = io.BytesIO(), Passed()
+    async with opened(server) as suite:
+        assert await suite.signing.sign_and_pull("doc", SIGNATURE, destination=file) is file
+        assert await suite.signing.multi_sign_and_pull("doc", [SIGNATURE], destination=passed) == len(PDF)
+    assert file.getvalue() == passed.content == PDF
+
+
+async def test_file_that_can_seek_is_cut_off_where_it_stood_for_a_repeat(server: ScriptedServer) -> None:
+    file = io.BytesIO(b"before, and a tail")
+    file.seek(6)
+    server.plays(HALF, plays.answer(CODED))
+    async with opened(server) as suite:
+        await suite.signing.download("doc", file)
+    assert file.getvalue() == b"before" + PDF
+
+
+async def test_nothing_of_a_longer_attempt_stays_in_a_file(server: ScriptedServer) -> None:
+    file = io.BytesIO()
+    server.plays(HALF, plays.answer(pybase64.b64encode(b"%PDF-1.7")))
+    async with opened(server) as suite:
+        await suite.signing.download("doc", file)
+    assert file.getvalue() == b"%PDF-1.7"
+
+
+@pytest.mark.parametrize("make", [Pipe, Passed])
+async def test_what_was_passed_on_is_not_asked_for_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
+    server.plays(HALF)
+    server.otherwise = plays.answer(CODED)
+    destination = make()
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.download("doc", destination))
+        assert_nothing_held(suite)
+    assert type(error) is ds.ResponseDecodeError
+    assert len(server.requests) == 1
+    assert PDF.startswith(destination.content)
+
+
+@pytest.mark.parametrize("make", [Pipe, Passed])
+async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
+    server.plays(plays.answer(b"", 500))
+    server.otherwise = plays.answer(CODED)
+    destination = make()
+    async with opened(server) as suite:
+        await suite.signing.download("doc", destination)
+    assert destination.content == PDF
+
+
+OWN: list[Exception] = [ValueError("own"), ConnectionResetError("own"), aiohttp.ClientConnectionError(), TimeoutError()]
+
+
+@pytest.mark.parametrize("own", OWN, ids=lambda error: type(error).__name__)
+async def test_error_of_the_callable_s_own_comes_out_as_it_is(server: ScriptedServer, own: Exception) -> None:
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with pytest.raises(type(own)) as caught:
+            await suite.signing.download("doc", Passed(own))
+        error = await failure_of(suite.signing.sign_and_pull("doc", SIGNATURE, destination=Passed(own)))
+    assert caught.value is own
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert error.__cause__ is own
+    assert len(server.requests) == 2
+
+
+async def test_proven_pull_is_not_passed_on_a_second_time(server: ScriptedServer) -> None:
+    document = ds.DocumentUpdate(identifier="doc", document_digest="old")
+    info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
+    server.plays(HALF)
+    server.otherwise = plays.answer(info)
+    passed = Passed()
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.sign_and_pull(document, SIGNATURE, destination=passed))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert PDF.startswith(passed.content)
+    assert [request.path for request in server.requests] == ["pdf/doc/sign/pull", "pdf/doc/info"]
+
+
+async def test_proven_pull_goes_to_a_file_that_can_seek(server: ScriptedServer) -> None:
+    document = ds.DocumentUpdate(identifier="doc", document_digest="old")
+    info = plays.answer(
+        {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
+    )
+    server.plays(HALF, info, plays.answer(CODED), info)
+    file = io.BytesIO()
+    async with opened(server) as suite:
+        assert await suite.signing.sign_and_pull(document, SIGNATURE, destination=file) is file
+    assert file.getvalue() == PDF
+
+
+async def test_digest_decides_whether_the_file_takes_its_name(server: ScriptedServer, tmp_path: Path) -> None:
+    server.otherwise = plays.answer(CODED)
+    path, right = tmp_path / "a.pdf", hashlib.sha256(PDF).hexdigest()
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.download("doc", path, sha256="0" * 64))
+        assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
+        await suite.signing.download("doc", path, sha256=right.upper())
+    assert type(error) is ds.ResponseDecodeError
+    assert "SHA-256" in str(error)
+    assert right not in str(error)
+    assert path.read_bytes() == PDF
+
+
+class AsyncFile:
+    """What has an async `write`."""
+
+    async def write(self, piece: bytes) -> None:
+        """Take it."""
+
+
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (io.StringIO(), {}, "destination"),
+    (AsyncFile(), {}, "destination"),
+    (5, {}, "destination"),
+    (None, {}, "destination"),
+    (io.BytesIO(), {"sha256": "abc"}, "sha256"),
+    (io.BytesIO(), {"progress": AsyncFile().write}, "progress"),
+]
+
+
+@pytest.mark.parametrize(("destination", "options", "parameter"), REFUSED)
+async def test_what_is_no_destination_is_refused(
+    server: ScriptedServer, destination: Any, options: dict[str, Any], parameter: str
+) -> None:
+    async with opened(server) as suite:
+        download: Any = suite.signing.download
+        error = await failure_of(download("doc", destination, **options))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == parameter
+    assert server.requests == []
+
+
+async def test_file_opened_for_reading_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(PDF)
+    async with opened(server) as suite:
+        with (tmp_path / "a.pdf").open("rb") as file:
+            assert isinstance(await failure_of(suite.signing.download("doc", file)), ds.InvalidArgumentError)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("spoilt", [HALF, plays.answer(b"<html>"), plays.answer(b""), plays.answer(CODED[:-2])])
+async def test_spoilt_stream_raises_where_it_breaks(server: ScriptedServer, spoilt: Play) -> None:
+    server.plays(spoilt)
+    seen: list[bytes] = []
+    async with opened(server) as suite:
+        error = await failure_of(_read(suite.signing.stream_doc("doc"), seen))
+        assert_nothing_held(suite)
+    assert type(error) is ds.ResponseDecodeError
+    assert PDF.startswith(b"".join(seen))
+    assert len(server.requests) == 1
+
+
+async def _read(pieces: ds.Listing[bytes], seen: list[bytes]) -> None:
+    async for piece in pieces:
+        seen.append(piece)  # noqa: PERF401  an extend would keep nothing of what came before the failure
+
+
+async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer) -> None:
+    server.plays(plays.endless(plays.head(200, 10**9), CODED))
+    async with opened(server) as suite:
+        async with suite.signing.stream_doc("doc") as pieces:
+            assert (await anext(pieces)).startswith(b"%PDF-")
+        assert_nothing_held(suite)

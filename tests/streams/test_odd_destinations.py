@@ -1,0 +1,286 @@
+"""Destinations that fail, take little, can't go back, or are none."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pybase64
+import pytest
+from yarl import URL
+
+import directsuite as ds
+from directsuite.core.sinks import PathSink
+from tests.core import plays
+from tests.core.opened import assert_nothing_held, failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
+CODED = pybase64.b64encode(PDF)
+HALF = plays.pieces(CODED[: len(CODED) // 2], length=len(CODED))
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+SIGNED = plays.answer(
+    {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
+)
+
+
+def failing(own: Exception) -> Callable[..., Any]:
+    async def fails(_: bytes) -> None:
+        raise own
+
+    return fails
+
+
+def failing_progress(own: Exception) -> Callable[[int, int | None], None]:
+    def fails(_done: int, _total: int | None) -> None:
+        raise own
+
+    return fails
+
+
+@pytest.mark.parametrize("by", ["destination", "progress"])
+@pytest.mark.parametrize(
+    "own", [ValueError("own"), RuntimeError("own"), OSError("own")], ids=["value", "runtime", "os"]
+)
+async def test_proven_pull_that_can_t_be_kept_is_known_to_have_happened(
+    server: ScriptedServer, own: Exception, by: str
+) -> None:
+    document = ds.DocumentUpdate(identifier="doc", document_digest="old")
+    server.plays(plays.reset, SIGNED, plays.answer(CODED), SIGNED)
+    async with opened(server) as suite:
+        pull: Any = suite.signing.sign_and_pull
+        given = {"destination": failing(own)} if by == "destination" else {"destination": io.BytesIO()}
+        more = {} if by == "destination" else {"progress": failing_progress(own)}
+        error = await failure_of(pull(document, SIGNATURE, **given, **more))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert error.__cause__ is own
+
+
+class Takes:
+    """Writes the first bytes of each piece, and says what it likes."""
+
+    def __init__(self, most: int, told: Callable[[int], Any]) -> None:
+        self.content = b""
+        self._most = most
+        self._told = told
+
+    def write(self, piece: bytes, /) -> Any:
+        taken = piece[: self._most]
+        self.content += taken
+        return self._told(len(taken))
+
+
+class RawTakes(io.RawIOBase):
+    """The same, of the kind that says None where it would block."""
+
+    def __init__(self, most: int, told: Callable[[int], Any]) -> None:
+        self._takes = Takes(most, told)
+
+    @property
+    def content(self) -> bytes:
+        return self._takes.content
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any, /) -> Any:
+        return self._takes.write(piece)
+
+
+def count(taken: int) -> int:
+    return taken
+
+
+ALL = 10**9
+WRITERS: dict[str, Callable[[], Takes | RawTakes]] = {
+    "takes little": lambda: Takes(1000, count),
+    "raw, takes little": lambda: RawTakes(1000, count),
+    "says nothing": lambda: Takes(ALL, lambda _: None),
+    "says true": lambda: Takes(ALL, lambda _: True),
+    "says more than it got": lambda: Takes(ALL, lambda taken: taken + 1),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+async def test_writer_gets_everything_whatever_it_says(server: ScriptedServer, kind: str) -> None:
+    server.otherwise = plays.answer(CODED)
+    writer = WRITERS[kind]()
+    async with opened(server) as suite:
+        await suite.signing.download("doc", writer)
+    assert writer.content == PDF
+
+
+@pytest.mark.parametrize("writer", [Takes(0, count), RawTakes(0, lambda _: None)], ids=["any", "raw"])
+async def test_writer_that_takes_nothing_would_block(server: ScriptedServer, writer: Takes | RawTakes) -> None:
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with pytest.raises(BlockingIOError):
+            await suite.signing.download("doc", writer)
+
+
+@pytest.mark.parametrize("retried", [False, True])
+async def test_old_tail_of_a_file_does_not_stay_behind_a_shorter_document(
+    server: ScriptedServer, retried: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"before" + bytes(len(PDF) * 2))
+    server.plays(*[HALF] * retried)
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with path.open("r+b") as file:
+            file.seek(6)
+            await suite.signing.download("doc", file)
+    assert path.read_bytes() == b"before" + PDF
+
+
+async def test_file_keeps_what_the_last_attempt_got(server: ScriptedServer) -> None:
+    file = io.BytesIO()
+    server.plays(HALF, plays.pieces(CODED[:1000], length=len(CODED)))
+    async with opened(server) as suite:
+        await failure_of(suite.signing.download("doc", file))
+    assert len(server.requests) == 2
+    assert file.getvalue() == PDF[:750]
+
+
+def null_device() -> BinaryIO:
+    return Path(os.devnull).open("wb")
+
+
+async def test_device_that_can_t_be_cut_off_is_a_destination(server: ScriptedServer) -> None:
+    server.plays(HALF)
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with null_device() as file:
+            assert await suite.signing.download("doc", file) is file
+
+
+async def test_file_that_can_t_go_back_gets_no_second_attempt(server: ScriptedServer, tmp_path: Path) -> None:
+    server.plays(HALF)
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with gzip.open(tmp_path / "broken.gz", "wb") as file:
+            error = await failure_of(suite.signing.download("doc", file))
+        with gzip.open(tmp_path / "a.gz", "wb") as file:
+            await suite.signing.download("doc", file)
+    assert type(error) is ds.ResponseDecodeError
+    assert len(server.requests) == 2
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == PDF
+
+
+async def test_wrong_digest_is_not_asked_for_again(server: ScriptedServer, tmp_path: Path) -> None:
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", sha256="0" * 64))
+    assert type(error) is ds.ResponseDecodeError
+    assert len(server.requests) == 1
+
+
+async def test_progress_of_a_stream_that_fails_at_0_comes_out_as_it_is(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(CODED)
+    own, told = ConnectionResetError("own"), list[int]()
+
+    def fails(done: int, _total: int | None) -> None:
+        told.append(done)
+        raise own
+
+    async with opened(server) as suite:
+        with pytest.raises(ConnectionResetError) as caught:
+            async for _ in suite.signing.stream_doc("doc", progress=fails):
+                pass
+        assert_nothing_held(suite)
+    assert caught.value is own
+    assert told == [0]
+    assert len(server.requests) == 1
+
+
+async def test_long_write_to_the_disk_has_the_time_of_a_pause_of_its_own(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slowly(_: object) -> None:
+        await asyncio.sleep(15)
+
+    monkeypatch.setattr(PathSink, "finish", slowly)
+    server.otherwise = plays.pieces(CODED, plays.Pause(15))
+    async with opened(server, attempt_timeout=20) as suite:
+        await suite.signing.download("doc", tmp_path / "a.pdf")
+    assert len(server.requests) == 1
+
+
+class FullDisk(io.BytesIO):
+    """Fails where it is closed."""
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("no space left")
+
+
+async def test_cancelled_download_is_cancelled_though_its_file_can_t_be_closed(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened_there(_path: Path, _mode: str) -> FullDisk:
+        return FullDisk()
+
+    def begin(_done: int, _total: int | None) -> None:
+        begun.set()
+
+    monkeypatch.setattr(Path, "open", opened_there)
+    server.otherwise = plays.endless(plays.head(200, 10**9), CODED[:40_000])
+    begun = asyncio.Event()
+    async with opened(server) as suite:
+        download = suite.signing.download("doc", tmp_path / "a.pdf", progress=begin)
+        task = asyncio.create_task(download)
+        await begun.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        assert_nothing_held(suite)
+
+
+class Drained:
+    """What has to be drained."""
+
+    def write(self, piece: bytes, /) -> None:
+        """Take it."""
+
+    async def drain(self) -> None:
+        """Wait."""
+
+
+def plain(_: bytes) -> None:
+    """Nothing to await."""
+
+
+UNAWAITABLE: dict[str, Any] = {
+    "function": plain,
+    "method": bytearray().extend,
+    "builtin": print,
+    "has to be drained": Drained(),
+    "class": bytes,
+}
+
+
+@pytest.mark.parametrize("kind", UNAWAITABLE)
+async def test_what_nobody_could_await_is_refused_before_anything_is_signed(server: ScriptedServer, kind: str) -> None:
+    async with opened(server) as suite:
+        pull: Any = suite.signing.sign_and_pull
+        error = await failure_of(pull("doc", SIGNATURE, destination=UNAWAITABLE[kind]))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == "destination"
+    assert server.requests == []
+
+
+async def test_stream_writer_is_refused(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        address = URL(server.url("signing"))
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        error = await failure_of(suite.signing.download("doc", writer))
+        writer.close()
+        await writer.wait_closed()
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert server.requests == []

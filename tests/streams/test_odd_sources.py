@@ -1,0 +1,228 @@
+"""Sources in crumbs, in one large piece, that are cancelled, and that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pybase64
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.core.body import RequestBody
+from directsuite.core.source import content_of
+from directsuite.messaging.models import Authentication, SendRequest
+from directsuite.messaging.sending import send_body
+from directsuite.secret import Secret
+from tests.core import plays
+from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+
+from .test_progress import LIMIT, turning
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 2000
+SAVED = plays.answer({"identifier": "doc", "success": True})
+
+
+async def stream(*pieces: bytes) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def cut(content: bytes, size: int) -> list[bytes]:
+    return [content[start : start + size] for start in range(0, len(content), size)]
+
+
+def letter(*attachments: ds.Attachment) -> ds.Message:
+    return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
+
+
+async def chunks_of(body: RequestBody) -> list[bytes]:
+    return [chunk async for chunk in body.stream()]
+
+
+@pytest.mark.parametrize("size", [3, 997, 10_000, 48_000])
+async def test_small_pieces_are_gathered(size: int) -> None:
+    content = content_of(stream(*cut(PDF, size)), parameter="pdf")
+    chunks = await chunks_of(RequestBody.base64(content))
+    assert pybase64.b64decode(b"".join(chunks), validate=True) == PDF
+    assert all(64 * 1024 <= len(chunk) <= LIMIT for chunk in chunks[:-2])
+
+
+@given(sizes=st.lists(st.sampled_from([0, 1, 2, 3, 100, 49_151, 49_152, 49_153, 196_608, 200_000]), max_size=9))
+async def test_pieces_of_any_size_are_the_whole(sizes: list[int]) -> None:
+    pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
+    chunks = await chunks_of(RequestBody.base64(content_of(stream(*pieces), parameter="pdf")))
+    assert pybase64.b64decode(b"".join(chunks), validate=True) == b"".join(pieces)
+    assert all(0 < len(chunk) <= LIMIT for chunk in chunks)
+
+
+@pytest.mark.parametrize("size", [3, 64, 997, 10_000, 40_000])
+async def test_source_of_small_pieces_lets_the_event_loop_turn(server: ScriptedServer, size: int) -> None:
+    server.otherwise = SAVED
+    async with opened(server) as suite, turning() as turns:
+
+        async def counted() -> AsyncGenerator[bytes]:
+            yield PDF[:2000]
+            for piece in cut(PDF[2000:], size):
+                turns.passed(max(len(piece), 4096))
+                yield piece
+
+        await suite.signing.save(counted())
+    assert turns.most <= LIMIT
+    assert pybase64.b64decode(server.requests[0].body) == PDF
+
+
+async def test_small_pieces_that_come_slowly_are_a_flow(server: ScriptedServer) -> None:
+    async def slowly() -> AsyncGenerator[bytes]:
+        for piece in cut(PDF[:20_000], 500):
+            await asyncio.sleep(15)
+            yield piece
+
+    server.otherwise = SAVED
+    async with opened(server, timeout=60, attempt_timeout=20) as suite:
+        await suite.signing.save(slowly())
+    assert pybase64.b64decode(server.requests[0].body) == PDF[:20_000]
+
+
+IN_MEMORY: dict[str, list[int]] = {
+    "one": [3_000_000],
+    "many": [40_000] * 20,
+    "beside an empty one": [300_000, 0],
+    "just too large": [LIMIT + 1],
+}
+
+
+@pytest.mark.parametrize("kind", IN_MEMORY)
+async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) -> None:
+    attachments = [
+        ds.Attachment(content=bytes([number]) * size, content_type="a/b", filename="a")
+        for number, size in enumerate(IN_MEMORY[kind])
+    ]
+    request = SendRequest(
+        authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=letter(*attachments)
+    )
+    body = send_body(request)
+    chunks = await chunks_of(body)
+    assert max(map(len, chunks)) <= LIMIT
+    assert body.size == sum(map(len, chunks))
+    assert body.replayable
+
+
+@pytest.mark.parametrize("kind", IN_MEMORY)
+async def test_large_contents_in_memory_arrive_whole(server: ScriptedServer, kind: str) -> None:
+    contents = [bytes([number]) * size for number, size in enumerate(IN_MEMORY[kind])]
+    attachments = [ds.Attachment(content=content, content_type="a/b", filename="a") for content in contents]
+    told: list[int] = []
+    server.plays(plays.answer(b"", 429))
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.mailbox(ALICE, PASSWORD).send(letter(*attachments), progress=lambda done, _: told.append(done))
+    entries = server.requests[-1].document["message"]["attachmentList"]
+    assert [pybase64.b64decode(entry["content"]) for entry in entries] == contents
+    assert server.requests[0].body == server.requests[-1].body
+    assert told == []
+
+
+SENDS: dict[str, Callable[[ds.DirectSuite, AsyncGenerator[bytes]], Awaitable[object]]] = {
+    "save": lambda suite, source: suite.signing.save(source, size=len(PDF)),
+    "send": lambda suite, source: suite.mailbox(ALICE, PASSWORD).send(
+        letter(ds.Attachment.from_stream(source, filename="a", size=len(PDF)))
+    ),
+}
+
+
+async def cancelled(after: int) -> AsyncGenerator[bytes]:
+    """Waits for what somebody else has cancelled."""
+    for piece in itertools.islice(cut(PDF, 100_000), after):
+        yield piece
+    other = asyncio.get_running_loop().create_future()
+    other.cancel()
+    await other
+
+
+@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("kind", SENDS)
+async def test_source_that_was_cancelled_is_no_lost_answer(server: ScriptedServer, kind: str, after: int) -> None:
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        error = await failure_of(SENDS[kind](suite, cancelled(after)))
+        assert_nothing_held(suite)
+    assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
+    assert error.elapsed == 0
+    assert all(request.body == b"" for request in server.requests)
+
+
+@pytest.mark.parametrize("kind", SENDS)
+async def test_cancelled_call_cancels_its_source(server: ScriptedServer, kind: str) -> None:
+    waiting, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> AsyncGenerator[bytes]:
+        yield PDF
+        waiting.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.set()
+
+    async with opened(server, timeout=5000, attempt_timeout=5000) as suite:
+        task = asyncio.ensure_future(SENDS[kind](suite, waits()))
+        await waiting.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        await ended.wait()
+        assert_nothing_held(suite)
+
+
+class AsyncReader:
+    """What has an async `read`."""
+
+    async def read(self, _size: int, /) -> bytes:
+        return PDF
+
+
+class SeeksSilently:
+    """Seeks, and doesn't say where it is then."""
+
+    def __init__(self) -> None:
+        self._content = io.BytesIO(PDF)
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._content.tell()
+
+    def seek(self, *where: int) -> None:
+        self._content.seek(*where)
+
+    def read(self, size: int, /) -> bytes:
+        return self._content.read(size)
+
+
+async def test_file_whose_seek_does_not_tell_passes_once(server: ScriptedServer) -> None:
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(SeeksSilently())
+    assert pybase64.b64decode(server.requests[0].body) == PDF
+    assert "content-length" not in server.requests[0].headers
+
+
+async def test_what_can_t_be_read_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+    async with opened(server) as suite:
+        with (tmp_path / "a.pdf").open("wb") as written:
+            for source in (AsyncReader(), written):
+                given: Any = source
+                error = await failure_of(suite.signing.save(given))
+                assert isinstance(error, ds.InvalidArgumentError)
+                assert error.parameter == "pdf"
+                with pytest.raises(ds.InvalidArgumentError):
+                    ds.Attachment.from_file(given, filename="a")
+    assert server.requests == []

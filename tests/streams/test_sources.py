@@ -1,0 +1,273 @@
+"""What is sent: every kind of source arrives whole, or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pybase64
+import pytest
+
+import directsuite as ds
+from directsuite.core.source import PIECE
+from tests.core import plays
+from tests.core.opened import ALICE, PASSWORD, TWICE, failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 2000
+SAVED = plays.answer({"identifier": "doc"})
+
+
+async def stream(content: bytes, size: int = 100_000) -> AsyncGenerator[bytes]:
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+class Pipe(io.RawIOBase):
+    """A file that can't seek and gives little at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+        self.threads: set[int] = set()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.threads.add(threading.get_ident())
+        return self._content.readinto(memoryview(buffer)[:70_000])
+
+
+class OnlyRead:
+    """The least that reads like a file."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+
+    def read(self, size: int, /) -> bytes:
+        return self._content.read(size)
+
+
+def on_disk(folder: Path) -> Path:
+    path = folder / "a.pdf"
+    path.write_bytes(PDF)
+    return path
+
+
+SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
+    "bytes": (lambda _: PDF, True),
+    "bytearray": (lambda _: bytearray(PDF), True),
+    "small memoryview": (lambda _: memoryview(PDF), True),
+    "path": (on_disk, True),
+    "text of a path": (lambda folder: str(on_disk(folder)), True),
+    "file object": (lambda _: io.BytesIO(PDF), True),
+    "pipe": (lambda _: Pipe(PDF), False),
+    "buffered pipe": (lambda _: io.BufferedReader(Pipe(PDF)), False),
+    "only read": (lambda _: OnlyRead(PDF), False),
+    "stream": (lambda _: stream(PDF), False),
+    "stream of small pieces": (lambda _: stream(PDF, 997), False),
+    "stream of one piece": (lambda _: stream(PDF, len(PDF)), False),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+async def test_source_arrives_whole(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
+    make, sized = SOURCES[kind]
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(make(tmp_path))
+    assert pybase64.b64decode(server.requests[0].body, validate=True) == PDF
+    assert ("content-length" in server.requests[0].headers) == sized
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+async def test_source_is_sent_again_where_it_can_be(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
+    make, again = SOURCES[kind]
+    server.plays(plays.reset)
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        if again:
+            await suite.signing.save(make(tmp_path))
+            assert pybase64.b64decode(server.requests[1].body) == PDF
+        else:
+            assert (await failure_of(suite.signing.save(make(tmp_path)))).attempts == 1
+
+
+async def test_file_is_sent_from_where_it_stands_and_stays_open(server: ScriptedServer) -> None:
+    file = io.BytesIO(b"before" + PDF)
+    file.seek(6)
+    server.plays(plays.reset)
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(file)
+    assert [pybase64.b64decode(request.body) for request in server.requests] == [PDF, PDF]
+    assert not file.closed
+
+
+async def test_pipe_is_read_in_a_thread(server: ScriptedServer) -> None:
+    pipe = Pipe(PDF)
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(pipe)
+    assert threading.get_ident() not in pipe.threads
+
+
+@pytest.mark.parametrize("size", [1, 1000, PIECE, PIECE + 1, 500_009])
+async def test_size_given_is_the_length_announced(server: ScriptedServer, size: int) -> None:
+    content = b"%PDF-" + os.urandom(size)
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(stream(content), size=len(content))
+    assert int(server.requests[0].headers["content-length"]) == len(server.requests[0].body)
+    assert pybase64.b64decode(server.requests[0].body) == content
+
+
+@pytest.mark.parametrize("pieces", [1, 1000, PIECE, 10**7])
+@pytest.mark.parametrize("off", [-1, -200_000, 1, 3, 200_000])
+async def test_source_of_another_size_never_completes_its_request(
+    server: ScriptedServer, off: int, pieces: int
+) -> None:
+    content = PDF if pieces > 1 else PDF[:200]
+    size = max(len(content) - off, 9)
+    if size == len(content):
+        pytest.skip("no other size")
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.save(stream(content, pieces), size=size))
+    assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
+    assert len(server.requests) <= 1
+    assert all(request.body == b"" for request in server.requests)  # the body never came to its end
+
+
+NOT_PDF: dict[str, Callable[[], Any]] = {
+    "bytes": lambda: b"GIF89a" + bytes(2000),
+    "late magic": lambda: bytes(1024) + b"%PDF-1.7",
+    "file object": lambda: io.BytesIO(b"GIF89a"),
+    "file object that stands behind": lambda: _standing(PDF, 10),
+    "pipe": lambda: Pipe(b"GIF89a" + bytes(500_000)),
+    "stream": lambda: stream(b"GIF89a" + bytes(500_000)),
+    "stream of bytes": lambda: stream(bytes(1020) + b"%PDF-1.7", 1),
+    "spent stream": lambda: stream(b""),
+}
+
+
+def _standing(content: bytes, position: int) -> io.BytesIO:
+    file = io.BytesIO(content)
+    file.seek(position)
+    return file
+
+
+@pytest.mark.parametrize("kind", NOT_PDF)
+async def test_what_is_no_pdf_is_refused_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.save(NOT_PDF[kind]()))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == "pdf"
+    assert server.requests == []
+
+
+async def test_magic_may_stand_anywhere_in_the_first_kb_of_a_stream(server: ScriptedServer) -> None:
+    content = bytes(1019) + b"%PDF-1.7"
+    server.otherwise = SAVED
+    async with opened(server) as suite:
+        await suite.signing.save(stream(content, 10))
+    assert pybase64.b64decode(server.requests[0].body) == content
+
+
+async def test_source_that_fails_before_its_first_byte_has_sent_nothing(server: ScriptedServer) -> None:
+    async def broken() -> AsyncGenerator[bytes]:
+        async for piece in stream(PDF):
+            if piece.startswith(b"%PDF"):
+                raise ValueError("of the user's")
+            yield piece
+
+    told: list[ds.Event] = []
+    async with opened(server, listeners=[told.append]) as suite:
+        with pytest.raises(ValueError, match="of the user's"):
+            await suite.signing.save(broken())
+    assert [event.outcome for event in told if isinstance(event, ds.AttemptFailed)] == [ds.Outcome.NOT_SENT]
+    assert server.requests == []
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    (io.StringIO("%PDF-"), None, "pdf"),
+    (5, None, "pdf"),
+    (None, None, "pdf"),
+    (PDF, 3, "size"),
+    (io.BytesIO(PDF), 3, "size"),
+    (stream(PDF), -1, "size"),
+    (stream(PDF), 2.5, "size"),
+]
+
+
+@pytest.mark.parametrize(("source", "size", "parameter"), REFUSED)
+async def test_what_is_no_source_is_refused(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.save(source, size=size))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == parameter
+    assert server.requests == []
+
+
+async def test_closed_file_is_refused(server: ScriptedServer) -> None:
+    file = io.BytesIO(PDF)
+    file.close()
+    async with opened(server) as suite:
+        assert isinstance(await failure_of(suite.signing.save(file)), ds.InvalidArgumentError)
+
+
+def message(*attachments: ds.Attachment) -> ds.Message:
+    return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
+
+
+SENT = plays.answer({"success": True, "smtpId": "<1@direct.example.test>"})
+
+
+async def test_attachments_of_files_and_streams_arrive_whole(server: ScriptedServer, tmp_path: Path) -> None:
+    file = on_disk(tmp_path).open("rb")
+    attachments = [
+        ds.Attachment.from_path(on_disk(tmp_path)),
+        ds.Attachment.from_file(file),
+        ds.Attachment.from_file(Pipe(PDF), filename="b.xml", size=len(PDF)),
+        ds.Attachment.from_stream(stream(PDF), filename="c", size=len(PDF)),
+        ds.Attachment(content=PDF, content_type="a/b", filename="d"),
+    ]
+    server.otherwise = SENT
+    async with opened(server, retry=TWICE) as suite:
+        await suite.mailbox(ALICE, PASSWORD).send(message(*attachments))
+    entries = server.requests[0].document["message"]["attachmentList"]
+    assert [pybase64.b64decode(entry["content"]) for entry in entries] == [PDF] * 5
+    assert [entry["filename"] for entry in entries] == ["a.pdf", "a.pdf", "b.xml", "c", "d"]
+    assert entries[1]["contentType"] == "application/pdf"
+    assert "content-length" in server.requests[0].headers
+    assert not file.closed
+    file.close()
+
+
+async def test_attachment_of_a_seekable_file_may_be_sent_to_several(server: ScriptedServer) -> None:
+    letter = message(ds.Attachment.from_file(io.BytesIO(PDF), filename="a.pdf"))
+    server.otherwise = SENT
+    async with opened(server) as suite:
+        for _ in range(2):
+            await suite.mailbox(ALICE, PASSWORD).send(letter)
+    assert server.requests[0].body == server.requests[1].body
+
+
+async def test_stream_that_was_sent_is_not_sent_again_as_an_empty_one(server: ScriptedServer) -> None:
+    letter = message(ds.Attachment.from_stream(stream(PDF), filename="a"))
+    server.otherwise = SENT
+    async with opened(server) as suite:
+        await suite.mailbox(ALICE, PASSWORD).send(letter)
+        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send(letter))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert len(server.requests) == 1
+
+
+async def test_attachment_shows_nothing_of_its_source() -> None:
+    shown = repr(ds.Attachment.from_file(io.BytesIO(PDF), filename="Zaphod.pdf"))
+    assert "Zaphod" not in shown
+    assert ds.Attachment.from_stream(stream(PDF), filename="a") != ds.Attachment.from_stream(stream(PDF), filename="a")
