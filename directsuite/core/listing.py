@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from directsuite.core.discreet import discreet
 
@@ -51,32 +52,79 @@ class Listing(AsyncGenerator[T, None]):
         await self._generator.aclose()
 
 
-async def fetched_ahead(
-    keys: Iterable[K], fetch: Callable[[K], Coroutine[Any, Any, T]], *, window: int
-) -> AsyncGenerator[T, None]:
+def _always() -> bool:
+    return True
+
+
+class FetchedAhead(Generic[K, T]):
     """The answers for `keys`, in their order, with up to `window` requests ahead of the reader.
 
-    A failure is raised at its own place in the order; ending the generator cancels what is still under way.
-    """
-    waiting: deque[asyncio.Task[T]] = deque()
-    remaining = iter(keys)
+    has_room: whether one more may be ahead; at least one always is. Keys are taken when their request begins, the first
+    at the first step. A failure is raised at its own place in the order, and nothing is fetched after it. Leaving
+    `async with` cancels what is still under way.
 
-    def top_up() -> None:
+    No async generator, since a loop that ends would close that and the one around it at the same time.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[K],
+        fetch: Callable[[K], Coroutine[Any, Any, T]],
+        *,
+        window: int,
+        has_room: Callable[[], bool] = _always,
+    ) -> None:
+        self._keys = iter(keys)
+        self._fetch = fetch
+        self._window = window
+        self._has_room = has_room
+        self._ahead: deque[asyncio.Task[T]] = deque()
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        self._top_up()
+        if not self._ahead:
+            raise StopAsyncIteration
+        if self._ahead[0].done() and not self._ahead[-1].done():
+            await asyncio.sleep(0)  # a reader who finds much there would keep the event loop from what is under way
+        answer = await self._ahead[0]
+        self._ahead.popleft()
+        self._top_up()
+        return answer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended = True
+        ahead = list(self._ahead)
+        self._ahead.clear()
+        for task in ahead:
+            task.cancel()
+        await asyncio.gather(*ahead, return_exceptions=True)
+
+    def _top_up(self) -> None:
         """Start requests until the window is full."""
-        while len(waiting) < window:
+        while not self._ended and len(self._ahead) < self._window and (not self._ahead or self._has_room()):
             try:
-                key = next(remaining)
+                key = next(self._keys)
             except StopIteration:
                 return
-            waiting.append(asyncio.create_task(fetch(key)))
+            task = asyncio.create_task(self._fetch(key))
+            task.add_done_callback(self._came)
+            self._ahead.append(task)
 
-    try:
-        top_up()
-        while waiting:
-            answer = await waiting.popleft()
-            top_up()
-            yield answer
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+    def _came(self, task: asyncio.Task[T]) -> None:
+        """An answer may make room for another request; a failure makes all after it useless."""
+        if not (task.cancelled() or task.exception()):
+            self._top_up()
+            return
+        self._ended = True
+        if task in self._ahead:
+            for useless in itertools.islice(self._ahead, self._ahead.index(task) + 1, None):
+                useless.cancel()

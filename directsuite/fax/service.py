@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 
 from directsuite.core.facade import Facade
-from directsuite.core.listing import Listing
+from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
@@ -44,7 +44,7 @@ class Fax(Facade):
     def iter_messages(
         self, fax_number: str, *, limit: int | None = None, timeout: float | None = None
     ) -> Listing[FaxMessage]:
-        """All messages of a fax number, newest first, page by page; at the most `limit` of them.
+        """All messages of a fax number, newest first, at the most `limit` of them: page by page, one page ahead.
 
         Faxes that arrive meanwhile shift the pages: each message still comes once, told apart by its handle or, where
         it has none, by the whole record. `timeout` holds for each page.
@@ -52,25 +52,48 @@ class Fax(Facade):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
-        return Listing(self._pages(fax_number, limit, timeout))
+        return Listing(self._messages(fax_number, limit, timeout))
 
-    async def _pages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
-        seen: set[object] = set()
-        offset = 0
-        barren = 0
-        while True:
-            page = (await self.get_multiple_message_info(fax_number, offset, timeout=timeout)).message_detail
-            known = len(seen)
-            for message in page:
-                key = message.message_handle or codec.encode(message)
-                if key in seen:
-                    continue
-                seen.add(key)
-                yield message
-                if len(seen) == limit:
-                    return
-            # A page of known messages may only have been shifted by new ones; two running are a server that repeats.
-            barren = barren + 1 if len(seen) == known else 0
-            if len(page) < PAGE or barren == 2:
-                return
-            offset += PAGE
+    async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
+        pages = _Pages(limit)
+
+        async def fetch(offset: int) -> list[FaxMessage]:
+            """What a page brings that is new."""
+            return pages.unseen(
+                (await self.get_multiple_message_info(fax_number, offset, timeout=timeout)).message_detail
+            )
+
+        async with FetchedAhead(pages, fetch, window=1) as answers:
+            async for messages in answers:
+                for message in messages:
+                    yield message
+
+
+class _Pages(Iterator[int]):
+    """The offsets of the pages, for as long as the pages before them leave anything to ask for."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._offset = 0
+        self._seen: set[object] = set()
+        self._barren = 0
+        self._ended = False
+
+    def __next__(self) -> int:
+        if self._ended:
+            raise StopIteration
+        offset, self._offset = self._offset, self._offset + PAGE
+        return offset
+
+    def unseen(self, page: list[FaxMessage]) -> list[FaxMessage]:
+        """The messages of the latest page that came on none before, as many as are wanted."""
+        fresh: list[FaxMessage] = []
+        for message in page:
+            key = message.message_handle or codec.encode(message)
+            if key not in self._seen and len(self._seen) != self._limit:
+                self._seen.add(key)
+                fresh.append(message)
+        # A page of known messages may only have been shifted by new ones; two running are a server that repeats.
+        self._barren = 0 if fresh else self._barren + 1
+        self._ended = len(page) < PAGE or self._barren == 2 or len(self._seen) == self._limit
+        return fresh

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from directsuite.core.listing import Listing, fetched_ahead
+import attrs
+
+from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.core.operation import Operation, Service
-from directsuite.errors import InvalidArgumentError
+from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import operations
 from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.batches import Batch, Batches
 from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.messaging.reading import Reading
@@ -22,37 +25,52 @@ class Listings(Reading):
 
     Each listing is an async generator and its own context manager; leaving `async with` early ends its requests at
     once. Messages that vanish meanwhile are passed over. `timeout` holds for each request.
+
+    batch_size: the most messages that one request asks for. batch_bytes: what an answer is to hold, about: requests ask
+    for fewer messages where those before turned out to be large, and at most as many answers are fetched ahead of the
+    reader as twice the service's connections. None: all that is fetched ahead about 64 MB together. An answer that goes
+    past max_response_bytes is asked for again in smaller ones; only a message that does so alone is an error.
     """
 
     def iter_messages(
-        self, folder: str = INBOX, *, batch_size: int = 50, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        *,
+        batch_size: int = 50,
+        batch_bytes: int | None = None,
+        timeout: float | None = None,
     ) -> Listing[MessageDetail]:
         """All messages of `folder`, by ascending uid, fetched in batches ahead of the reader.
 
         Operations GetUIDs, then GetMessagesByUIDs (specification 4.C).
         """
-        _refuse(folder, batch_size)
+        _refuse(folder, batch_size, batch_bytes)
 
-        async def fetch(uids: list[int]) -> list[MessageDetail]:
+        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[MessageDetail]]:
             """One batch of messages."""
-            return await self.get_messages_by_uids(folder, uids, timeout=timeout)
+            return box.get_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, timeout, fetch))
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_raw(
-        self, folder: str = INBOX, *, batch_size: int = 50, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        *,
+        batch_size: int = 50,
+        batch_bytes: int | None = None,
+        timeout: float | None = None,
     ) -> Listing[RawMessage]:
         """All messages of `folder` as they stand on the server, by ascending uid, in batches ahead of the reader.
 
         Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C).
         """
-        _refuse(folder, batch_size)
+        _refuse(folder, batch_size, batch_bytes)
 
-        async def fetch(uids: list[int]) -> list[RawMessage]:
+        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[RawMessage]]:
             """One batch of raw messages."""
-            return await self.get_raw_messages_by_uids(folder, uids, timeout=timeout)
+            return box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, timeout, fetch))
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """The metadata of all messages of `folder`, from one answer read while it comes.
@@ -76,18 +94,38 @@ class Listings(Reading):
         self,
         folder: str,
         batch_size: int,
+        batch_bytes: int | None,
         timeout: float | None,
-        fetch: Callable[[list[int]], Coroutine[Any, Any, list[M]]],
+        fetch: Callable[[Self, list[int]], Coroutine[Any, Any, list[M]]],
     ) -> AsyncGenerator[M]:
         uids = await self.get_uids(folder, timeout=timeout)
-        batches = [uids[start : start + batch_size] for start in range(0, len(uids), batch_size)]
-        answers = fetched_ahead(batches, fetch, window=self._transport.window(Service.MESSAGING))
-        try:
-            for batch in batches:
-                for message in _in_order(batch, await anext(answers)):
-                    yield message
-        finally:
-            await answers.aclose()
+        window = self._transport.window(Service.MESSAGING)
+        batches = Batches(uids, most=batch_size, window=window, batch_bytes=batch_bytes)
+
+        async def fetch_batch(batch: Batch) -> list[M]:
+            """The messages of a batch, in order, and what they tell of the size of others."""
+            weighing = self._with(attrs.evolve(self._options, observe=batch.weigh))
+            messages = await fetch(weighing, batch.uids)
+            batches.came(batch, len(messages))
+            return _in_order(batch.uids, messages)
+
+        while True:
+            try:
+                async with FetchedAhead(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
+                    async for messages in answers:
+                        for message in messages:
+                            yield message
+                        batches.read()
+                return
+            except ResponseDecodeError as error:
+                batch = batches.broken_off()
+                if batch is None:
+                    raise
+                if len(batch.uids) == 1:
+                    text = f"the message with uid {batch.uids[0]} alone is too large: raise max_response_bytes"
+                    error.explanation = text  # to ask for fewer, as it says by itself, is no help
+                    raise
+                batches.cut_again()
 
     def _streamed(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
@@ -96,10 +134,12 @@ class Listings(Reading):
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
 
 
-def _refuse(folder: str, batch_size: int = 1) -> None:
+def _refuse(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
     operations.GET_UIDS.check((folder,))
     if type(batch_size) is not int or batch_size < 1:
         raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
+    if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
+        raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="batch_bytes")
 
 
 def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:

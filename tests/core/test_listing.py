@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.listing import Listing, fetched_ahead
+from directsuite.core.listing import FetchedAhead, Listing
 
 from .virtual_time import VirtualTimeLoop, turns
 
 
 class Desk:
-    """Answers each number with itself after its delay, and keeps count of who is waiting."""
+    """Answers each number with itself after its delay, and keeps count of who is waiting.
 
-    def __init__(self, delays: list[float], failing: frozenset[int] = frozenset()) -> None:
+    places: what may be ahead of the reader besides the window, as a memory is; None for no such bound.
+    """
+
+    def __init__(self, delays: list[float], failing: frozenset[int] = frozenset(), places: int | None = None) -> None:
         self.delays = delays
         self.failing = failing
+        self.places = places
         self.waiting = 0
         self.busiest = 0
         self.asked: list[int] = []
+        self.taken = 0
+        self.read = 0
         self.cancelled = 0
+        self.failed = False
 
-    async def fetch(self, number: int) -> int:
+    def ahead(self, window: int) -> FetchedAhead[int, int]:
+        return FetchedAhead(self._numbers(), self._fetch, window=window, has_room=self._has_room)
+
+    def _numbers(self) -> Iterator[int]:
+        for number in range(len(self.delays)):
+            self.taken += 1
+            yield number
+
+    def _has_room(self) -> bool:
+        return self.places is None or self.taken - self.read < self.places
+
+    async def _fetch(self, number: int) -> int:
+        assert not self.failed
         self.asked.append(number)
         self.waiting += 1
         self.busiest = max(self.busiest, self.waiting)
@@ -37,6 +56,7 @@ class Desk:
         finally:
             self.waiting -= 1
         if number in self.failing:
+            self.failed = True
             raise LookupError(number)
         return number
 
@@ -45,63 +65,75 @@ delays = st.lists(st.integers(0, 5).map(float), max_size=25)
 windows = st.integers(1, 8)
 
 
-@given(delays=delays, window=windows, pauses=st.lists(st.integers(0, 3), max_size=25))
-def test_answers_come_in_order_and_never_more_than_the_window_is_under_way(
-    delays: list[float], window: int, pauses: list[int]
+@given(
+    delays=delays,
+    window=windows,
+    places=st.none() | st.integers(1, 8),
+    pauses=st.lists(st.integers(0, 3), max_size=25),
+    data=st.data(),
+)
+def test_reader_gets_all_in_order_up_to_a_failure_or_where_it_leaves(
+    delays: list[float], window: int, places: int | None, pauses: list[int], data: st.DataObject
 ) -> None:
-    desk = Desk(delays)
+    failing = data.draw(st.frozensets(st.sampled_from(range(len(delays))), max_size=3)) if delays else frozenset[int]()
+    leaves_after = data.draw(st.none() | st.integers(0, len(delays)))
+    desk = Desk(delays, failing, places)
+    bound = window if places is None else min(window, places)
     seen: list[int] = []
+    failures: list[object] = []
+
+    async def drain() -> None:
+        pace = iter(pauses)
+        async with desk.ahead(window) as answers:
+            if leaves_after == 0:
+                return
+            async for number in answers:
+                seen.append(number)
+                assert len(desk.asked) <= len(seen) + max(bound, 1)
+                await asyncio.sleep(next(pace, 0))
+                desk.read += 1
+                if len(seen) == leaves_after:
+                    return
 
     async def read() -> None:
-        pace = iter(pauses)
-        async for number in fetched_ahead(range(len(delays)), desk.fetch, window=window):
-            seen.append(number)
-            assert len(desk.asked) <= len(seen) + window
-            await asyncio.sleep(next(pace, 0))
+        try:
+            await drain()
+        except LookupError as failure:
+            failures.extend(failure.args)
+        assert desk.waiting == 0
         assert len(asyncio.all_tasks()) == 1
 
     _run(read())
-    assert seen == list(range(len(delays)))
-    assert desk.busiest <= window
+    first_failure = min(failing, default=len(delays))
+    end = first_failure if leaves_after is None else min(first_failure, leaves_after)
+    assert seen == list(range(end))
+    assert failures == ([first_failure] if end in failing and end != leaves_after else [])
+    assert desk.busiest <= bound
+    assert desk.asked == sorted(set(desk.asked))
 
 
 @given(delays=delays.filter(bool), window=windows, data=st.data())
-def test_failure_is_raised_at_its_own_place(delays: list[float], window: int, data: st.DataObject) -> None:
-    failing = data.draw(st.sets(st.integers(0, len(delays) - 1), min_size=1))
-    desk = Desk(delays, frozenset(failing))
+def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
+    delays: list[float], window: int, data: st.DataObject
+) -> None:
+    failing = data.draw(st.integers(0, len(delays) - 1))
+    desk = Desk(delays, frozenset({failing}))
     seen: list[int] = []
 
     async def drain() -> None:
-        async for number in fetched_ahead(range(len(delays)), desk.fetch, window=window):
-            seen.append(number)  # noqa: PERF401  an extend would keep nothing of what came before the failure
+        async with desk.ahead(window) as answers:
+            async for number in answers:
+                seen.append(number)
+                await asyncio.sleep(100)  # time for all that is under way
+                assert not (desk.failed and desk.waiting)
 
     async def read() -> None:
-        with pytest.raises(LookupError) as caught:
+        with pytest.raises(LookupError):
             await drain()
-        assert caught.value.args == (min(failing),)
         assert len(asyncio.all_tasks()) == 1
 
     _run(read())
-    assert seen == list(range(min(failing)))
-    assert desk.waiting == 0
-
-
-@given(delays=delays.filter(bool), window=windows, data=st.data())
-def test_leaving_early_cancels_what_is_under_way(delays: list[float], window: int, data: st.DataObject) -> None:
-    after = data.draw(st.integers(0, len(delays) - 1))
-    desk = Desk(delays)
-
-    async def read() -> None:
-        listing = Listing(fetched_ahead(range(len(delays)), desk.fetch, window=window))
-        async with listing:
-            for _ in range(after):
-                await anext(listing)
-        assert desk.waiting == 0
-        assert len(asyncio.all_tasks()) == 1
-        with pytest.raises(StopAsyncIteration):
-            await anext(listing)
-
-    _run(read())
+    assert seen == list(range(failing))
 
 
 @given(delays=st.lists(st.integers(1, 5).map(float), min_size=1, max_size=25), window=windows)
@@ -109,8 +141,9 @@ def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window:
     desk = Desk(delays)
 
     async def read() -> None:
-        async for _ in fetched_ahead(range(len(delays)), desk.fetch, window=window):
-            pass
+        async with desk.ahead(window) as answers:
+            async for _ in answers:
+                pass
 
     async def main() -> None:
         task = asyncio.create_task(read())
@@ -118,7 +151,6 @@ def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        await turns(5)
         assert len(asyncio.all_tasks()) == 1
 
     _run(main())
@@ -126,31 +158,86 @@ def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window:
     assert desk.cancelled == min(window, len(delays))
 
 
+async def test_slow_reader_stops_the_fetching_at_the_window() -> None:
+    desk = Desk([0.0] * 100)
+    async with desk.ahead(3) as answers:
+        await anext(answers)
+        await asyncio.sleep(1000)
+        assert desk.asked == [0, 1, 2, 3]
+
+
+async def test_answer_that_makes_room_lets_the_next_request_go_at_once() -> None:
+    desk = Desk([9.0, 1.0, 9.0, 9.0], places=2)
+    async with desk.ahead(4) as answers:
+        first = asyncio.ensure_future(anext(answers))
+        await turns()
+        assert desk.asked == [0, 1]
+        desk.places = 4  # number 1 turns out to be small
+        await asyncio.sleep(2)
+        assert desk.asked == [0, 1, 2, 3]
+        assert await first == 0
+
+
+async def test_one_request_is_ahead_however_little_room_there_is() -> None:
+    desk = Desk([1.0] * 4, places=0)
+    async with desk.ahead(4) as answers:
+        assert [number async for number in answers] == [0, 1, 2, 3]
+    assert desk.busiest == 1
+
+
+async def test_reader_who_finds_everything_there_gives_way_to_others() -> None:
+    desk = Desk([0.0] * 100)
+    loop = asyncio.get_running_loop()
+    others = 0
+
+    def other() -> None:
+        nonlocal others
+        others += 1
+        loop.call_soon(other)
+
+    async with desk.ahead(10) as answers:
+        await anext(answers)
+        await asyncio.sleep(1)
+        other()
+        for _ in range(10):
+            await anext(answers)
+    assert others >= 10
+
+
 async def test_nothing_is_asked_before_the_first_step() -> None:
     desk = Desk([0.0])
-    listing = Listing(fetched_ahead([0], desk.fetch, window=2))
-    await turns()
-    await listing.aclose()
+    async with desk.ahead(2):
+        await turns()
     assert desk.asked == []
 
 
+async def test_nothing_is_asked_after_leaving() -> None:
+    desk = Desk([0.0] * 9)
+    async with desk.ahead(2) as answers:
+        await anext(answers)
+    asked = len(desk.asked)
+    with pytest.raises(StopAsyncIteration):
+        await anext(answers)
+    await turns()
+    assert len(desk.asked) == asked
+
+
 async def test_keys_are_taken_only_as_far_as_the_window() -> None:
-    taken: list[int] = []
-
-    def keys() -> Iterator[int]:
-        for number in range(100):
-            taken.append(number)
-            yield number
-
     desk = Desk([0.0] * 100)
-    async with Listing(fetched_ahead(keys(), desk.fetch, window=3)) as listing:
-        await anext(listing)
+    async with desk.ahead(3) as answers:
+        await anext(answers)
         await turns()
-        assert len(taken) == 4
+        assert desk.taken == 4
+
+
+async def _listed(desk: Desk) -> AsyncGenerator[int]:
+    async with desk.ahead(2) as answers:
+        async for number in answers:
+            yield number
 
 
 async def test_listing_is_the_generator_itself() -> None:
-    listing = Listing(fetched_ahead([0, 1], Desk([0.0, 0.0]).fetch, window=1))
+    listing = Listing(_listed(Desk([0.0, 0.0])))
     async with listing as inside:
         assert inside is listing
         assert aiter(listing) is listing
@@ -159,7 +246,32 @@ async def test_listing_is_the_generator_itself() -> None:
             await listing.athrow(KeyError("thrown in"))
 
 
-def _run(main: object) -> None:
-    assert asyncio.iscoroutine(main)
+async def test_leaving_a_listing_early_cancels_what_is_under_way() -> None:
+    desk = Desk([0.0, 9.0, 9.0])
+    async with Listing(_listed(desk)) as listing:
+        await anext(listing)
+        await turns()
+        assert desk.waiting == 2
+    assert desk.waiting == 0
+    with pytest.raises(StopAsyncIteration):
+        await anext(listing)
+
+
+def test_loop_that_ends_closes_a_forgotten_listing_in_silence() -> None:
+    complaints: list[object] = []
+    kept: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context["message"]))
+        listing = Listing(_listed(Desk([0.0, 9.0, 9.0])))
+        kept.append(listing)  # else the collector would close it first
+        await anext(listing)
+        await turns()
+
+    _run(main())
+    assert complaints == []
+
+
+def _run(main: Coroutine[object, object, None]) -> None:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(main)

@@ -1,0 +1,108 @@
+"""The uids of a folder, cut into batches while they are fetched, so that what they bring fits in memory.
+
+How large messages are is only known once some have come. Batches then hold as many as make a full window of them fit;
+what is not known yet counts as large. Only where a batch is more than an answer may hold is it asked for again, and all
+behind it, in smaller ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+
+from directsuite.core.call import Exchanged
+
+MEMORY = 67_108_864
+"""Bytes of answers, under way and not yet read, that a listing aims at."""
+_UNSEEN = 1_048_576
+"""Bytes that a message counts as before any has come."""
+_FIRST = 8
+"""Messages of a batch before any has come."""
+
+
+@attrs.define(eq=False)
+class Batch:
+    """Messages asked for in one request. size: bytes of the answer, expected ones until it has come.
+
+    too_large: the answer was broken off at this size.
+    """
+
+    uids: list[int]
+    size: int
+    too_large: bool = False
+
+    def weigh(self, exchanged: Exchanged) -> None:
+        """Take the size of the answer, as an observer of its call."""
+        self.size = len(exchanged.answer.body)
+        self.too_large = exchanged.answer.too_large
+
+
+class Batches(Iterator[Batch]):
+    """The batches of `uids`, each cut when it is asked for: at most `most` messages, at least one.
+
+    window: how many of them are fetched ahead. batch_bytes: of one answer, aimed at, and for a full window of them
+    together; None for as many as let a full window fit in MEMORY.
+    """
+
+    def __init__(self, uids: list[int], *, most: int, window: int, batch_bytes: int | None = None) -> None:
+        self._uids = uids
+        self._cut = 0
+        self._most = most
+        self._share = MEMORY // window if batch_bytes is None else batch_bytes
+        self._memory = MEMORY if batch_bytes is None else batch_bytes * window
+        self._expected: float | None = None
+        self._held: deque[Batch] = deque()
+
+    def __next__(self) -> Batch:
+        if self._cut >= len(self._uids):
+            raise StopIteration
+        uids = self._uids[self._cut : self._cut + self._next_length()]
+        self._cut += len(uids)
+        batch = Batch(uids, int(len(uids) * self._expected_size()))
+        self._held.append(batch)
+        return batch
+
+    @property
+    def held(self) -> int:
+        """Bytes of the batches under way and of those that are not read to their end."""
+        return sum(batch.size for batch in self._held)
+
+    def has_room(self) -> bool:
+        """Whether another batch may be fetched while others are there."""
+        return self.held + self._next_length() * self._expected_size() <= self._memory
+
+    def came(self, batch: Batch, messages: int) -> None:
+        """Learn from a batch that has come, and brought so many messages.
+
+        Batches get smaller at once, and larger by and by: large messages come in groups.
+        """
+        if messages:
+            size = batch.size / messages
+            known = size if self._expected is None else self._expected
+            self._expected = max(1.0, size, (known + size) / 2)
+
+    def read(self) -> None:
+        """Forget the oldest batch: its messages were read."""
+        self._held.popleft()
+
+    def broken_off(self) -> Batch | None:
+        """The oldest batch, where it was too large for an answer."""
+        return self._held[0] if self._held[0].too_large else None
+
+    def cut_again(self) -> None:
+        """Take back all that is not read. The oldest batch was too large: the next one holds half of it at most."""
+        oldest = self._held[0]
+        self._expected = max(self._expected or 1.0, oldest.size / len(oldest.uids))
+        self._share = min(self._share, oldest.size // 2)
+        self._cut -= sum(len(batch.uids) for batch in self._held)
+        self._held.clear()
+
+    def _next_length(self) -> int:
+        if self._expected is None:
+            return min(self._most, _FIRST)
+        return max(1, min(self._most, int(self._share / self._expected)))
+
+    def _expected_size(self) -> float:
+        return _UNSEEN if self._expected is None else self._expected

@@ -1,0 +1,101 @@
+"""Fax pages: one ahead while the reader works, and none that isn't needed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import directsuite as ds
+from tests.core import plays
+from tests.core.opened import assert_nothing_held, opened
+from tests.core.scripted_server import ScriptedServer
+from tests.core.virtual_time import elapsed, turns
+
+NUMBER = "15550100100"
+
+
+def page(*numbers: int) -> bytes:
+    """A page with these faxes."""
+    return plays.content({"MessageDetail": [{"MessageHandle": f"h{number}"} for number in numbers]})
+
+
+def answer_pages(server: ScriptedServer, count: int, *, latency: float = 0.0) -> None:
+    """Answer with so many faxes, ten a page, each page after so many seconds."""
+    server.plays(
+        *(
+            plays.slow(latency, plays.answer(page(*range(offset, min(offset + 10, count)))))
+            for offset in range(0, count + 1, 10)
+        )
+    )
+
+
+async def read(listing: ds.Listing[ds.FaxMessage], *, pause: float, seen: list[str | None] | None = None) -> None:
+    """Take the faxes, at this pace."""
+    async with listing as messages:
+        async for message in messages:
+            if seen is not None:
+                seen.append(message.message_handle)
+            await asyncio.sleep(pause)
+
+
+async def test_next_page_is_fetched_while_the_reader_works(server: ScriptedServer) -> None:
+    answer_pages(server, 25, latency=5)
+    async with opened(server) as suite:
+        # 5 seconds for the first page; then the reader never waits.
+        assert await elapsed(read(suite.fax.iter_messages(NUMBER), pause=1)) == pytest.approx(5 + 25)
+
+
+async def test_no_more_than_one_page_is_ahead(server: ScriptedServer) -> None:
+    answer_pages(server, 100)
+    async with opened(server) as suite, suite.fax.iter_messages(NUMBER) as messages:
+        for pages in (2, 3, 4):
+            for _ in range(10):
+                await anext(messages)
+                await asyncio.sleep(100)
+                assert len(server.requests) == pages
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "pages"),
+    [(25, None, 3), (20, None, 3), (9, None, 1), (0, None, 1), (25, 10, 1), (25, 11, 2), (25, 20, 2), (25, 25, 3)],
+)
+async def test_page_that_is_not_needed_is_not_fetched(
+    server: ScriptedServer, count: int, limit: int | None, pages: int
+) -> None:
+    answer_pages(server, count)
+    seen: list[str | None] = []
+    async with opened(server) as suite:
+        await read(suite.fax.iter_messages(NUMBER, limit=limit), pause=10, seen=seen)
+    assert seen == [f"h{number}" for number in range(count)][:limit]
+    offsets = [int(request.target.rpartition("/")[2]) for request in server.requests]
+    assert offsets == [10 * number for number in range(pages)]
+
+
+async def test_failure_of_the_page_ahead_comes_after_the_page_before(server: ScriptedServer) -> None:
+    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404))
+    seen: list[str | None] = []
+    async with opened(server) as suite:
+        with pytest.raises(ds.ServiceError):
+            await read(suite.fax.iter_messages(NUMBER), pause=10, seen=seen)
+    assert len(seen) == 10
+    assert len(server.requests) == 2
+
+
+async def test_leaving_early_ends_the_page_ahead(server: ScriptedServer) -> None:
+    server.plays(plays.answer(page(*range(10))), plays.silence)
+    async with opened(server) as suite:
+        async with suite.fax.iter_messages(NUMBER) as messages:
+            await anext(messages)
+            await asyncio.sleep(1)
+            assert server.busy == 1
+        assert_nothing_held(suite)
+        await turns()
+        assert server.busy == 0
+
+
+async def test_fax_that_shifts_the_page_ahead_comes_once(server: ScriptedServer) -> None:
+    server.plays(*(plays.answer(page(*numbers)) for numbers in (range(10), range(9, 19), [19])))
+    async with opened(server) as suite:
+        handles = [message.message_handle async for message in suite.fax.iter_messages(NUMBER)]
+    assert handles == [f"h{number}" for number in range(20)]
