@@ -11,7 +11,6 @@ from typing import Any
 
 from directsuite.core.call import Call
 from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.operation import Auth
 from directsuite.errors import (
     CircuitOpenError,
     DeadlineExceededError,
@@ -22,31 +21,38 @@ from directsuite.errors import (
 )
 
 
-def limited(call: Call[Any]) -> bool:
-    """Whether a call takes one of the connections; a login doesn't, since those who hold them may be waiting for it."""
-    return call.operation.auth is not Auth.NONE
+def admitted_at_once(call: Call[Any]) -> bool:
+    """Whether the call may send without waiting for anything; then it has what it needs, as after `admit`."""
+    limits = call.endpoint.limits
+    if not limits.breaker.closed:
+        return False
+    if call.operation.needs_credential:
+        cache = call.endpoint.credentials
+        credential = None if cache is None else cache.at_once()
+        if credential is None:
+            return False
+        call.credential = credential
+    return limits.go(connect=call.operation.limited)
 
 
 async def admit(call: Call[Any], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Return when the call may send; its connection, where it is `limited`, is the caller's to release."""
+    """Return when the call may send; its connection, where it is limited, is the caller's to release."""
     endpoint, cache = call.endpoint, call.endpoint.credentials
     refuse_while_open(call)
     good = False
-    if cache is not None and call.operation.auth in (Auth.BEARER, Auth.SESSION):
+    if cache is not None and call.operation.needs_credential:
         call.credential = await _credential(cache)
         good = cache.holds(call.credential)
-    check_wait = functools.partial(_check_wait, call)
-    if not limited(call):
-        await endpoint.limits.turn(check_wait, sleep)
-        return
-    await endpoint.limits.connect()
+    if call.operation.limited:
+        await endpoint.limits.connect()
     try:
-        await endpoint.limits.turn(check_wait, sleep)
+        await _turn(call, sleep)
         if good and cache is not None and call.credential is not None and not cache.holds(call.credential):
             call.credential = await _credential(cache)  # refused or expired while the call waited
-            await endpoint.limits.turn(check_wait, sleep)  # which may have become another's meanwhile
+            await _turn(call, sleep)  # which may have become another's meanwhile
     except BaseException:
-        endpoint.limits.release()
+        if call.operation.limited:
+            endpoint.limits.release()
         raise
 
 
@@ -63,6 +69,12 @@ def refuse_while_open(call: Call[Any]) -> None:
     )
     error.retry_after = wait
     raise error
+
+
+async def _turn(call: Call[Any], sleep: Callable[[float], Awaitable[None]]) -> None:
+    limits = call.endpoint.limits
+    if not limits.go():
+        await limits.turn(functools.partial(_check_wait, call), sleep)
 
 
 def _check_wait(call: Call[Any], wait: float) -> None:

@@ -6,7 +6,7 @@ Objects here show nothing of what they hold, so that no frame's locals do.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import aiohttp
@@ -18,9 +18,12 @@ from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.wire import base64, codec
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
+from directsuite.wire.parsing import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from directsuite.core.limits import Limits
 
 R = TypeVar("R")
 
@@ -29,24 +32,44 @@ _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 
 
 class Incoming:
-    """An answer whose head has come. `close` gives its connection back, or ends it where the body wasn't read."""
+    """The answer to a request that may be sent. `close` gives its connection back, or ends it where it wasn't read."""
 
-    def __init__(self, response: aiohttp.ClientResponse, on_close: Callable[[], None]) -> None:
+    def __init__(self, reading: set[Incoming], limits: Limits | None) -> None:
+        """reading: the answers that are being read, closed where the suite is. limits: gets the connection back."""
+        self._response: aiohttp.ClientResponse | None = None
+        self._reading = reading
+        self._limits = limits
+        self._closed = False
+        self.status = 0
+
+    def begin(self, response: aiohttp.ClientResponse) -> None:
+        """Its head has come."""
         self._response = response
-        self._on_close = on_close
         self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
+        self._reading.add(self)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The head's lines."""
+        return self._begun.headers
+
+    @property
+    def _begun(self) -> aiohttp.ClientResponse:
+        if self._response is None:
+            raise RuntimeError("no answer has begun")
+        return self._response
 
     async def read(self, limit: int) -> Answer:
         """The whole answer; its body only up to `limit` bytes and one piece more."""
+        content = self._begun.content
         pieces: list[bytes] = []
         size = 0
         piece = b""
         try:
-            async for piece in self._response.content.iter_any():
+            while size <= limit and (piece := await content.readany()):
                 pieces.append(piece)
                 size += len(piece)
-                if size > limit:
+                if content.at_eof():
                     break
             return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
         finally:
@@ -55,7 +78,7 @@ class Incoming:
 
     async def chunk(self) -> bytes:
         """The next piece of the body, empty at its end."""
-        return await self._response.content.readany()
+        return await self._begun.content.readany()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in pieces, as they come."""
@@ -64,23 +87,24 @@ class Incoming:
 
     def close(self) -> None:
         """Let go of the connection, once."""
-        on_close, self._on_close = self._on_close, _nothing
-        content = self._response.content
-        if not content.at_eof() and content.exception() is None:
-            # aiohttp raises one shared exception in whoever still reads, and that keeps the frames of every such call.
-            content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
-        self._response.close()
-        on_close()
+        if self._closed:
+            return
+        self._closed = True
+        self._reading.discard(self)
+        if self._response is not None:
+            content = self._response.content
+            if not content.at_eof() and content.exception() is None:
+                # aiohttp raises one shared exception in whoever reads on, and that keeps the frames of all such calls.
+                content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
+            self._response.close()
+        if self._limits is not None:
+            self._limits.release()
 
     def __repr__(self) -> str:
         return f"Incoming(status={self.status})"
 
 
-def _nothing() -> None:
-    return None
-
-
-@attrs.frozen(repr=False)
+@attrs.define(repr=False, eq=False)
 class Answer:
     """An answer that was read. too_large: it went past the limit and was broken off."""
 
@@ -101,7 +125,7 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
         text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
         return ResponseDecodeError(text, body=answer.body[: outcome.KEPT], too_large=True, **about)
     if operation.response is not bytes or answer.status >= 300:
-        document = _parsed(answer.body)
+        document = _parsed(operation, answer)
         refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
         if refusal is not None:
             return refusal
@@ -143,9 +167,12 @@ def _media_type(header: str) -> str:
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(operation: Operation[Any], answer: Answer) -> Any:
+    # In parts, what spoils the last one is found after the rest was believed: not where that decides what happened.
     try:
-        return codec.parse(body)
+        if operation.response is not bytes and operation.may_repeat and answer.status < 300:
+            return codec.parse_for(operation.response, answer.body)
+        return parse(answer.body)
     except MismatchError:
         return None
 

@@ -31,6 +31,11 @@ class Breaker:
         self._probe = 0
         self._probes = 0
 
+    @property
+    def closed(self) -> bool:
+        """Whether all attempts may be made."""
+        return self._probe_at is None
+
     def wait(self) -> float | None:
         """Seconds after which to ask again while the circuit is open; None where an attempt may be made now."""
         if self._probe_at is None:

@@ -118,10 +118,12 @@ class Endpoint:
 class Call(Generic[R]):
     """One call under way.
 
-    number: in this process. deadline: in the event loop's time; None for a stream that only its pauses bound.
-    retry_until: the same for the beginning of another attempt. unknown: an attempt may have been acted upon. renewed:
-    the one replay with a fresh credential was made. consumed: the body can't be sent again. keep_open: the reader of a
-    stream closes the answer. looked: proof was looked for in vain, for the whole settle time.
+    number: in this process. detailed: whether anybody wants to know of what goes well. deadline: in the event loop's
+    time; NEVER from when a stream flows that only its pauses bound. retry_until: the same for the beginning of another
+    attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh credential was made.
+    consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer. looked: proof was
+    looked for in vain, for the whole settle time. own: what a source, a destination or a callback of the caller's
+    raised: perhaps an error of ours, but of another call.
 
     Of the attempt under way: tried_at, when it began (monotonic seconds); sent_at, from when something may have left,
     None before; status, the answer's; probe, its number as the circuit breaker's probe, 0 for none; timed_out, whether
@@ -130,6 +132,7 @@ class Call(Generic[R]):
 
     number: int
     events: Events
+    detailed: bool
     operation: Operation[R]
     endpoint: Endpoint
     path: str = attrs.field(repr=False)
@@ -139,7 +142,7 @@ class Call(Generic[R]):
     receive: Receive[R] | None
     proof: Proof[R] | None
     started_at: float
-    deadline: float | None
+    deadline: float
     retry_until: float
     attempts: int = 0
     unknown: bool = False
@@ -147,6 +150,7 @@ class Call(Generic[R]):
     consumed: bool = False
     keep_open: bool = False
     looked: bool = False
+    own: Exception | None = None
     credential: Credential | None = None
     tried_at: float = 0.0
     sent_at: float | None = None
@@ -173,9 +177,13 @@ class Call(Generic[R]):
         )
         self.events.emit(event)
 
+    def streams(self, status: int) -> bool:
+        """Whether an answer of this status is left open for the reader of a stream."""
+        return self.keep_open and 200 <= status < 300
+
     def may_repeat(self, error: BaseException) -> bool:
         """Whether another attempt may be made after this failure."""
-        if not isinstance(error, DirectSuiteError) or self.consumed:
+        if not isinstance(error, DirectSuiteError) or self.consumed or error is self.own:
             return False
         if isinstance(error, CircuitOpenError | ClosedError):
             return False
@@ -184,7 +192,7 @@ class Call(Generic[R]):
         if isinstance(error, ResponseDecodeError) and error.too_large:
             return False  # a repeat would be as large
         if error.outcome is Outcome.UNKNOWN:
-            return self.operation.semantics.may_repeat
+            return self.operation.may_repeat
         return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
     def time_left(self) -> float:

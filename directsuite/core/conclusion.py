@@ -31,7 +31,7 @@ class Conclusions:
     def succeeded(self, call: Call[Any]) -> None:
         """The attempt was answered as it should be."""
         call.endpoint.limits.breaker.answered()
-        if call.events.detailed:
+        if call.detailed:
             call.tell(AttemptSucceeded, attempt=call.attempts, status=call.status, elapsed=self._elapsed(call))
 
     def failed(self, call: Call[Any], failure: DirectSuiteError) -> None:

@@ -8,33 +8,30 @@ what was never sent.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakSet
 
 import aiohttp
 
 if TYPE_CHECKING:
-    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
+
+
+_GIVEN_OUT = "_directsuite_given_out"
 
 
 class FreshConnector(aiohttp.TCPConnector):
     """A TCP connector that ends a kept-alive connection where it is no longer as it was left."""
 
-    _given_out: WeakSet[ResponseHandler] | None = None
-
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
         """A new connection, or one that was kept alive and is as it was left."""
-        if self._given_out is None:
-            self._given_out = WeakSet()
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol is None or protocol not in self._given_out or not protocol.should_close:
+            if protocol is None or not (hasattr(protocol, _GIVEN_OUT) and protocol.should_close):
                 break
             connection.close()
         if protocol is not None:
-            self._given_out.add(protocol)
+            setattr(protocol, _GIVEN_OUT, True)
         return connection

@@ -88,16 +88,18 @@ class TokenCache:
         """Whether a refused token may be replaced by another."""
         return self._source.renewable
 
+    def at_once(self) -> Credential | None:
+        """The credential, where nothing has to be waited for or done: it is not due yet."""
+        credential = self._credential
+        return credential if credential is not None and self._clock.monotonic() < credential.renew_at else None
+
     async def current(self) -> Credential:
         """A credential that is still good. Within the margin it is renewed in the background; nobody waits for that."""
         credential = self._credential
-        if credential is None:
+        if credential is None or self._clock.monotonic() >= credential.expires_at:
             return await self._renewed()
-        now = self._clock.monotonic()
-        if now < credential.renew_at:
+        if self.at_once() is not None:
             return credential
-        if now >= credential.expires_at:
-            return await self._renewed()
         if not (self._backs_off() or self._closed):
             self._refreshing()
         return credential

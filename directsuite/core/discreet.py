@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
@@ -28,13 +29,16 @@ def discreet(method: C) -> C:
     return cast("C", (_awaitable if inspect.iscoroutinefunction(method) else _plain)(method))
 
 
-def forget(error: BaseException) -> None:
-    """Take our frames out of an error that was just caught in the frame around the one that was called."""
+def forget(error: BaseException, handled: BaseException | None) -> None:
+    """Take our frames out of an error that was just caught in the frame around the one that was called.
+
+    handled: what the caller was handling meanwhile, which is the caller's own.
+    """
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if called is not None and not _is_foreseen(error):
         called.tb_frame.clear()  # it has ended, since it raised
         return
-    for link in _chain(error):
+    for link in _chain(error, handled):
         ours = [line for line in _lines_of(link) if _is_ours(line)]
         if ours:
             link.__traceback__ = ours[-1].tb_next
@@ -46,13 +50,13 @@ def _is_foreseen(error: BaseException) -> bool:
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
+def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
+    seen = {id(end)}
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = link.__cause__ or link.__context__
+        link = link.__context__ if link.__cause__ is None else link.__cause__
 
 
 def _lines_of(error: BaseException) -> Iterator[TracebackType]:
@@ -69,13 +73,14 @@ def _is_ours(line: TracebackType) -> bool:
 def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(method)
     async def called(*args: Any, **kwargs: Any) -> Any:
+        handled = sys.exception()
         try:
             calling = method(*args, **kwargs)
             args, kwargs = (), {}
             return await calling
         except BaseException as error:
             args, kwargs = (), {}
-            forget(error)
+            forget(error, handled)
             raise
 
     return called
@@ -84,11 +89,12 @@ def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...,
 def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
+        handled = sys.exception()
         try:
             return method(*args, **kwargs)
         except BaseException as error:
             args, kwargs = (), {}
-            forget(error)
+            forget(error, handled)
             raise
 
     return called

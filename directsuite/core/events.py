@@ -30,14 +30,15 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from directsuite.errors import ConfigurationError, Outcome
+from directsuite.fieldwise import Fieldwise
 
 
-@attrs.frozen(kw_only=True)
-class Event:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Event(Fieldwise):
     """Something that happened in a suite."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallEvent(Event):
     """What happened in one call. call: its number in this process, which all its events share.
 
@@ -54,19 +55,19 @@ class CallEvent(Event):
     port: int
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallStarted(CallEvent):
     """A call began."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptStarted(CallEvent):
     """Credential, connection and place in the rate are there: a request is about to be sent. attempt: from 1."""
 
     attempt: int
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptSucceeded(CallEvent):
     """A request was answered as it should be. elapsed: seconds since AttemptStarted."""
 
@@ -75,7 +76,7 @@ class AttemptSucceeded(CallEvent):
     elapsed: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptFailed(CallEvent):
     """An attempt failed. attempt: 0 where no request could be sent yet. elapsed: seconds.
 
@@ -90,7 +91,7 @@ class AttemptFailed(CallEvent):
     elapsed: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryScheduled(CallEvent):
     """Another attempt will be made. attempt: its number. wait: seconds until then."""
 
@@ -98,7 +99,7 @@ class RetryScheduled(CallEvent):
     wait: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class OutcomeLeftUnknown(CallEvent):
     """A call with side effects ended, and it is not known whether they happened.
 
@@ -109,7 +110,7 @@ class OutcomeLeftUnknown(CallEvent):
     how_to_find_out: str
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallFinished(CallEvent):
     """A call ended. error: the name of the error's class, None after success. elapsed: seconds, all attempts together.
 
@@ -123,7 +124,7 @@ class CallFinished(CallEvent):
     cancelled: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Renewed(Event):
     """A new credential is in use. generation: its number, from 1. expires_in: seconds, None where that isn't known."""
 
@@ -131,17 +132,17 @@ class Renewed(Event):
     expires_in: float | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class TokenRefreshed(Renewed):
     """A new bearer token is in use, for signing and fax."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SessionRenewed(Renewed):
     """A new registration session is in use."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class RenewalFailed(Event):
     """No new credential could be had. error: the name of the error's class. back_off: seconds until another try."""
 
@@ -149,7 +150,7 @@ class RenewalFailed(Event):
     back_off: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class ServicePaused(Event):
     """A service asked, with Retry-After, that nobody calls it for so many seconds."""
 
@@ -157,7 +158,7 @@ class ServicePaused(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitOpened(Event):
     """So many attempts in a row got no answer. seconds: until a probe is let through."""
 
@@ -166,7 +167,7 @@ class CircuitOpened(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitClosed(Event):
     """A service that was down answers again."""
 

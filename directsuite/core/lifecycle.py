@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import os
 import ssl
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import aiohttp
 
 from directsuite._version import __version__
+from directsuite.core.answer import Incoming
+from directsuite.core.bound import Bounds
 from directsuite.core.clock import Clock
 from directsuite.core.connector import FreshConnector
 from directsuite.errors import ClosedError, ConfigurationError, Outcome
@@ -22,12 +26,20 @@ _DRAIN = 5.0
 """Seconds that closing waits for an answer without which what was sent for it is lost."""
 
 
-class Closable(Protocol):
-    """What closing ends."""
+_ASKING_IS_DEAR = sys.version_info < (3, 12)
+"""Whether asyncio makes a system call when it is asked for the running loop."""
 
-    def close(self) -> None:
-        """End it now."""
-        ...
+_forks = 0
+"""How many forks led to this process: cheaper to look at than its number in the system."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Fetching(Protocol):
@@ -69,7 +81,7 @@ class Lifecycle:
         self._proxy = proxy
         self._factory = factory
         self._close_session = close_session or factory is None
-        self.reading: set[Closable] = set()
+        self.reading: set[Incoming] = set()
         """Answers that are being read; closing ends each."""
         self.fetching: Sequence[Fetching] = ()
         """Sources of tokens, ended when no call needs them any more."""
@@ -78,13 +90,20 @@ class Lifecycle:
         self._clock = clock
         self._sleeping: set[asyncio.Future[None]] = set()
         self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
+        self._bounds: Bounds | None = None
+        self._thread = 0
+        self._forks = 0
         self._opening = False
         self._closed = False
         self._ended: asyncio.Event | None = None
-        self._calls = 0
+        self.calls = 0
+        """Calls that are under way; who ends the last one tells `idle`."""
         self._idle: asyncio.Event | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether the session may be another's too, with cookies of theirs."""
+        return self._factory is not None
 
     @property
     def http(self) -> aiohttp.ClientSession:
@@ -96,6 +115,13 @@ class Lifecycle:
                 "the HTTP session was closed by another who uses it: with a shared session set close_session=False"
             )
         return self._http
+
+    @property
+    def bounds(self) -> Bounds:
+        """The ends of the attempts that are under way; with the event loop in which the suite was opened."""
+        if self._bounds is None:
+            raise _closed()
+        return self._bounds
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
@@ -129,8 +155,9 @@ class Lifecycle:
                 self._tls = await asyncio.to_thread(ssl.create_default_context)  # reads certificates from disk
             if self.closed:
                 raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
-            self._loop = asyncio.get_running_loop()
-            self._process = os.getpid()
+            self._bounds = Bounds(asyncio.get_running_loop())
+            self._thread = threading.get_ident()
+            self._forks = _forks
             said = {"ssl": self._tls, "proxy": self._proxy}
             self.request_options = {name: value for name, value in said.items() if value is not None}
             http = self._factory() if self._factory is not None else _session()
@@ -148,31 +175,29 @@ class Lifecycle:
 
         within_a_call: for the sake of a call that is under way, which closing waits for.
         """
-        if self._closed and not (within_a_call and self._calls and self._http is not None):
+        if self._closed and not (within_a_call and self.calls and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
         self._check_place()
 
     def _check_place(self) -> None:
-        if os.getpid() != self._process:
+        loop = None if self._bounds is None else self._bounds.loop
+        here = _ASKING_IS_DEAR and self._thread == threading.get_ident() and loop is not None and loop.is_running()
+        if self._forks == _forks and (here or asyncio.get_running_loop() is loop):
+            return
+        if self._forks != _forks:
             raise ConfigurationError(
                 "the suite was opened before this process was forked: connections can't be shared between processes. "
                 "Create and open a DirectSuite in each worker process, after the fork"
             )
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConfigurationError(
-                "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
-            )
+        raise ConfigurationError(
+            "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
+        )
 
-    def begin(self) -> None:
-        """Count a call that is under way."""
-        self._calls += 1
-
-    def end(self) -> None:
-        """Count it no more."""
-        self._calls -= 1
-        if self._calls == 0 and self._idle is not None:
+    def idle(self) -> None:
+        """No call is under way any more."""
+        if self._idle is not None:
             self._idle.set()
 
     async def close(self, grace: float) -> None:
@@ -192,7 +217,7 @@ class Lifecycle:
         self._closed = True
         self._ended = asyncio.Event()
         try:
-            if self._calls and grace > 0:
+            if self.calls and grace > 0:
                 self._idle = asyncio.Event()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(grace):
@@ -228,6 +253,8 @@ class Lifecycle:
             await source.drain(_DRAIN)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
+        if self._bounds is not None:
+            self._bounds.close()
         for answer in tuple(self.reading):
             answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
         ending = [task for source in self.fetching for task in source.cancel()]

@@ -7,6 +7,8 @@ fair: first come, first served.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from directsuite.core.breaker import Breaker
@@ -31,11 +33,13 @@ class Rate:
         """Seconds until a request that came now might go."""
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
-    def take(self) -> float:
-        """Take the next place and return the seconds until it is there."""
-        wait = self.wait()
-        self._arrival = max(self._arrival, self._clock.monotonic()) + self.interval
-        return wait
+    def go(self) -> bool:
+        """Take the next place, if it is there."""
+        now = self._clock.monotonic()
+        if self._arrival - self._tolerance > now:
+            return False
+        self._arrival = max(self._arrival, now) + self.interval
+        return True
 
     def hold(self, seconds: float) -> bool:
         """Let nobody go for so many seconds, and then one after the other, without a burst. Whether that is news."""
@@ -67,34 +71,62 @@ class Limits:
         self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
         self._service = service
         self._tell = tell
-        self._connections = asyncio.Semaphore(connections)
+        self._free = connections
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._queue = asyncio.Lock()
         self._queued = 0
 
     async def connect(self) -> None:
         """Wait for one of the service's connections; each is given back by one `release`."""
-        await self._connections.acquire()
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.release()  # it was given to who just left
+            else:
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(turn)
+            raise
 
     def release(self) -> None:
-        """Give a connection back."""
-        self._connections.release()
+        """Give a connection back: to who has waited longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no connection is left; right after a `release`, whether somebody waited for it."""
+        return not self._free
+
+    def go(self, *, connect: bool = False) -> bool:
+        """Whether a request may go at once, which it then does. connect: with a connection."""
+        if self._queued or (connect and not self._free) or not self.rate.go():
+            return False
+        self._free -= connect
+        return True
 
     async def turn(self, check_wait: Callable[[float], None], sleep: Callable[[float], Awaitable[None]]) -> None:
         """Return when a request may go. check_wait: given the seconds that this takes at least, it may raise.
 
         A place is taken when it is there, not when somebody queues for it: who leaves the queue takes none along.
         """
-        if not self._queued and not self.rate.wait():
-            self.rate.take()
-            return
         check_wait(self.rate.wait() + self._queued * self.rate.interval)
         self._queued += 1
         try:
             async with self._queue:
-                while wait := self.rate.wait():  # more than once where the service asks for a pause meanwhile
+                while not self.rate.go():  # more than once where the service asks for a pause meanwhile
+                    wait = self.rate.wait()
                     check_wait(wait)
                     await sleep(wait)
-                self.rate.take()
         finally:
             self._queued -= 1
 

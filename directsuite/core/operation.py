@@ -7,8 +7,9 @@ What varies between operations stands in their record, and the records stand in 
 from __future__ import annotations
 
 import enum
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ import attrs
 
 from directsuite.core.refusals import Refusals
 from directsuite.errors import InvalidArgumentError
+from directsuite.fieldwise import Fieldwise
 
 R = TypeVar("R")
 
@@ -67,8 +69,8 @@ class MediaType(enum.StrEnum):
     FORM = "application/x-www-form-urlencoded"
 
 
-@attrs.frozen(kw_only=True)
-class Operation(Generic[R]):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Operation(Fieldwise, Generic[R]):
     """One operation of the specification.
 
     name: as the specification spells it; the key for errors, logs and limits. path: below the service's base URL, with
@@ -98,22 +100,52 @@ class Operation(Generic[R]):
 
         Raises InvalidArgumentError for an empty segment, `.`, `..`, or text that has no UTF-8.
         """
-        values: Iterator[str] = iter(segments)
-        return _PARAMETER.sub(
-            lambda match: match[0] if match[0] == SESSION_ID else _quoted(next(values), match[1]), self.path
-        )
+        path, parameters = self._template
+        for (name, literal), value in zip(parameters, segments, strict=True):
+            path += _quoted(value, name) + literal
+        return path
+
+    @functools.cached_property
+    def may_repeat(self) -> bool:
+        """Whether it may be sent again although the first request may have been acted upon."""
+        return self.semantics.may_repeat
+
+    @functools.cached_property
+    def limited(self) -> bool:
+        """Whether a call takes one of the connections; a login doesn't: those who hold them may be waiting for it."""
+        return self.auth is not Auth.NONE
+
+    @functools.cached_property
+    def needs_credential(self) -> bool:
+        """Whether each request carries a token or session that has to be had first."""
+        return self.auth in (Auth.BEARER, Auth.SESSION)
+
+    @functools.cached_property
+    def headers(self) -> Mapping[str, str]:
+        """What every request's head says, its credential apart."""
+        return {} if self.content_type is None else {"Content-Type": self.content_type.value}
+
+    @functools.cached_property
+    def _template(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What stands before the first parameter; then each parameter's name, and what stands after it."""
+        first, *others = _PARAMETER.split(self.path)
+        return first, tuple(zip(others[::2], others[1::2], strict=True))
 
     def check(self, segments: tuple[str, ...]) -> None:
         """Raise InvalidArgumentError where `filled` would, before anything happens."""
         self.filled(segments)
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
+"""Texts that quoting leaves as they are, and that are no dots alone."""
 SESSION_ID = "{session_id}"
 """Where the session goes in a path; a filled path holds no other brace, since quoting leaves none."""
-_PARAMETER = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 
 def _quoted(value: object, parameter: str) -> str:
+    if type(value) is str and _PLAIN.fullmatch(value):
+        return value
     if not isinstance(value, str) or value in ("", ".", ".."):
         raise InvalidArgumentError("give it a text that is not empty, '.' or '..'", parameter=parameter)
     try:

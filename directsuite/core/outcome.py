@@ -124,9 +124,9 @@ def judge(
     document: the body as plain JSON values, None where it isn't JSON.
     """
     refused = operation.refusals.read(document)
-    wait = retry_after(headers.get("Retry-After"))
     if status < 300 and (refused is None or (operation.refusals.flag is None and not refused.message)):
         return None
+    wait = retry_after(headers.get("Retry-After"))
     cls, meaning = class_of_status(status)
     code = None
     if refused is not None and refused.code is not None and status != 429:

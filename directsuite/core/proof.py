@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from directsuite.core.bound import NEVER
 from directsuite.core.call import Call
 from directsuite.core.clock import Clock
 from directsuite.errors import ClosedError, DirectSuiteError
@@ -52,7 +53,7 @@ async def look_for_proof(
     if call.proof is None:
         return None
     now = asyncio.get_running_loop().time()
-    deadline = now + timeout if call.deadline is None else call.deadline
+    deadline = now + timeout if call.deadline == NEVER else call.deadline
     left = deadline - now
     looking = Looking(min(call.proof.seconds, left), clock, sleep)
     with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more

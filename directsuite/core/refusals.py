@@ -22,12 +22,13 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
+from directsuite.fieldwise import Fieldwise
 
 Code = int | str
 
 
-@attrs.frozen
-class Refused:
+@attrs.frozen(repr=False, eq=False)
+class Refused(Fieldwise):
     """What a service's own body says: its code, where it has one, and its text for people."""
 
     code: Code | None
@@ -37,8 +38,8 @@ class Refused:
 _NUMBER = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
 
 
-@attrs.frozen(kw_only=True)
-class Refusals:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Refusals(Fieldwise):
     """A service's way of saying no, as data.
 
     flag: the member that is true on success, None where the service has none. texts: members that hold the text for
@@ -56,14 +57,18 @@ class Refusals:
 
     def read(self, document: Any) -> Refused | None:
         """The refusal that a JSON document is, or None where it is no refusal in the service's own form."""
+        if self.flag is not None and self._plainly_says_yes(document):
+            return None
         if not isinstance(document, dict):
             return None
         body = cast("dict[str, Any]", document)
+        if self.flag is not None and not self._says_no(body):
+            return None
         texts = [body[name] for name in self.texts if isinstance(body.get(name), str)]
         message = texts[0] if texts else None
         if self.flag is None:
             return Refused(None, message) if isinstance(body.get(self.texts[0]), str) else None
-        return Refused(self._code(body.get("code")), message) if self._says_no(body) else None
+        return Refused(self._code(body.get("code")), message)
 
     def _says_no(self, body: dict[str, Any]) -> bool:
         success = body.get(self.flag or "")
@@ -79,9 +84,12 @@ class Refusals:
     def _numbered(self, number: int, text: str) -> Code:
         return number if number in self.codes else text
 
+    def _plainly_says_yes(self, document: Any) -> bool:
+        return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.flag or "") is True
+
     def says_yes(self, document: Any) -> bool:
         """Whether a JSON document claims success in the service's own form, or needs no such claim."""
-        if self.flag is None:
+        if self.flag is None or self._plainly_says_yes(document):
             return True
         if not isinstance(document, dict):
             return False

@@ -6,49 +6,68 @@ on other failures at most three more tries. `Retry-After` is honoured before any
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
-from tenacity.stop import stop_base
-from tenacity.wait import wait_base, wait_exponential_jitter, wait_random, wait_random_exponential
 
 from directsuite.errors import DirectSuiteError, RateLimitedError, ServerError
+from directsuite.fieldwise import Fieldwise
+
+if TYPE_CHECKING:  # tenacity is imported when the first call has failed
+    from tenacity import AsyncRetrying, RetryCallState
+    from tenacity.wait import wait_base
+else:
+    wait_base = object  # which does: tenacity only calls its waits, and adds them up from either side
 
 
 class WaitAsAsked(wait_base):
-    """The default back-off, by what went wrong."""
-
-    _rate_limited = wait_exponential_jitter(exp_base=2.0, max=60.0, jitter=0.5)  # from 1 s
-    _unavailable = wait_random(30.0, 60.0)
-    _otherwise = wait_random_exponential(multiplier=0.5, max=10.0)
+    """The default back-off, by what went wrong. Goes wherever tenacity takes a `wait`, its sums and chains included."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
         """Seconds to wait before the next attempt."""
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
+        rate_limited, unavailable, otherwise = _strategies()
         if isinstance(error, RateLimitedError):
-            return self._rate_limited(retry_state)
+            return rate_limited(retry_state)
         if isinstance(error, ServerError) and error.status == 503:
-            return self._unavailable(retry_state)
-        return self._otherwise(retry_state)
+            return unavailable(retry_state)
+        return otherwise(retry_state)
 
     def __repr__(self) -> str:
         return "WaitAsAsked()"
 
 
-@attrs.frozen
-class RetryPolicy:
+Wait: TypeAlias = "Callable[[RetryCallState], float]"
+Stop: TypeAlias = "Callable[[RetryCallState], bool]"
+
+
+@functools.cache
+def _strategies() -> tuple[Wait, Wait, Wait]:
+    """How to wait after 429, after 503, and after anything else."""
+    from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
+
+    return (
+        wait_exponential_jitter(exp_base=2.0, max=60.0, jitter=0.5),  # from 1 s
+        wait_random(30.0, 60.0),
+        wait_random_exponential(multiplier=0.5, max=10.0),
+    )
+
+
+@attrs.frozen(repr=False, eq=False)
+class RetryPolicy(Fieldwise):
     """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own.
 
     Only what may be tried again is: an operation with side effects never is, once its request may have arrived.
     """
 
     attempts: int = attrs.field(default=4, validator=attrs.validators.ge(1))
-    wait: wait_base = attrs.field(factory=WaitAsAsked)
-    stop: stop_base | None = None
+    wait: Wait = attrs.field(factory=WaitAsAsked)
+    stop: Stop | None = None
 
     @classmethod
     def none(cls) -> RetryPolicy:
@@ -67,6 +86,8 @@ class RetryPolicy:
 
         scheduled: told of each wait before it begins.
         """
+        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
         stop = stop_after_attempt(self.attempts)
 
         def should_stop(retry_state: RetryCallState) -> bool:

@@ -13,13 +13,14 @@ from typing import Protocol, cast, runtime_checkable
 import attrs
 
 from directsuite.errors import ConfigurationError
+from directsuite.fieldwise import Fieldwise
 from directsuite.secret import Secret, as_secret
 
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
 
 
-@attrs.frozen
-class AccessToken:
+@attrs.frozen(repr=False, eq=False)
+class AccessToken(Fieldwise):
     """A token and the seconds it is good for from when it was asked for; None: until it is refused."""
 
     token: Secret = attrs.field(converter=as_secret)
@@ -50,8 +51,8 @@ class SpendingSource(Protocol):
         ...
 
 
-@attrs.frozen
-class StaticToken:
+@attrs.frozen(repr=False, eq=False)
+class StaticToken(Fieldwise):
     """One token for ever."""
 
     token: Secret = attrs.field(converter=as_secret)
@@ -62,8 +63,8 @@ class StaticToken:
         return AccessToken(self.token)
 
 
-@attrs.frozen
-class CallableToken:
+@attrs.frozen(repr=False, eq=False)
+class CallableToken(Fieldwise):
     """Tokens from a coroutine function of the user's, which gives a text or an AccessToken."""
 
     ask: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)

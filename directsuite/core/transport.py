@@ -12,7 +12,6 @@ One deadline holds over token wait, queue, attempts, bodies and back-off.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
@@ -72,7 +71,7 @@ class Transport:
         self.timeout = timeout
         self._max_response_bytes = max_response_bytes
         self._attempts = Attempts(
-            lifecycle, clock, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
+            lifecycle, clock, timeout=timeout, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
         )
         self._retry = retry
         self._events = events
@@ -91,14 +90,15 @@ class Transport:
         segments = ()  # the frame may stand in a traceback, and holds nothing of what was asked
         with UnderWay(call, self._lifecycle, self._clock):
             try:
-                return await self._attempt(call)  # most calls end here, without any retry machinery
+                return await self._attempts.run(call)  # most calls end here, without any retry machinery
             except DirectSuiteError as error:
                 failure = error
-            if call.may_repeat(failure):
-                try:
-                    return await self._again(call, failure)
-                except DirectSuiteError as error:
-                    failure = error
+            try:
+                return await self._more_attempts(call, failure)
+            except DirectSuiteError as error:
+                if error is call.own:
+                    raise
+                failure = error
             settled = await self._settle(call, failure)
             if settled:
                 return settled[0]
@@ -137,9 +137,9 @@ class Transport:
         with UnderWay(call, self._lifecycle, self._clock):
             try:
                 try:
-                    await self._attempt(call)
+                    await self._attempts.run(call)
                 except DirectSuiteError as error:
-                    await self._again(call, error)
+                    await self._more_attempts(call, error)
                 while chunk := await self._attempts.next_chunk(call, opened[-1]):
                     for element in reader.feed(chunk):
                         yield element
@@ -169,14 +169,16 @@ class Transport:
         self._lifecycle.check(within_a_call=options.within_a_call)
         refuse_timeout(options.timeout)
         endpoint = self._endpoints[operation.service]
-        _refuse_incomplete(operation, endpoint)
+        if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
+            raise _incomplete(operation, endpoint)
         path = operation.filled(segments)
-        streamed = receive is not None and operation.semantics.may_repeat  # bounded by its pauses, not by its length
         timeout = options.timeout if options.timeout is not None else self.timeout
-        now = asyncio.get_running_loop().time()
+        now = self._lifecycle.bounds.loop.time()
+        started_at = self._clock.monotonic()
         return Call(
             number=next(_NUMBERS),
             events=self._events,
+            detailed=self._events.detailed,
             operation=operation,
             endpoint=endpoint,
             path=path,
@@ -185,13 +187,25 @@ class Transport:
             policy=options.retry or self._retry,
             receive=receive,
             proof=proof,
-            started_at=self._clock.monotonic(),
-            deadline=None if streamed and options.timeout is None else now + timeout,
+            started_at=started_at,
+            tried_at=started_at,
+            deadline=now + timeout,
             retry_until=now + timeout,
         )
 
+    async def _more_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
+        """After a first one that failed: at once where it only wanted a fresh credential, then by the retry policy."""
+        if failure is not call.own and self._renews(call, failure):
+            try:
+                return await self._attempt(call)
+            except DirectSuiteError as error:
+                failure = error
+        if call.may_repeat(failure):
+            return await self._again(call, failure)
+        raise failure
+
     async def _again(self, call: Call[R], failure: DirectSuiteError) -> R:
-        """More attempts after a first failure, which tenacity is told of as its attempt 1."""
+        """Attempts after a first failure, which tenacity is told of as its attempt 1."""
         known = [failure]
 
         def scheduled(wait: float) -> None:
@@ -211,31 +225,31 @@ class Transport:
 
     async def _attempt(self, call: Call[R]) -> R:
         """One attempt, and a second one outside the retry budget where it only wanted a fresh token or session."""
-        try:
-            return await self._attempts.run(call)
-        except ServiceError as refusal:
-            if not asks_for_new_credential(refusal):
-                raise
-            if not self._renewable(call):
-                refusal.outcome = Outcome.FAILED
-                raise
-            if call.consumed:
-                raise  # the next call has a fresh credential; this one's body can't be sent again
-        call.renewed = True
-        return await self._attempt(call)
+        while True:
+            try:
+                call.begin_attempt(self._clock.monotonic())
+                return await self._attempts.run(call)
+            except ServiceError as refusal:
+                if refusal is call.own or not self._renews(call, refusal):
+                    raise
 
-    def _renewable(self, call: Call[Any]) -> bool:
+    def _renews(self, call: Call[Any], failure: DirectSuiteError) -> bool:
+        """Whether the attempt failed for want of a fresh credential, which the next one is going to have."""
+        if not asks_for_new_credential(failure):
+            return False
         cache = call.endpoint.credentials
         if cache is None or call.credential is None or call.renewed or not cache.renewable:
+            failure.outcome = Outcome.FAILED
             return False
         cache.invalidate(call.credential.generation)
-        return True
+        call.renewed = not call.consumed  # a body that is consumed can't be sent again: the next call has the fresh one
+        return call.renewed
 
     async def _settle(self, call: Call[R], failure: DirectSuiteError) -> tuple[R] | None:
         """The response of a call that turns out to have happened, or None: by proof, never by doing it again."""
         if isinstance(failure, OutcomeUnknownError):
             return None
-        if failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
+        if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
             return await self._look_for_proof(call)
         refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
         if not (refused and call.unknown):
@@ -254,7 +268,7 @@ class Transport:
         error = failure
         if isinstance(failure, OutcomeUnknownError):
             pass
-        elif failure.outcome is Outcome.UNKNOWN and not call.operation.semantics.may_repeat:
+        elif failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
             text = f"it may or may not have happened: {failure.explanation}"
             unknown = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
             unknown.looked = call.looked
@@ -292,17 +306,16 @@ def refuse_timeout(timeout: float | None) -> None:
         raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 
 
-def _refuse_incomplete(operation: Operation[Any], endpoint: Endpoint) -> None:
+def _incomplete(operation: Operation[Any], endpoint: Endpoint) -> ConfigurationError:
     if endpoint.base_url is None:
         name = "message" if operation.service is Service.MESSAGING else operation.service.value
-        raise ConfigurationError(
+        return ConfigurationError(
             f"{operation.name} needs the {operation.service} service's URL: set {name}_url in Settings, "
             f"or DIRECTSUITE_{name.upper()}_URL"
         )
-    if operation.auth is Auth.BEARER and endpoint.credentials is None:
-        raise ConfigurationError(f"{operation.name} needs a token: DirectSuite(token=...), or DIRECTSUITE_TOKEN")
-    if operation.auth is Auth.SESSION and endpoint.credentials is None:
-        raise ConfigurationError(
-            f"{operation.name} needs a login: DirectSuite(login=Login(username, password)), "
-            "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
-        )
+    if operation.auth is Auth.BEARER:
+        return ConfigurationError(f"{operation.name} needs a token: DirectSuite(token=...), or DIRECTSUITE_TOKEN")
+    return ConfigurationError(
+        f"{operation.name} needs a login: DirectSuite(login=Login(username, password)), "
+        "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
+    )

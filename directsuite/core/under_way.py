@@ -24,23 +24,25 @@ class UnderWay:
         self._clock = clock
 
     def __enter__(self) -> None:
-        self._lifecycle.begin()
-        if self._call.events.detailed:
+        self._lifecycle.calls += 1
+        if self._call.detailed:
             self._call.tell(CallStarted)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lifecycle.end()
+        self._lifecycle.calls -= 1
+        if self._lifecycle.calls == 0:
+            self._lifecycle.idle()
         if error is not None:
             self._tell_failed(error)
-        elif self._call.events.detailed:
+        elif self._call.detailed:
             self._call.tell(CallFinished, attempts=self._call.attempts, elapsed=self._elapsed())
 
     def _tell_failed(self, error: BaseException) -> None:
         call = self._call
         left = isinstance(error, asyncio.CancelledError | GeneratorExit)
-        lost = left and call.unknown and not call.operation.semantics.may_repeat
+        lost = left and call.unknown and not call.operation.may_repeat
         if lost or isinstance(error, OutcomeUnknownError):
             how = error.how_to_find_out if isinstance(error, OutcomeUnknownError) else call.operation.how_to_find_out
             call.tell(OutcomeLeftUnknown, cancelled=left, how_to_find_out=how)

@@ -78,9 +78,8 @@ async def opened(
 def assert_nothing_held(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> None:
     """No place of the limits and no connection of the pool is taken."""
     for endpoint in suite._transport._endpoints.values():
-        places = endpoint.limits._connections
-        assert not places.locked()
-        assert places._value == connections
+        assert endpoint.limits._free == connections
+        assert not endpoint.limits._waiting
         assert not endpoint.limits._queue.locked()
         assert endpoint.limits._queued == 0
         assert not endpoint.limits.breaker._probe

@@ -86,3 +86,21 @@ async def test_wrong_call_shows_no_arguments() -> None:
         with pytest.raises(TypeError, match="unexpected keyword") as wrong:
             await suite.signing.get_doc_info(NAMED, retries=3)  # type: ignore[call-arg]
     assert [frame for frame in inner_frames(wrong.value) if NAMED in frame] == []
+
+
+async def test_error_that_the_caller_is_handling_keeps_its_way() -> None:
+    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server, retry=ds.RetryPolicy.none()) as suite:
+        own = await caught(_configured())
+        before = traceback.format_tb(own.__traceback__)
+        try:
+            raise own
+        except ds.DirectSuiteError:
+            assert isinstance(await caught(suite.signing.get_doc_info(NAMED)), ds.ServerError | ds.ResponseDecodeError)
+            with pytest.raises(ds.InvalidArgumentError):
+                suite.mailbox(NAMED, "password")
+    assert traceback.format_tb(own.__traceback__)[-len(before) :] == before
+
+
+async def _configured() -> ds.Settings:
+    """Settings with a fault, found within the package."""
+    return ds.Settings(message_url="no url")

@@ -58,7 +58,7 @@ class KeepAliveMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.hand.pass_time(seconds)
         if not self.service.up:
-            self.troubled_until = self.hand.now + LONGEST_BACK_OFF + 1
+            self.troubled_until = max(self.troubled_until, self.hand.now + LONGEST_BACK_OFF + 1)
 
     @rule()
     def service_goes_down(self) -> None:

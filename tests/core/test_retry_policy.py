@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from tenacity import AsyncRetrying, RetryCallState, wait_fixed
+from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
 import directsuite as ds
 from directsuite.core.retry import WaitAsAsked, retry_after
@@ -97,6 +97,13 @@ def test_later_waits_have_an_end(error: Exception, most: float) -> None:
     state = _state(error)
     state.attempt_number = 20
     assert all(WaitAsAsked()(state) <= most for _ in range(50))
+
+
+def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
+    seven = wait_fixed(7)
+    waits = [WaitAsAsked() + seven, seven + WaitAsAsked(), wait_chain(WaitAsAsked(), seven)]
+    error = ds.RateLimitedError("", status=429)
+    assert [int(wait(_state(error))) for wait in waits] == [8, 8, 1]
 
 
 def test_policy_without_an_attempt_is_refused() -> None:
