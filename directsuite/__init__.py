@@ -5,10 +5,9 @@ The public names, imported when they are first used: `import directsuite` itself
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from directsuite._version import __version__
+
+TYPE_CHECKING = False  # which type checkers take for True: the import of typing would cost most of this module's time
 
 if TYPE_CHECKING:
     from directsuite.core.connector import FreshConnector
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     )
     from directsuite.core.facade import RawResponse
     from directsuite.core.listing import Listing
+    from directsuite.core.progress import Progress
     from directsuite.core.retry import RetryPolicy, WaitAsAsked
     from directsuite.core.tokens import AccessToken, TokenSource
     from directsuite.errors import (
@@ -68,12 +68,9 @@ if TYPE_CHECKING:
         AuthenticationWithTuser,
         DirectMessageLog,
         DirectMessageStatusReportResponse,
-        FHIRQueryParameter,
-        FHIRResource,
         GetCountResponse,
         GetFoldersResponse,
         GetMessageResponse,
-        GetMessageStatusReportResponse,
         GetRawMessageResponse,
         GetUIDResponse,
         Message,
@@ -99,20 +96,17 @@ if TYPE_CHECKING:
     )
     from directsuite.messaging.service import Mailbox
     from directsuite.messaging.tuser import TUser
+    from directsuite.messaging.unreferenced import FHIRQueryParameter, FHIRResource, GetMessageStatusReportResponse
     from directsuite.oauth.authorization import AuthorizationRequest
     from directsuite.oauth.grants import AuthorizationCode, ClientAuth, ClientCredentials, OnRotated, RefreshToken
     from directsuite.otel import OpenTelemetry
     from directsuite.registration.models import (
         AddUsersResponse,
         AddUsersResponseV2,
-        AdminUser,
-        ArchivedAuditFile,
         BaseUser,
-        CreditCard,
         DirectUser,
         DirectUserDetail,
         DirectUserType,
-        GetAuditFileResponse,
         GetPatientAddressesResponse,
         IDProofedIndividual,
         IDProofedIndividualRESTful,
@@ -122,12 +116,18 @@ if TYPE_CHECKING:
         PaymentConfirmation,
         Product,
         ResellerAPIResponse,
-        ResellerCreditCardsResponse,
-        ResellerDomainsResponse,
         UserPassword,
         UserStateType,
     )
     from directsuite.registration.service import Registration
+    from directsuite.registration.unreferenced import (
+        AdminUser,
+        ArchivedAuditFile,
+        CreditCard,
+        GetAuditFileResponse,
+        ResellerCreditCardsResponse,
+        ResellerDomainsResponse,
+    )
     from directsuite.secret import Secret
     from directsuite.settings import Settings
     from directsuite.signing.models import (
@@ -169,6 +169,7 @@ else:
         ],
         "directsuite.core.facade": ["RawResponse"],
         "directsuite.core.listing": ["Listing"],
+        "directsuite.core.progress": ["Progress"],
         "directsuite.core.retry": ["RetryPolicy", "WaitAsAsked"],
         "directsuite.errors": [
             "AddressError",
@@ -203,12 +204,9 @@ else:
             "AuthenticationWithTuser",
             "DirectMessageLog",
             "DirectMessageStatusReportResponse",
-            "FHIRQueryParameter",
-            "FHIRResource",
             "GetCountResponse",
             "GetFoldersResponse",
             "GetMessageResponse",
-            "GetMessageStatusReportResponse",
             "GetRawMessageResponse",
             "GetUIDResponse",
             "Message",
@@ -234,6 +232,7 @@ else:
         ],
         "directsuite.messaging.service": ["Mailbox"],
         "directsuite.messaging.tuser": ["TUser"],
+        "directsuite.messaging.unreferenced": ["FHIRQueryParameter", "FHIRResource", "GetMessageStatusReportResponse"],
         "directsuite.oauth.authorization": ["AuthorizationRequest"],
         "directsuite.oauth.grants": [
             "AuthorizationCode",
@@ -246,14 +245,10 @@ else:
         "directsuite.registration.models": [
             "AddUsersResponse",
             "AddUsersResponseV2",
-            "AdminUser",
-            "ArchivedAuditFile",
             "BaseUser",
-            "CreditCard",
             "DirectUser",
             "DirectUserDetail",
             "DirectUserType",
-            "GetAuditFileResponse",
             "GetPatientAddressesResponse",
             "IDProofedIndividual",
             "IDProofedIndividualRESTful",
@@ -263,12 +258,18 @@ else:
             "PaymentConfirmation",
             "Product",
             "ResellerAPIResponse",
-            "ResellerCreditCardsResponse",
-            "ResellerDomainsResponse",
             "UserPassword",
             "UserStateType",
         ],
         "directsuite.registration.service": ["Registration"],
+        "directsuite.registration.unreferenced": [
+            "AdminUser",
+            "ArchivedAuditFile",
+            "CreditCard",
+            "GetAuditFileResponse",
+            "ResellerCreditCardsResponse",
+            "ResellerDomainsResponse",
+        ],
         "directsuite.secret": ["Secret"],
         "directsuite.settings": ["Settings"],
         "directsuite.signing.models": [
@@ -288,11 +289,13 @@ else:
     }
     _ORIGIN = {name: module for module, names in _ORIGINS.items() for name in names}
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
         module = _ORIGIN.get(name)
         if module is None:
             raise AttributeError(f"module 'directsuite' has no attribute {name!r}")
-        value = getattr(importlib.import_module(module), name)
+        value = getattr(import_module(module), name)
         globals()[name] = value
         return value
 
@@ -392,6 +395,7 @@ __all__ = [
     "PaymentError",
     "PermissionDeniedError",
     "Product",
+    "Progress",
     "RateLimitedError",
     "RawMessage",
     "RawMessagesRequest",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import ssl
-import tomllib
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -18,6 +17,7 @@ from directsuite.core.lifecycle import SessionFactory
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.secure_url import problem_of_url
 from directsuite.errors import ConfigurationError
+from directsuite.fieldwise import Fieldwise
 
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
@@ -63,8 +63,8 @@ def _base_url(url: str | None) -> str | None:
     return None if url is None else url.rstrip("/")
 
 
-@attrs.frozen(kw_only=True)
-class Settings:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Settings(Fieldwise):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
 
     signing_url, fax_url: base URLs of these services. message_url: up to and including `/message-rest/api/message`.
@@ -164,6 +164,8 @@ def _fits(value: Any, default: Any) -> bool:
 
 
 def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
+    import tomllib  # most programs have no such file
+
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:

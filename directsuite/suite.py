@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
@@ -21,21 +21,22 @@ from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tuser import TUser
-from directsuite.oauth.grants import Grant, check_grant
-from directsuite.oauth.source import source_of
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_optional_secret, as_secret
 from directsuite.settings import Settings, Variables
 from directsuite.signing.service import Signing
 
+if TYPE_CHECKING:  # OAuth and T-Users are imported when they are used
+    from directsuite.messaging.tuser import TUser
+    from directsuite.oauth.grants import Grant
+
 _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
 
 _PATIENCE = 15.0  # seconds beyond a login's own deadline, which is to end it first
 
-Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
+Token: TypeAlias = "str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant"  # noqa: S105  a type
 
 
 class DirectSuite:
@@ -77,9 +78,9 @@ class DirectSuite:
             Service.MESSAGING: settings.message_url,
             Service.REGISTRATION: settings.registration_url,
         }
-        if isinstance(token, Grant):
-            check_grant(token, allow_insecure_http=settings.allow_insecure_http)
-            urls[Service.OAUTH] = token.token_url
+        token_url = _token_url(token, settings)
+        if token_url is not None:
+            urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
         endpoints = {
             service: Endpoint(service=service, base_url=url, limits=_limits(service, settings, clock, events))
@@ -107,7 +108,7 @@ class DirectSuite:
         self._lifecycle.fetching = self._caches
         if token is not None:
             tokens = TokenCache(
-                source_of(self._transport, token) if isinstance(token, Grant) else token_source(token),
+                _source_of(self._transport, token),
                 clock,
                 margin=settings.session_margin,
                 keep_alive=settings.keep_alive,
@@ -157,6 +158,8 @@ class DirectSuite:
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
         password = as_secret(password)
+        from directsuite.messaging.tuser import TUser
+
         return TUser(self._transport, username, password, direct_addr)
 
     def add_listener(self, listener: Listener) -> None:
@@ -182,6 +185,27 @@ class DirectSuite:
         Who closes a second time meanwhile waits for the first.
         """
         await self._lifecycle.close(grace)
+
+
+def _token_url(token: Token | None, settings: Settings) -> str | None:
+    """The token endpoint of a grant, which is checked; None for any other token."""
+    if token is None or isinstance(token, Secret):
+        return None
+    from directsuite.oauth import grants
+
+    if not isinstance(token, grants.Grant):
+        return None
+    grants.check_grant(token, allow_insecure_http=settings.allow_insecure_http)
+    return token.token_url
+
+
+def _source_of(transport: Transport, token: Token) -> TokenSource:
+    if not isinstance(token, str | Secret):
+        from directsuite.oauth import grants, source
+
+        if isinstance(token, grants.Grant):
+            return source.source_of(transport, token)
+    return token_source(token)
 
 
 def _limits(service: Service, settings: Settings, clock: Clock, events: Events) -> Limits:

@@ -20,7 +20,7 @@ class FaxStatus(OpenEnum):
     COMPLETE = "complete"
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxRecipient(Model):
     """One number that a fax was sent to (RecipientObject). address: the number dialled."""
 
@@ -33,7 +33,7 @@ class FaxRecipient(Model):
     description: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxMessage(Model):
     """The status of one fax (MessageObject). message_handle: where the answer has one for each."""
 
@@ -48,7 +48,7 @@ class FaxMessage(Model):
     description: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxMessageInformation(Model):
     """The answer of both fax operations: the account, and the messages asked for, newest first."""
 

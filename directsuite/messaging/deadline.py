@@ -9,7 +9,7 @@ import attrs
 from directsuite.errors import DeadlineExceededError, Outcome
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Deadline:
     """A moment in the event loop's time."""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import mimetypes
+from collections.abc import AsyncIterable
 from datetime import datetime
-from email.message import EmailMessage
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import attrs
 
-from directsuite.messaging import email, report
+from directsuite.core.source import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.given import needs_bytes, needs_text
 from directsuite.wire.models import Model, OpenEnum, Wire
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
 
 
 class RecipientType(OpenEnum):
@@ -40,7 +42,7 @@ class MessageStatus(OpenEnum):
     """No confirmation from the receiver's HISP within one hour."""
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Authentication(Model):
     """A Direct address and its password."""
 
@@ -48,14 +50,14 @@ class Authentication(Model):
     password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AuthenticationWithTuser(Authentication):
     """A T-User's name and password, and the Direct address it acts for."""
 
     direct_addr: str
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Recipient(Model):
     """One address that a message goes to."""
 
@@ -68,7 +70,7 @@ class Recipient(Model):
 RecipientCollection = list[Recipient]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Attachment(Model):
     """A file in a message. content_type as it came, perhaps with parameters; `media_type` is bare."""
 
@@ -77,8 +79,8 @@ class Attachment(Model):
     content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
     content_type: Annotated[str | None, Wire(always=True)] = None
     filename: Annotated[str | None, Wire(always=True)] = None
-    source: Annotated[Path | None, Wire(local=True)] = None
-    """A file whose content is sent in place of `content`, read while it is sent."""
+    source: Annotated[Path | Content | None, Wire(local=True)] = None
+    """What is sent in place of `content`, read while it is sent: a path, or what `from_file` and `from_stream` make."""
 
     @classmethod
     def from_path(
@@ -86,8 +88,50 @@ class Attachment(Model):
     ) -> Self:
         """An attachment whose content is read from a file and sent as a stream, never whole in memory."""
         source = Path(path)
-        guessed = content_type or mimetypes.guess_type(source.name)[0] or "application/octet-stream"
-        return cls(content_type=guessed, filename=filename or source.name, source=source)
+        return cls._streamed(source, content_type, filename or source.name, named=source.name)
+
+    @classmethod
+    def from_file(
+        cls,
+        file: BinaryReader,
+        *,
+        content_type: str | None = None,
+        filename: str | None = None,
+        size: int | None = None,
+    ) -> Self:
+        """An attachment that is read from a file object, from where it stands now, while it is sent.
+
+        One that can seek may be sent any number of times; of one that can't, such as a pipe, `size` may be told. It is
+        not closed. filename: its own name, where it has one and none is given.
+        """
+        named = getattr(file, "name", None)
+        own = Path(named).name if isinstance(named, str) else None
+        return cls._streamed(content_of(file, parameter="file", size=size), content_type, filename or own)
+
+    @classmethod
+    def from_stream(
+        cls,
+        stream: AsyncIterable[bytes],
+        *,
+        filename: str,
+        content_type: str | None = None,
+        size: int | None = None,
+    ) -> Self:
+        """An attachment whose content passes once, while it is sent: a message with it can't be sent a second time.
+
+        size: its bytes, so that the service is told how many come; a stream that gives another number is not sent.
+        """
+        return cls._streamed(content_of(stream, parameter="stream", size=size), content_type, filename)
+
+    @classmethod
+    def _streamed(
+        cls, source: Path | Content, content_type: str | None, filename: str | None, named: str | None = None
+    ) -> Self:
+        """named: the name that tells the type, where it isn't the file's name in the message."""
+        import mimetypes
+
+        guessed = mimetypes.guess_type(named or filename or "")[0]
+        return cls(content_type=content_type or guessed or "application/octet-stream", filename=filename, source=source)
 
     @property
     def media_type(self) -> str:
@@ -95,7 +139,7 @@ class Attachment(Model):
         return (self.content_type or "application/octet-stream").partition(";")[0].strip().lower()
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class MessageHeader(Model):
     """One line of a message's header."""
 
@@ -103,7 +147,7 @@ class MessageHeader(Model):
     value: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageContent(Model):
     """What messages to send and messages received have in common."""
 
@@ -114,7 +158,7 @@ class MessageContent(Model):
     recipients: list[Recipient] = attrs.field(factory=list[Recipient])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Message(MessageContent):
     """A message to send. sender: the mailbox's own address, filled in where it is left out."""
 
@@ -123,6 +167,8 @@ class Message(MessageContent):
     @classmethod
     def from_email(cls, message: EmailMessage) -> Message:
         """A message to send from the standard library's: sender, recipients, subject, body, attachments."""
+        from directsuite.messaging import email
+
         parts = email.parse(message)
         return Message(
             sender=parts.sender,
@@ -137,14 +183,14 @@ class Message(MessageContent):
         )
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageWithHeader(Message):
     """A message to send, with header lines of the sender's own."""
 
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendRequest(Model):
     """The body of Send, and of the other sends with their kinds of authentication and message."""
 
@@ -152,21 +198,21 @@ class SendRequest(Model):
     message: Message
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendRequestWithHeader(SendRequest):
     """The body of SendWithHeader."""
 
     message: MessageWithHeader
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendWithTuserRequest(SendRequest):
     """The body of SendWithTuser."""
 
     authentication: AuthenticationWithTuser
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendWithHeaderWithTuserRequest(SendRequest):
     """The body of SendWithHeaderWithTuser."""
 
@@ -174,7 +220,7 @@ class SendWithHeaderWithTuserRequest(SendRequest):
     message: MessageWithHeader
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class UidsRequest(Model):
     """The body of every operation on messages given by uid (UidsRequestType)."""
 
@@ -183,7 +229,7 @@ class UidsRequest(Model):
     recipients: RecipientCollection = attrs.field(factory=list[Recipient])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SmtpIdsRequest(Model):
     """The body of GetMessageStatus for many (SmtpIdsRequestType)."""
 
@@ -191,7 +237,7 @@ class SmtpIdsRequest(Model):
     smtp_ids: list[str]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SetFoldersSubscribedRequest(Model):
     """The body of SetFoldersSubscribed (SetFoldersSubscribedRequestType)."""
 
@@ -200,7 +246,7 @@ class SetFoldersSubscribedRequest(Model):
     subscribed: bool
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class RawMessage(Model):
     """A message as it stands on the server, RFC 5322: by uid in its folder. data: the message's bytes."""
 
@@ -215,10 +261,12 @@ class RawMessage(Model):
         """The standard library's view of the message. Raises ValueError where the answer had no data."""
         if self.data is None:
             raise ValueError("this RawMessage has no data")
+        from directsuite.messaging import email
+
         return email.from_bytes(self.data)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class RawMessagesRequest(Model):
     """The body of SaveRawMessages (RawMessagesRequestType)."""
 
@@ -226,23 +274,7 @@ class RawMessagesRequest(Model):
     messages: list[RawMessage]
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class FHIRQueryParameter(Model):
-    """One parameter of a FHIR query. Not used by any operation of version 3.0."""
-
-    name: str
-    value: str | None = None
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class FHIRResource(Model):
-    """A FHIR resource and its query (FHIRResourceType). Not used by any operation of version 3.0."""
-
-    resource_type: str
-    query_parameters: list[FHIRQueryParameter] = attrs.field(factory=list[FHIRQueryParameter])
-
-
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class APIResponse(Model):
     """The base of the service's answers. code: 0, or 1 authentication, 2 address, 3 and 4 other error."""
 
@@ -253,14 +285,14 @@ class APIResponse(Model):
     message: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendMessageResponse(APIResponse):
     """smtp_id: the Message-ID of the message just sent or forwarded, to ask for its status with."""
 
     smtp_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageStatusLog(Model):
     """The delivery of one message to one recipient. ts: when it was sent. message_size: bytes."""
 
@@ -278,14 +310,14 @@ class MessageStatusLog(Model):
     patient_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectMessageLog(MessageStatusLog):
     """The delivery of one message to one recipient, with its details."""
 
     status_details: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectMessageStatusReportResponse(APIResponse):
     """Delivery status: in `message_logs`, or as CSV in `csv_data`; `records` reads whichever was sent."""
 
@@ -298,17 +330,19 @@ class DirectMessageStatusReportResponse(APIResponse):
         """One record per recipient, whichever form the answer took."""
         if self.message_logs or not self.csv_data:
             return self.message_logs
+        from directsuite.messaging import report
+
         return [DirectMessageLog(**row) for row in report.rows(self.csv_data, MessageStatus)]
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetFoldersResponse(APIResponse):
     """Names of folders."""
 
     folders: list[str] = attrs.field(factory=list[str])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetCountResponse(APIResponse):
     """A number of messages."""
 
@@ -317,7 +351,7 @@ class GetCountResponse(APIResponse):
     count: int | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageDetail(MessageContent):
     """A received message. uid: the order it was received in, unique and unchanging within its folder.
 
@@ -340,31 +374,22 @@ class MessageDetail(MessageContent):
     attachments: Annotated[list[Attachment], Wire(also=("attachmentList",))] = attrs.field(factory=list[Attachment])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetMessageResponse(APIResponse):
     """Messages, or their metadata."""
 
     messages: list[MessageDetail] = attrs.field(factory=list[MessageDetail])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetUIDResponse(APIResponse):
     """Uids of a folder."""
 
     uids: list[int] = attrs.field(factory=list[int])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetRawMessageResponse(APIResponse):
     """Messages as they stand on the server."""
 
     messages: list[RawMessage] = attrs.field(factory=list[RawMessage])
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class GetMessageStatusReportResponse(APIResponse):
-    """Delivery status without details. Not used by any operation of version 3.0."""
-
-    has_cv_data: bool | None = None
-    csv_data: bytes | None = None
-    message_logs: list[MessageStatusLog] = attrs.field(factory=list[MessageStatusLog])

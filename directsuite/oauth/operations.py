@@ -26,7 +26,7 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 """The codes of RFC 6749 section 5.2, and two of 4.1.2.1 that token endpoints use as well."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class OAuthRefusals(Refusals):
     """`{"error": "invalid_grant", "error_description": ...}`: other codes than the table's are left out."""
 

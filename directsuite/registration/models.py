@@ -50,7 +50,7 @@ class UserStateType(OpenEnum):
     """The service failed to check the state."""
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class ResellerAPIResponse(Model):
     """The base of the service's answers. code: `000`, or one of the specification's section 7."""
 
@@ -61,7 +61,7 @@ class ResellerAPIResponse(Model):
     error_message: Annotated[str | None, Wire(also=("message",))] = None
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
@@ -72,14 +72,14 @@ class Login(Model):
 LoginRequest = Login
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class LoginResponse(ResellerAPIResponse):
     """A new session: its id expires 10 minutes after the login."""
 
     session_id: Secret | None = attrs.field(default=None, converter=as_optional_secret)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class BaseUser(Model):
     """A person who uses a Direct address. state: full name; country: two letters."""
 
@@ -97,12 +97,7 @@ class BaseUser(Model):
     zipcode: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class AdminUser(BaseUser):
-    """A person who administers an organization."""
-
-
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUser(BaseUser):
     """A person with a Direct address. username: its local part. endpoint*: for XD and FTP* users."""
 
@@ -116,7 +111,7 @@ class DirectUser(BaseUser):
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUserDetail(DirectUser):
     """A Direct user and the state of the address."""
 
@@ -125,14 +120,14 @@ class DirectUserDetail(DirectUser):
     user_state: Annotated[UserStateType | None, Wire("UserStateType", also=("userState",))] = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AddUsersResponse(ResellerAPIResponse):
     """The newly added users."""
 
     users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Product(Model):
     """One line of an order. sale_price is offer_price for the part of a year until the certificate expires."""
 
@@ -146,7 +141,7 @@ class Product(Model):
     expire_date: date | str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class PaymentConfirmation(Model):
     """What was ordered and debited. amount: the order's total."""
 
@@ -159,21 +154,21 @@ class PaymentConfirmation(Model):
     detail: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AddUsersResponseV2(AddUsersResponse):
     """The newly added users and the payment for them (AddUsersResponseV2Type)."""
 
     payment_confirmation: PaymentConfirmation | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetPatientAddressesResponse(ResellerAPIResponse):
     """Patients' Direct addresses that match."""
 
     patient: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class UserPassword(Model):
     """A patient's Direct username and the password to set."""
 
@@ -181,7 +176,7 @@ class UserPassword(Model):
     password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividual(Model):
     """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
 
@@ -192,47 +187,9 @@ class IDProofedIndividual(Model):
     dob: date | str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividualRESTful(IDProofedIndividual):
     """An identity-proofed person, and the Direct username and password wanted."""
 
     direct_username: str | None = None
     direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class ArchivedAuditFile(Model):
-    """An archived audit log: gzip where is_compressed, else plain text. Not used by any operation of version 3.0."""
-
-    _shown: ClassVar[tuple[str, ...]] = ("size", "is_compressed")
-
-    content: bytes | None = None
-    name: str | None = None
-    size: int | None = None
-    is_compressed: bool | None = None
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class GetAuditFileResponse(ResellerAPIResponse):
-    """An archived audit log (GetAuditFileResponseType). Not used by any operation of version 3.0."""
-
-    archived_audited_messages: ArchivedAuditFile | None = None
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class ResellerDomainsResponse(ResellerAPIResponse):
-    """A reseller's domains. Not used by any operation of version 3.0."""
-
-    domains: list[str] = attrs.field(factory=list[str])
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class CreditCard(Model):
-    """A credit card; the specification doesn't show its fields, so all of them are in `extra`."""
-
-
-@attrs.frozen(kw_only=True, repr=False)
-class ResellerCreditCardsResponse(ResellerAPIResponse):
-    """A reseller's credit cards. Not used by any operation of version 3.0."""
-
-    cards: list[CreditCard] = attrs.field(factory=list[CreditCard])

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Self
 
 import attrs
 
+from directsuite.fieldwise import Fieldwise
+
 
 @attrs.frozen
 class Wire:
@@ -28,8 +30,8 @@ class Wire:
     local: bool = False
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Model:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Model(Fieldwise):
     """The base of every type of the specification."""
 
     _shown: ClassVar[tuple[str, ...]] = ()

@@ -13,14 +13,15 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 import hypothesis.strategies as st
 
-import directsuite
 from directsuite import Model, OpenEnum, Secret
+from directsuite.core.source import Content
 from directsuite.wire.given import needs_text
 
 MODULES = [
-    importlib.import_module(f"directsuite.{package.name}.models")
-    for package in pkgutil.iter_modules(directsuite.__path__)
-    if package.name in ("signing", "fax", "messaging", "registration")
+    importlib.import_module(f"directsuite.{service}.{module.name}")
+    for service in ("signing", "fax", "messaging", "registration")
+    for module in pkgutil.iter_modules(importlib.import_module(f"directsuite.{service}").__path__)
+    if module.name in ("models", "unreferenced")
 ]
 
 
@@ -61,6 +62,7 @@ _LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     datetime: st.datetimes(timezones=st.just(UTC)),
     Secret: st.builds(Secret, TEXTS | st.just("null")),
     Path: st.nothing(),  # never on the wire
+    Content: st.nothing(),
 }
 
 

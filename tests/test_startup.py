@@ -1,0 +1,52 @@
+"""What a program imports before it has to: nothing that only some programs need, or only after a failure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OPEN = """
+import asyncio, sys
+import directsuite as ds
+
+URL = "http://127.0.0.1:9"
+
+async def opened():
+    settings = ds.Settings(signing_url=URL, fax_url=URL, message_url=URL, registration_url=URL)
+    async with ds.DirectSuite(settings, token="1", login=ds.Login("a", "b")) as suite:
+        suite.mailbox("a@b.test", "c")
+
+asyncio.run(opened())
+print(*sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    run = subprocess.run([sys.executable, "-c", OPEN], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "cattrs",
+        "csv",
+        "directsuite.messaging.report",
+        "directsuite.messaging.tuser",
+        "directsuite.messaging.unreferenced",
+        "directsuite.oauth",
+        "directsuite.otel",
+        "directsuite.registration.unreferenced",
+        "directsuite.sandbox",
+        "oauthlib",
+        "opentelemetry",
+        "tenacity",
+        "tomllib",
+    ],
+)
+def test_suite_opens_without(module: str, imported: set[str]) -> None:
+    assert "directsuite.suite" in imported
+    assert module not in imported
