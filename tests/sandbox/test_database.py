@@ -100,7 +100,6 @@ async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: Data
     group.append(database._writer.submit(lambda connection: add(connection, "a")))
     gate.open.set()
     assert await first == []
-    database._writer.connection.set_trace_callback(None)
     assert [type(outcome) for outcome in await asyncio.gather(*group, return_exceptions=True)] == [
         *(str, str, str),
         sqlite3.IntegrityError,
