@@ -6,6 +6,7 @@ import asyncio
 import csv
 import gc
 import os
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -37,7 +38,8 @@ class Sample:
     """One row. quiet: taken between two epochs, with nothing under way.
 
     milliseconds: since the beginning. rss, server_rss: resident memory, in bytes. sockets_peak: the most since the row
-    before. objects: all that the garbage collector tracks. calls to cancelled: since the beginning.
+    before. blocks: of memory that Python's objects take. objects: all that the garbage collector tracks. calls to
+    cancelled: since the beginning.
     """
 
     quiet: int
@@ -48,6 +50,7 @@ class Sample:
     sockets_peak: int
     descriptors: int
     tasks: int
+    blocks: int
     objects: int
     live_calls: int
     live_incoming: int
@@ -92,6 +95,7 @@ class Census:
         """One row, now. A quiet one has the garbage collected first, so that what lives is what is held."""
         if quiet:
             gc.collect()
+        blocks = sys.getallocatedblocks()
         alive, objects = _alive()
         sockets = open_sockets()
         sample = Sample(
@@ -103,6 +107,7 @@ class Census:
             sockets_peak=max(self._peak, sockets),
             descriptors=open_descriptors(),
             tasks=len(asyncio.all_tasks()),
+            blocks=blocks,
             objects=objects,
             live_calls=alive[Call],
             live_incoming=alive[Incoming],

@@ -21,6 +21,9 @@ WARM_UP = 300.0
 STEEPEST = 0.1
 """Megabytes a minute that memory may grow by, as fitted: 1 MB in 10 minutes."""
 
+MOST_BLOCKS = 500.0
+"""Blocks of memory a minute by which Python's objects may grow: one for every dozen calls."""
+
 _SHORTEST_FIT = 600.0  # seconds; on less, the noise of the allocator is as large as the bound
 _CREDENTIALS = 2  # a bearer token and a session, of the suite that stays
 _SLOWEST = 0.7  # of the calls a second at the beginning, that there must be at the end
@@ -67,6 +70,13 @@ def growth(samples: Sequence[Sample]) -> Line:
     return fitted(points) if len(points) > 2 else Line(slope=math.nan, error=math.nan)
 
 
+def growth_of_objects(samples: Sequence[Sample]) -> Line:
+    """Blocks of memory a minute that Python's objects take more, after the warm-up, in quiet moments."""
+    begin = warm_up(samples)
+    points = [(s.seconds / 60, float(s.blocks)) for s in samples if s.seconds >= begin and s.quiet]
+    return fitted(points) if len(points) > 2 else Line(slope=math.nan, error=math.nan)
+
+
 def pace(samples: Sequence[Sample]) -> float:
     """Calls a second in the last third beside those in the first: a client that loses connections gets slower."""
     first, last, end = samples[len(samples) // 3], samples[2 * len(samples) // 3], samples[-1]
@@ -78,7 +88,7 @@ def pace(samples: Sequence[Sample]) -> float:
 
 def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: int, kept: int) -> list[Check]:
     """Everything that has to hold. sockets: the most that there may be at once; kept: where no call is under way."""
-    line = growth(samples)
+    line, blocks = growth(samples), growth_of_objects(samples)
     long_enough = samples[-1].seconds - warm_up(samples) >= _SHORTEST_FIT
     quiet = [sample for sample in samples if sample.quiet]
     left = max((s.live_calls + s.live_incoming + s.live_outgoing for s in quiet), default=0)
@@ -94,6 +104,12 @@ def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: 
             found=f"{line.slope:+.3f} ± {line.error:.3f}",
             bound=f"< {STEEPEST}",
             holds=line.slope < STEEPEST if long_enough else None,
+        ),
+        Check(
+            name="blocks of memory that Python's objects take in quiet moments grow, a minute",
+            found=f"{blocks.slope:+.0f} ± {blocks.error:.0f}",
+            bound=f"< {MOST_BLOCKS:.0f}",
+            holds=blocks.slope < MOST_BLOCKS if long_enough else None,
         ),
         Check(name="sockets at the most", found=str(peak), bound=f"≤ {sockets}", holds=peak <= sockets),
         Check(

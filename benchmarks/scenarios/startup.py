@@ -1,0 +1,52 @@
+"""What a new interpreter is asked to do, to see what it takes to start; each text measures itself."""
+
+from __future__ import annotations
+
+from benchmarks.scenarios.rows import AIOHTTP, OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT, OURS
+
+_MEASURED = """
+import json, time
+cpu, wall = time.process_time(), time.perf_counter()
+{work}
+print(json.dumps({{"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}}))
+"""
+
+_READY = """
+import asyncio
+import directsuite as ds
+from directsuite.wire.codec import decode, encode
+
+URL = "http://127.0.0.1:9"
+ANSWERS = {
+    ds.DocumentInfo: b'{"identifier": "1", "documentDigest": "2"}',
+    ds.FaxMessageInformation: b'{"messageDetail": [{"faxNumber": "1"}]}',
+    ds.GetMessageResponse: b'{"success": true, "code": 0, "messages": [{"uid": 1, "headers": [{"name": "a"}]}]}',
+    ds.AddUsersResponseV2: b'{"success": true, "code": "000"}',
+}
+
+async def ready():
+    settings = ds.Settings(signing_url=URL, fax_url=URL, message_url=URL, registration_url=URL)
+    async with ds.DirectSuite(settings, token="1", login=ds.Login("a", "b")) as suite:
+        assert suite.signing and suite.fax and suite.registration and suite.mailbox("a@b.test", "c")
+        encode(ds.Message(subject="a", recipients=[ds.Recipient("a@b.test")]))
+        for model, answer in ANSWERS.items():
+            decode(model, answer)
+
+asyncio.run(ready())
+"""
+
+
+def _measured(work: str) -> str:
+    return _MEASURED.format(work=work)
+
+
+SCRIPTS = {
+    OURS: _measured("import directsuite"),
+    AIOHTTP: _measured("import aiohttp"),
+    OPENAPI_GENERATOR: _measured("from benchmarks.peers.openapi_generator import load; load()"),
+    OPENAPI_PYTHON_CLIENT: _measured("from benchmarks.peers.openapi_python_client import load; load()"),
+}
+"""Imports of the packages."""
+
+READY = _measured(_READY)
+"""A suite opened, and models of all four services used."""

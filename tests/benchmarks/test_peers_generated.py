@@ -1,0 +1,66 @@
+"""The generated peers, for real: generated, installed, and every work done once. Needs a package index, and Java."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.peers import GENERATED, NAMES, prepare
+from benchmarks.peers.environment import Prepared
+from benchmarks.server import served
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_SAVE = ("upload", "sign")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    made = prepare(tmp_path_factory.mktemp("peers"))
+    if missing := [reason for reason in made.available.values() if reason is not None]:
+        pytest.skip(f"not both peers can be had here: {missing[0]}")
+    return made
+
+
+@pytest.fixture(scope="module")
+def given(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("files")
+    with served() as url:
+        command = (prepared.python, "-W", "error::DeprecationWarning", "-m", "benchmarks.peers.rehearsal")
+        return {
+            name: json.loads(subprocess.check_output([*command, name, url, folder], cwd=folder, env=_environment()))
+            for name in NAMES
+        }
+
+
+def _environment() -> dict[str, str]:
+    """Ours without a search path: the environment is to find directsuite and the benchmarks by itself."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_clients_give_what_bare_aiohttp_gives(given: dict[str, Any], name: str) -> None:
+    differing = {work for work, result in given[name].items() if result != given["bare"][work]}
+    assert differing - {"send"} == (set(WITHOUT_SAVE) if name == "openapi-python-client" else set())
+    assert given[name]["send"].endswith("@direct.example.test>")  # spaces in its JSON: some more bytes
+
+
+def test_the_one_without_save_says_so(given: dict[str, Any]) -> None:
+    for work in WITHOUT_SAVE:
+        assert "does not take text/plain bodies" in given["openapi-python-client"][work]
+
+
+def test_all_share_one_aiohttp(prepared: Prepared) -> None:
+    assert {
+        "aiohttp",
+        "httpx",
+        "pydantic",
+        "openapi-generator-cli",
+        "openapi-python-client",
+    } <= prepared.versions.keys()

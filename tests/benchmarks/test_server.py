@@ -1,0 +1,245 @@
+"""The benchmarks' server: answers of the sizes asked for, whatever way requests come and answers are read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jsonschema_rs
+import pybase64
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.server import answers, at, served
+from benchmarks.server.protocol import Connection
+from benchmarks.server.scenario import Scenario
+from directsuite.sandbox.openapi import document
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNT = "/message-rest/api/message/GetMessageCount/INBOX"
+BLOCK = 196_608
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served() as running:
+        yield running
+
+
+class Written(asyncio.Transport):
+    """Keeps what is written; pauses the writer after each piece if asked to."""
+
+    def __init__(self, connection: Connection, *, slow: bool = False) -> None:
+        super().__init__()
+        self.content = b""
+        self.closed = False
+        self._connection = connection
+        self._slow = slow
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.content += data
+        if self._slow:
+            self._connection.pause_writing()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def opened(*, slow: bool = False) -> tuple[Connection, Written]:
+    connection = Connection()
+    transport = Written(connection, slow=slow)
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def request(method: str, path: str, body: bytes = b"", scenario: Scenario | None = None) -> bytes:
+    segment = (scenario or Scenario()).segment()
+    return f"{method} /{segment}{path} HTTP/1.1\r\nHost: x\r\nContent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def bodies(content: bytes) -> list[bytes]:
+    """The bodies of answers that came one after the other, of the lengths that their heads tell."""
+    found: list[bytes] = []
+    while content:
+        head, _, content = content.partition(b"\r\n\r\n")
+        length = int(head.rpartition(b"Content-Length: ")[2])
+        found.append(content[:length])
+        assert len(found[-1]) == length
+        content = content[length:]
+    return found
+
+
+def described(name: str) -> Any:
+    """A validator of answers, from our OpenAPI document."""
+    components = document()["components"]
+    return jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": components})
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**12), st.floats(0, 10))
+def test_a_scenario_travels_in_a_path(messages: int, attachment: int, document: int, latency: float) -> None:
+    scenario = Scenario(messages=messages, attachment=attachment, document=document, latency=latency)
+    assert Scenario.of(scenario.segment()) == scenario
+
+
+@given(st.sampled_from([0, BLOCK, 2 * BLOCK]), st.integers(0, 7))
+def test_base64_in_blocks_decodes_to_as_many_bytes(blocks: int, rest: int) -> None:
+    text = b"".join(answers.encoded(blocks + rest))
+    assert len(text) == answers.encoded_length(blocks + rest)
+    assert len(pybase64.b64decode(text, validate=True)) == blocks + rest
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+@pytest.mark.parametrize("size", [None, 0, 1000])
+def test_answers_with_messages_are_as_the_document_describes_them(size: int | None, count: int) -> None:
+    answer = json.loads(answers.metadata(count) if size is None else answers.messages(count, size))
+    described("GetMessageResponse").validate(answer)
+    assert len({message["uid"] for message in answer["messages"]}) == count
+
+
+def test_attachments_have_the_size_asked_for() -> None:
+    first, second = json.loads(answers.messages(2, BLOCK + 1))["messages"]
+    for message in (first, second):
+        assert len(pybase64.b64decode(message["attachments"][0]["content"], validate=True)) == BLOCK + 1
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_streamed_answer_is_the_whole_one(size: int) -> None:
+    scenario = Scenario(messages=20, attachment=size)
+    assert bodies(b"".join(answers.streamed_messages(scenario))) == [answers.messages(20, size)]
+
+
+def test_more_messages_than_have_uids_of_one_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="8999999"):
+        answers.metadata(9_000_000)
+
+
+@given(st.lists(st.integers(1, 120), max_size=12))
+def test_requests_may_come_in_any_pieces(cuts: list[int]) -> None:
+    connection, transport = opened()
+    arriving = request("POST", COUNT, b"{}")
+    for cut in (*cuts, len(arriving)):
+        piece, arriving = arriving[:cut], arriving[cut:]
+        if piece:
+            connection.data_received(piece)
+    assert [json.loads(body)["count"] for body in bodies(transport.content)] == [50]
+
+
+def test_requests_follow_each_other_on_one_connection() -> None:
+    connection, transport = opened()
+    for messages in (1, 2, 3):
+        connection.data_received(request("POST", COUNT, b"{}", Scenario(messages=messages)))
+    assert [json.loads(body)["count"] for body in bodies(transport.content)] == [1, 2, 3]
+
+
+def test_a_slow_reader_gets_no_more_than_it_takes() -> None:
+    connection, transport = opened(slow=True)
+    size = 3 * BLOCK + 1
+    connection.data_received(request("GET", "/signing/pdf/x", scenario=Scenario(document=size)))
+    taken: list[int] = []
+    while not taken or len(transport.content) > taken[-1]:
+        taken.append(len(transport.content))
+        connection.resume_writing()
+    assert len(taken) > 4  # the head, three blocks, the rest
+    assert max(later - before for before, later in pairwise(taken)) == answers.encoded_length(BLOCK)
+    assert [len(body) for body in bodies(transport.content)] == [answers.encoded_length(size)]
+
+
+def test_a_reader_that_goes_ends_the_answer() -> None:
+    connection, transport = opened(slow=True)
+    connection.data_received(request("GET", "/signing/pdf/x", scenario=Scenario(document=BLOCK)))
+    before = transport.content
+    connection.connection_lost(None)
+    connection.resume_writing()
+    assert transport.content == before
+
+
+def test_a_body_without_a_length_is_refused() -> None:
+    connection, transport = opened()
+    connection.data_received(b"POST /messages=1/signing/pdf HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert transport.content.startswith(b"HTTP/1.1 411 ")
+    assert transport.closed
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/"), ("GET", "/signing"), ("DELETE", COUNT), ("PATCH", "/signing/pdf/x/flatten")],
+)
+def test_what_it_has_no_answer_for_is_not_found(method: str, path: str) -> None:
+    connection, transport = opened()
+    connection.data_received(request(method, path))
+    assert transport.content.startswith(b"HTTP/1.1 404 ")
+
+
+def test_a_path_without_a_scenario_is_not_found() -> None:
+    connection, transport = opened()
+    connection.data_received(f"POST {COUNT} HTTP/1.1\r\n\r\n".encode())
+    assert transport.content.startswith(b"HTTP/1.1 404 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "schema"),
+    [
+        ("POST", "/message-rest/api/message/GetMessageCount/INBOX", "GetCountResponse"),
+        ("POST", "/message-rest/api/message/GetUIDs/INBOX.3", "GetUIDResponseType"),
+        ("POST", "/message-rest/api/message/GetMessagesByUIDs/INBOX", "GetMessageResponse"),
+        ("POST", "/message-rest/api/message/GetMessageMetaData/INBOX", "GetMessageResponse"),
+        ("POST", "/message-rest/api/message/GetMessages/INBOX", "GetMessageResponse"),
+        ("PUT", "/message-rest/api/message/Send", "SendMessageResponseType"),
+        ("POST", "/signing/pdf", "StoredDocument"),
+        ("PATCH", "/signing/pdf/x/sign", "DocumentUpdate"),
+        ("GET", "/fax/api/fax/5550100/h1", "MessageInformation"),
+        ("GET", "/fax/api/fax/getMessageList/5550100/0", "MessageInformation"),
+        ("POST", "/DirectRegistrationRESTful/rest/Patient/login", "LoginResponseType"),
+        (
+            "GET",
+            "/DirectRegistrationRESTful/rest/Patient/GetPatientAddressByUsername/s/direct.example.test/alice",
+            "GetPatientAddressesResponseType",
+        ),
+    ],
+)
+async def test_every_answer_is_as_the_document_describes_it(url: str, method: str, path: str, schema: str) -> None:
+    body = b'{"auth":{},"uids": [1000001, 1000003]}'
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, at(url, messages=2) + path, data=body) as answer,
+    ):
+        assert answer.status == 200
+        described(schema).validate(await answer.json())
+
+
+async def test_messages_come_by_the_uids_asked_for_after_the_latency(url: str) -> None:
+    path = "/message-rest/api/message/GetMessagesByUIDs/INBOX"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(at(url, latency=0.001) + path, data=b'{"uids":[1000005,1000002]}') as answer,
+    ):
+        assert [message["uid"] for message in (await answer.json())["messages"]] == [1000005, 1000002]
+
+
+async def test_a_server_ends_with_the_program_that_started_it() -> None:
+    program = (
+        "import os, sys; from benchmarks.server import served\n"
+        "with served() as url:\n"
+        "    print(url, flush=True); sys.stdin.read(); os._exit(1)"
+    )
+    starter = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=PIPE, stdout=PIPE, cwd=ROOT)
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    port = int((await starter.stdout.readline()).rsplit(b":", 1)[1])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    starter.stdin.close()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+    await starter.wait()
