@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.message
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import assert_type
 
@@ -23,6 +24,14 @@ async def access_token() -> ds.AccessToken:
 
 async def pieces() -> AsyncIterator[bytes]:
     yield b"%PDF-1.7"
+
+
+async def write(piece: bytes) -> None:
+    assert piece
+
+
+def progress(done: int, total: int | None) -> None:
+    assert total is None or done <= total
 
 
 def settings() -> None:
@@ -61,6 +70,14 @@ async def signing(signing: ds.Signing) -> None:
     await signing.save(pieces())
     assert_type(await signing.get_doc(stored), bytes)
     assert_type(await signing.download("d1", Path("file.pdf")), Path)
+    file = BytesIO()
+    await signing.save(file, progress=progress)
+    assert_type(await signing.download("d1", file, sha256="00"), BytesIO)
+    assert_type(await signing.sign_and_pull("d1", ds.Signature(name="a"), destination=file), BytesIO)
+    assert_type(await signing.download("d1", write, progress=progress), int)
+    assert_type(await signing.flatten_and_pull("d1", destination=write), int)
+    async for piece in signing.stream_doc("d1"):
+        assert_type(piece, bytes)
     information = await signing.get_doc_info("d1")
     assert_type(information, ds.DocumentInfo)
     assert_type(information.signatures, list[ds.DocumentSignature])

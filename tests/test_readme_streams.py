@@ -1,0 +1,54 @@
+"""README's example of streams: a web backend that has a PDF signed, and attachments of a mailbox kept in files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+
+import directsuite as ds
+from directsuite.cli.demo import pdf
+from directsuite.sandbox import Sandbox
+
+README = Path(__file__).parent.parent / "README.md"
+ALICE = ("alice@direct.example.test", "secret")
+
+
+def example() -> dict[str, Any]:
+    """What README's example defines."""
+    program = re.search(r"### Streams\n.*?```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert program is not None
+    names: dict[str, Any] = {"ds": ds}
+    exec(program[1], names)  # noqa: S102  the text of our own README
+    return names
+
+
+async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
+    form = pdf.consent_form(pdf.Form.numbered(1))
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+
+        async def sign(request: web.Request) -> web.StreamResponse:
+            """README's handler, with this suite."""
+            return await example()["sign"](request, suite)  # type: ignore[no-any-return]  # it is known by its text
+
+        app = web.Application()
+        app.router.add_post("/sign", sign)
+        async with TestServer(app) as server, ClientSession() as browser:
+            async with browser.post(server.make_url("/sign"), data=form) as response:
+                signed = await response.read()
+            assert response.status == 200
+        signatures = (await suite.signing.get_doc_info(await suite.signing.save(signed))).signatures
+    assert "approval" in [signature.name for signature in signatures]
+
+
+async def test_attachments_are_kept(tmp_path: Path) -> None:
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        box = suite.mailbox(*ALICE)
+        attached = ds.Attachment(content=b"kept", filename="note.txt", content_type="text/plain")
+        await box.send(ds.Message(recipients=[ds.Recipient(ALICE[0])], attachment_list=[attached]))
+        await example()["keep"](box, tmp_path)
+    assert (tmp_path / "1-0").read_bytes() == b"kept"
