@@ -13,7 +13,7 @@ from benchmarks.peers import openapi_generator, openapi_python_client
 
 @attrs.frozen(kw_only=True)
 class Generator:
-    """One generator. requirement: its package on PyPI. needs: a program that it runs, which is not on PyPI.
+    """One generator. requirement: its Python package. needs: a program of another kind that it runs.
 
     command: the arguments that make `output` from `document`, with the programs of an environment in `programs`.
     """
