@@ -195,7 +195,7 @@ class Transport:
 
     async def _more_attempts(self, call: Call[R], failure: DirectSuiteError) -> R:
         """After a first one that failed: at once where it only wanted a fresh credential, then by the retry policy."""
-        if failure is not call.own and self._renews(call, failure):
+        if self._renews(call, failure):
             try:
                 return await self._attempt(call)
             except DirectSuiteError as error:
@@ -230,12 +230,12 @@ class Transport:
                 call.begin_attempt(self._clock.monotonic())
                 return await self._attempts.run(call)
             except ServiceError as refusal:
-                if refusal is call.own or not self._renews(call, refusal):
+                if not self._renews(call, refusal):
                     raise
 
     def _renews(self, call: Call[Any], failure: DirectSuiteError) -> bool:
         """Whether the attempt failed for want of a fresh credential, which the next one is going to have."""
-        if not asks_for_new_credential(failure):
+        if failure is call.own or not asks_for_new_credential(failure):
             return False
         cache = call.endpoint.credentials
         if cache is None or call.credential is None or call.renewed or not cache.renewable:

@@ -155,9 +155,13 @@ class _Field:
         """The field's value; nothing gives the default."""
         return self.fallback() if self.absent(value) else self.reader.read(value)
 
+    @functools.cached_property
+    def made_anew(self) -> bool:
+        """Whether each model gets a default of its own."""
+        return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # its stubs say that it is a function
+
     def fallback(self) -> Any:
-        # attrs' stubs say that Factory is a function
-        return self.default.factory() if isinstance(self.default, attrs.Factory) else self.default  # type: ignore[arg-type]
+        return self.default.factory() if self.made_anew else self.default
 
 
 @_once_per_class
@@ -280,7 +284,7 @@ def _expression(field: _Field, number: int, scope: dict[str, Any]) -> str:
         otherwise = f"known{number}[v] if type(v) is str and v in known{number} else {otherwise}"
     if kind in _AS_IT_IS:
         otherwise = f"v if {_AS_IT_IS[kind]} else {otherwise}"
-    if field.required or isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
+    if field.required or field.made_anew:
         return otherwise
     scope[f"default{number}"] = field.default
     return f"default{number} if v is None else {otherwise}"
