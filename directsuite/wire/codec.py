@@ -235,6 +235,7 @@ def _structurer(cls: type[Any]) -> Callable[[Any, Any], Any]:
     """The generated function that reads a model from a dict."""
     fields = _fields(cls)
     scope: dict[str, Any] = {
+        "__name__": __name__,  # by which its frames are known as the package's
         "cls": cls,
         "twin": _twin(cls),
         "new": object.__new__,
@@ -298,14 +299,17 @@ def _local_fields(cls: type[Model]) -> list[str]:
 @_once_per_class
 def _unstructurer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
     """The function that writes a model to a dict: what has its default is left out, unless it is required."""
-    plan = [(field, _writer(field.annotation), field.required or field.wire.always) for field in _fields(cls)]
+    plan = [
+        (field.name, field.key, field.required or field.wire.always, field.fallback, _writer(field.annotation))
+        for field in _fields(cls)
+    ]
 
     def write(model: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for field, writer, always in plan:
-            value = getattr(model, field.name)
-            if always or (value is not None and value != field.fallback()):
-                document[field.key] = value if writer is None else writer(value)
+        for name, key, always, fallback, writer in plan:
+            value = getattr(model, name)
+            if always or (value is not None and value != fallback()):
+                document[key] = value if writer is None else writer(value)
         for key, value in model.extra.items():
             document.setdefault(key, value)
         return document
