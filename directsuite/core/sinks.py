@@ -19,6 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
+from directsuite.core.blocking import OwnThread
 from directsuite.errors import InvalidArgumentError
 
 R = TypeVar("R")
@@ -129,7 +130,8 @@ class PathSink(Sink[Path]):
 class FileSink(Sink[R]):
     """A file object, from where it stands. One that can seek is cut off there again for another attempt.
 
-    In the end it is cut off behind what has come. Others, such as pipes, are written in a thread, for it may take long.
+    In the end it is cut off behind what has come. Others, such as pipes, are written in a thread of
+    their own, for it may take for ever.
     """
 
     def __init__(self, file: R) -> None:
@@ -138,6 +140,7 @@ class FileSink(Sink[R]):
         self._touched = False
         self._finished = False
         self._start = _start_of(self._file)
+        self._thread = OwnThread()
 
     def begin(self) -> None:
         """Cut off what came before."""
@@ -151,16 +154,19 @@ class FileSink(Sink[R]):
         """Write all of it, however little the file takes at a time."""
         self._touched = True
         self.spent = self._start is None
-        if self._start is None:
-            await asyncio.to_thread(self._write, piece)
-        else:
-            self._write(piece)
+        try:
+            if self._start is None:
+                await self._thread.start(self._write, piece)
+            else:
+                self._write(piece)
+        finally:
+            piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
 
     async def finish(self) -> None:
         """Have the file's own buffer written, so that a full disk is told."""
         flush = getattr(self._file, "flush", None)
         if flush is not None and self._start is None:
-            await asyncio.to_thread(flush)
+            await self._thread.start(flush)
         elif flush is not None:
             flush()
         if self._start is not None:
@@ -168,7 +174,10 @@ class FileSink(Sink[R]):
         self._finished = True
 
     def end(self) -> None:
-        """After a failure, see whether it can go back: one for compressed writing says so, and can't."""
+        """Let go of the thread. After a failure, see whether it can go back: one for compressed writing says so, and
+        can't.
+        """
+        self._thread.end()
         if not self._touched or self._finished or self._start is None:
             return
         try:
@@ -188,13 +197,20 @@ class FileSink(Sink[R]):
             self._file.truncate()
 
     def _write(self, piece: bytes) -> None:
-        written = self._file.write(piece)
-        while type(written) is int and 0 < written < len(piece):
-            piece = piece[written:]
-            written = self._file.write(piece)
-        nothing = written is None and isinstance(self._file, io.RawIOBase)  # others say nothing of what they took
-        if nothing or (type(written) is int and written < len(piece)):
-            raise BlockingIOError("the file took only a part: is it non-blocking?")
+        file = self._file
+        try:
+            if self._start is None and type(file) is io.BufferedWriter:
+                file.flush()
+                file = file.raw  # while that waits, whoever closes the file need not, nor an interpreter that exits
+            written = file.write(piece)
+            while type(written) is int and 0 < written < len(piece):
+                piece = piece[written:]
+                written = file.write(piece)
+            nothing = written is None and isinstance(file, io.RawIOBase)  # others say nothing of what they took
+            if nothing or (type(written) is int and written < len(piece)):
+                raise BlockingIOError("the file took only a part: is it non-blocking?")
+        finally:
+            piece = b""  # as above
 
 
 class CallableSink(Sink[int]):

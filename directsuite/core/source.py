@@ -8,7 +8,6 @@ content_of(source) ─► Content ─ pieces() ─► at most 192 KB at a time, 
 from __future__ import annotations
 
 import abc
-import asyncio
 import inspect
 import io
 import os
@@ -17,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from directsuite.core.blocking import OwnThread
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 
 PIECE = 192 * 1024
@@ -37,7 +37,7 @@ Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | A
 """Bytes to send.
 
 A file object is read from its present position: one that can seek has a size and can be sent again, others pass once
-and are read in a thread. An async iterable passes once.
+and are read in a thread of their own. An async iterable passes once.
 """
 
 
@@ -236,10 +236,15 @@ def _in_file(file: Any, parameter: str) -> InFile | None:
 
 
 async def _read_through(file: Any) -> AsyncGenerator[bytes]:
-    """A file object that can't seek, such as a pipe: reading it may take long, so a thread waits for it."""
+    """A file object that can't seek, such as a pipe: reading it may take for ever, so a thread of its own waits."""
     read: Callable[[int], Any] = getattr(file, "read1", file.read)  # what is there, before a whole piece is
-    while piece := _checked(await asyncio.to_thread(read, PIECE)):
-        yield piece
+    thread, piece = OwnThread(), b""
+    try:
+        while piece := _checked(await thread.start(read, PIECE)):
+            yield piece
+    finally:
+        piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        thread.end()
 
 
 def _checked(piece: Any) -> bytes:

@@ -1,0 +1,277 @@
+"""Pipes that give nothing, or take nothing: only the calls that they belong to wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pybase64
+import pytest
+
+import directsuite as ds
+from directsuite.core.blocking import THREAD_NAME
+from directsuite.core.sinks import sink_of
+from directsuite.core.source import content_of
+from tests.chaos.overheard import locals_of
+from tests.core import plays
+from tests.core.opened import assert_nothing_held, opened
+from tests.core.scripted_server import ScriptedServer
+from tests.core.virtual_time import until
+
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
+SAVED = plays.answer({"identifier": "doc"})
+WORKERS = 2
+
+
+class Silent(io.RawIOBase):
+    """One end of a pipe whose other end does nothing until `let_go`, which closes it."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        self.begun = threading.Event()
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.begun.set()
+        content = os.read(self.reading, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def write(self, piece: Any, /) -> int:
+        self.begun.set()
+        return os.write(self.writing, piece)
+
+
+def own_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+
+
+@contextlib.contextmanager
+def silent_pipes(use: str, count: int) -> Generator[list[Silent]]:
+    """As many pipes, whose other ends are closed in the end: that lets go of whoever waits."""
+    pipes = [Silent() for _ in range(count)]
+    try:
+        yield pipes
+    finally:
+        for pipe in pipes:
+            os.close(pipe.writing if use == "read" else pipe.reading)
+
+
+USES: dict[str, Callable[[ds.DirectSuite, Silent], Awaitable[object]]] = {
+    "read": lambda suite, pipe: suite.signing.save(pipe),
+    "written": lambda suite, pipe: suite.signing.download("doc", pipe),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_name_is_resolved_at_once_though_silent_pipes_outnumber_the_workers(
+    server: ScriptedServer, use: str
+) -> None:
+    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(WORKERS))
+    async with opened(server) as suite:
+        with silent_pipes(use, WORKERS + 1) as pipes:
+            calls = [asyncio.ensure_future(USES[use](suite, pipe)) for pipe in pipes]
+            await until(lambda: all(pipe.begun.is_set() for pipe in pipes))
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert_nothing_held(suite)
+            resolving = asyncio.ensure_future(loop.getaddrinfo("localhost", 80))
+            await until(resolving.done)
+            assert resolving.result()
+            assert len(own_threads()) == WORKERS + 1
+    await until(lambda: not own_threads())
+    for pipe in pipes:
+        os.close(pipe.reading if use == "read" else pipe.writing)
+
+
+PROGRAM = """
+import asyncio, os, sys, threading
+from directsuite.core.sinks import sink_of
+from directsuite.core.source import content_of
+
+async def main():
+    workers = min(32, os.cpu_count() + 4) + 1
+    files = [os.fdopen(os.pipe()[0], "rb", buffering=size) for size in (0, 8192) for _ in range(workers)]
+    calls = [anext(content_of(file, parameter="pdf").pieces()) for file in files]
+    if "stdin" in sys.argv:
+        calls.append(anext(content_of(sys.stdin.buffer, parameter="pdf").pieces()))
+    sinks = [sink_of(os.fdopen(os.pipe()[1], "wb", buffering=size)) for size in (0, 8192) for _ in range(workers)]
+    if "stdout" in sys.argv:
+        sinks.append(sink_of(sys.stdout.buffer))
+    calls += [sink.write(bytes(1_000_000)) for sink in sinks]
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    for _ in range(2_000):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for sink in sinks:
+        sink.end()
+    await asyncio.wait_for(asyncio.get_running_loop().getaddrinfo("localhost", 80), 5)
+    print("resolved", file=sys.stderr)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("standard", ["neither", "stdin", "stdout"])
+def test_process_with_silent_pipes_ends_by_itself(standard: str) -> None:
+    command = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-c", PROGRAM, standard]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    unread, stdout = os.pipe()
+    try:
+        result = subprocess.run(
+            command,
+            stdin=reading,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=buffered,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    finally:
+        for end in (reading, writing, unread, stdout):
+            os.close(end)
+    assert (result.stderr, result.returncode) == ("resolved\n", 0)
+
+
+class Pipe(io.RawIOBase):
+    """A pipe that passes everything on, a little at a time, and notes whose threads there are meanwhile."""
+
+    def __init__(self, content: bytes = b"", fails_after: int = 10**9) -> None:
+        self._rest = io.BytesIO(content)
+        self._fails_after = fails_after
+        self.content = b""
+        self.threads: set[int | None] = set()
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._note()
+        return self._rest.readinto(memoryview(buffer)[:70_000])
+
+    def write(self, piece: Any, /) -> int:
+        self._note()
+        self.content += bytes(piece[:50_000])
+        return min(len(piece), 50_000)
+
+    def _note(self) -> None:
+        self.threads |= {threading.get_ident()} | {thread.ident for thread in own_threads()}
+        self._fails_after -= 1
+        if self._fails_after < 0:
+            raise OSError("own")
+
+
+async def test_stream_has_one_thread_and_leaves_none(server: ScriptedServer) -> None:
+    server.plays(SAVED)
+    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    source, destination = Pipe(PDF), Pipe()
+    async with opened(server) as suite:
+        await suite.signing.save(source)
+        await until(lambda: not own_threads())
+        await suite.signing.download("doc", destination)
+        await until(lambda: not own_threads())
+    assert pybase64.b64decode(server.requests[0].body) == destination.content == PDF
+    assert len(source.threads) == len(destination.threads) == 1
+
+
+async def test_failed_stream_leaves_no_thread(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    async with opened(server) as suite:
+        with pytest.raises(OSError, match="own"):
+            await suite.signing.download("doc", Pipe(fails_after=2))
+        with pytest.raises((OSError, ds.TransportError)):
+            await suite.signing.save(Pipe(PDF, fails_after=2))
+        await until(lambda: not own_threads())
+
+
+async def test_document_that_broke_off_before_its_first_byte_comes_at_the_second_attempt(
+    server: ScriptedServer,
+) -> None:
+    server.plays(plays.pieces(length=10_000))
+    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    pipe = Pipe()
+    async with opened(server) as suite:
+        await suite.signing.download("doc", pipe)
+    assert len(server.requests) == 2
+    assert pipe.content == PDF
+
+
+class Slow(Pipe):
+    """Lets go of its first write when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def write(self, piece: Any, /) -> int:
+        self.begun.set()
+        self.released.wait(10)
+        return super().write(piece)
+
+
+async def test_last_piece_comes_whole_after_a_cancellation_and_is_the_last(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    pipe = Slow()
+    async with opened(server) as suite:
+        call = asyncio.ensure_future(suite.signing.download("doc", pipe))
+        await until(pipe.begun.is_set)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert call.cancelled()
+        assert pipe.content == b""
+        pipe.released.set()
+        await until(lambda: not own_threads())
+    assert 0 < len(pipe.content) <= 192 * 1024
+    assert PDF.startswith(pipe.content)
+
+
+class Seeking(io.BytesIO):
+    """A file that fails."""
+
+    def write(self, _: Any, /) -> int:
+        raise OSError("own")
+
+
+@pytest.mark.parametrize("make", [lambda: Pipe(fails_after=2), Seeking], ids=["pipe", "file"])
+async def test_error_of_a_destination_holds_nothing_of_what_was_written(make: Callable[[], Any]) -> None:
+    sink = sink_of(make())
+    text = b"sentinel-of-a-patient"
+    with pytest.raises(OSError, match="own") as caught:
+        await sink.write(text * 10_000)
+    sink.end()
+    await until(lambda: not own_threads())
+    assert [place for place, shown in locals_of(caught.value) if text.decode() in shown] == []
+
+
+async def test_error_of_a_source_holds_nothing_of_what_was_read() -> None:
+    text = b"sentinel-of-a-patient"
+    content = content_of(Pipe(text * 10_000, fails_after=1), parameter="pdf")
+    with pytest.raises(OSError, match="own") as caught:
+        async for _ in content.pieces():
+            pass
+    await until(lambda: not own_threads())
+    assert [place for place, shown in locals_of(caught.value) if text.decode() in shown] == []
