@@ -19,7 +19,7 @@ from yarl import URL
 from directsuite.core.admission import admit, admitted_at_once, refuse_while_open
 from directsuite.core.answer import Answer, Incoming, interpret, unreadable
 from directsuite.core.body import EMPTY, Outgoing
-from directsuite.core.bound import NEVER, Bound
+from directsuite.core.bound import NEVER, Bound, is_being_cancelled
 from directsuite.core.call import Call, Exchanged
 from directsuite.core.clock import Clock
 from directsuite.core.conclusion import Conclusions
@@ -36,6 +36,7 @@ from directsuite.errors import (
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
+    TransportError,
 )
 from directsuite.wire.mismatch import MismatchError
 
@@ -64,55 +65,44 @@ class Attempts:
         self._attempt_timeout = attempt_timeout
         # The deadline is ours; but who can't connect may try again, whatever the operation.
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=attempt_timeout)
-        self._conclusions = Conclusions(clock, attempt_timeout=attempt_timeout)
+        self._conclusions = Conclusions(clock, lifecycle, attempt_timeout=attempt_timeout)
         self._max_response_bytes = max_response_bytes
 
     async def run(self, call: Call[R]) -> R:
         """One request and its answer, within the deadline; every failure leaves it as a typed error."""
-        outgoing = self._outgoing(call)
-        sending = Sending(outgoing)
-        bound = self._lifecycle.bounds.until(call.deadline)
-        failure: Exception
+        attempt = _Attempt(_outgoing(call), self._lifecycle.bounds.until(call.deadline))
+        answer: R | BaseException
         try:
-            with bound:
-                if not admitted_at_once(call):
-                    await admit(call, self._lifecycle.sleep)
-                incoming = Incoming(self._lifecycle.reading, call.endpoint.limits if call.operation.limited else None)
-                try:
-                    if not call.operation.may_repeat:
-                        await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed
-                    incoming.begin(await self._request(call, outgoing, sending, bound))
-                    call.status = incoming.status
-                    value = await self._answer(call, incoming, bound)
-                finally:
-                    if not call.streams(incoming.status):
-                        incoming.close()
-            if not isinstance(value, DirectSuiteError):
-                self._conclusions.succeeded(call)
-                return value
-            failure = value
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if not self._lifecycle.closed or (task is not None and task.cancelling()):
-                self._conclusions.left(call, error, started=sending.begun)
-                error.with_traceback(None)  # without aiohttp's frames, which hold URL and headers
-                raise
-            # Closing ended aiohttp's own work; nobody cancelled this call.
-            failure = self._failure(call, outgoing, sending, bound, ConnectionDroppedError(error))
-        except Exception as error:  # noqa: BLE001  sorted out here, and raised below without aiohttp's frames
-            failure = self._failure(call, outgoing, sending, bound, error)
-        finally:
-            call.consumed = call.consumed or (outgoing is not None and outgoing.spent)
-        if isinstance(failure, DirectSuiteError) and failure is not call.own:
-            self._conclusions.failed(call, failure)
+            with attempt.bound:
+                answer = await self._exchange(call, attempt)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
+            answer = self._failure(call, attempt, error)
+        if not isinstance(answer, BaseException):
+            self._conclusions.succeeded(call)
+            return answer
+        call.consumed = call.consumed or attempt.spent
+        if isinstance(answer, DirectSuiteError) and answer is not call.own:
+            self._conclusions.failed(call, answer)
         else:
-            broken = outgoing is not None and outgoing.failure is not None  # nobody can act on part of a body
-            self._conclusions.left(call, failure, started=sending.begun and not broken)
-        raise failure
+            self._conclusions.left(call, answer, started=attempt.may_be_acted_upon)
+        raise answer
 
-    def _request(
-        self, call: Call[Any], outgoing: Outgoing | None, sending: Sending, bound: Bound
-    ) -> Awaitable[aiohttp.ClientResponse]:
+    async def _exchange(self, call: Call[R], attempt: _Attempt) -> R | DirectSuiteError:
+        """Admission, request and answer; the connection is given back, unless a stream goes on to read from it."""
+        if not admitted_at_once(call):
+            await admit(call, self._lifecycle.sleep)
+        incoming = Incoming(self._lifecycle.reading, call.endpoint.limits if call.operation.limited else None)
+        try:
+            if not call.operation.may_repeat:
+                await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed
+            incoming.begin(await self._send(call, attempt))
+            call.status = incoming.status
+            return await self._answer(call, incoming, attempt.bound)
+        finally:
+            if not call.streams(incoming.status):
+                incoming.close()
+
+    def _send(self, call: Call[Any], attempt: _Attempt) -> Awaitable[aiohttp.ClientResponse]:
         """Send the request; what is awaited is the answer's head."""
         operation = call.operation
         http = self._lifecycle.http
@@ -125,21 +115,21 @@ class Attempts:
         if call.detailed:
             call.tell(AttemptStarted, attempt=call.attempts)
         if operation.may_repeat:
-            self._bound_attempt(call, bound)
-        elif call.proof is not None and call.deadline < NEVER:
+            self._bound_attempt(call, attempt.bound)
+        elif call.proof is not None:
             # Should no answer come, there has to be time left to look whether it happened.
-            bound.move(call.deadline - call.proof.kept_of(call.time_left()))
-        if outgoing is not None and outgoing.streamed:
-            outgoing.flowing = self._extending(call, bound)
+            attempt.bound.move(call.deadline - call.proof.kept_of(call.time_left()))
+        if attempt.body is not None and attempt.body.streamed:
+            attempt.body.flowing = self._extending(call, attempt.bound)
         return http.request(
             operation.method,
             self._url(call),
-            data=outgoing,
+            data=attempt.body,
             headers=self._headers(call),
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
-            middlewares=(sending,) if self._lifecycle.shared or operation.method in SENT_TWICE else (),
+            middlewares=(attempt.sending,) if self._lifecycle.shared or operation.method in SENT_TWICE else (),
             timeout=self._timeout,
             **self._lifecycle.request_options,
         )
@@ -179,11 +169,6 @@ class Attempts:
             headers = {**headers, "Authorization": f"Bearer {call.credential.token.reveal()}"}
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
-    def _outgoing(self, call: Call[Any]) -> Outgoing | None:
-        if call.operation.method == "GET":
-            return None
-        return (call.body or EMPTY).open(call.operation.content_type)
-
     def _bound_attempt(self, call: Call[Any], bound: Bound) -> None:
         """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
         bound.move(min(self._lifecycle.bounds.loop.time() + self._attempt_timeout, call.deadline))
@@ -208,50 +193,53 @@ class Attempts:
 
     async def next_chunk(self, call: Call[Any], incoming: Incoming) -> bytes:
         """The next piece of a streamed answer, empty at its end; every failure leaves it as a typed error."""
-        bound = self._lifecycle.bounds.until(call.deadline)
-        failure: Exception
+        attempt = _Attempt(None, self._lifecycle.bounds.until(call.deadline))
+        failure: BaseException
         try:
-            with bound:
-                self._bound_attempt(call, bound)
+            with attempt.bound:
+                self._bound_attempt(call, attempt.bound)
                 return await incoming.chunk()
-        except Exception as error:  # noqa: BLE001  as in run
-            failure = self._failure(call, None, None, bound, error)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
+            failure = self._failure(call, attempt, error)
         raise failure
 
-    def _failure(
-        self,
-        call: Call[Any],
-        outgoing: Outgoing | None,
-        sending: Sending | None,
-        bound: Bound,
-        error: Exception,
-    ) -> Exception:
+    def _failure(self, call: Call[Any], attempt: _Attempt, error: BaseException) -> BaseException:
         """The typed error for what an attempt raised; what isn't the network's, such as a broken source, as it is."""
-        started = sending is None or sending.begun
+        if isinstance(error, asyncio.CancelledError):
+            if is_being_cancelled():
+                return error.with_traceback(None)  # without aiohttp's frames, which hold URL and headers
+            error = ConnectionDroppedError(error)  # nobody cancelled this call: somebody ended what it waited for
         if isinstance(error, DirectSuiteError):
             return error
-        if outgoing is not None and outgoing.failure is not None:
-            return _own(call, outgoing.failure)
+        if attempt.body is not None and attempt.body.failure is not None:
+            return _own(call, attempt.body.failure)
         if isinstance(error, DestinationError):
-            return _not_kept(call, error.reason)
+            return _not_kept(call, error)
         if isinstance(error, MismatchError):
             return unreadable(call.operation, error)
-        if bound.expired:
-            return self._out_of_time(call, sent=call.sent_at is not None and started)
+        if attempt.bound.expired:
+            return self._out_of_time(call, attempt)
         if isinstance(error, RuntimeError) and self._lifecycle.closed:  # aiohttp's word for a reader whose session went
             error = ConnectionDroppedError(error)
-        return of_exception(error, call.operation, started=started) or error
+        return of_exception(error, call.operation, started=_begun(call, attempt)) or error
 
-    def _out_of_time(self, call: Call[Any], *, sent: bool) -> DirectSuiteError:
-        call.timed_out = True
+    def _out_of_time(self, call: Call[Any], attempt: _Attempt) -> DirectSuiteError:
+        call.timed_out, call.unfed = True, attempt.unfed
+        sent = call.sent_at is not None and _begun(call, attempt)
+        if call.status is not None:
+            seen = "its answer was not received whole"
+        elif call.unfed:
+            seen = "its source gave nothing more" if sent else "its source gave nothing"
+        elif sent:
+            seen = "no answer came"
+        else:
+            seen = "nothing was sent" if call.sent_at is None else "no connection was made"
         about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
-        outcome = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
+        about["outcome"] = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if self._lifecycle.bounds.loop.time() < call.deadline:
-            if not sent:
-                return ConnectFailedError("no connection in the time of one attempt", outcome=outcome, **about)
-            return ConnectionLostError("no answer in the time of one attempt", outcome=outcome, **about)
-        what = "no answer came" if sent else "nothing was sent"
-        error = DeadlineExceededError(f"the call's time is up: {what}", outcome=outcome, **about)
+            kind = ConnectionLostError if sent else ConnectFailedError
+            return kind(f"{seen} in the time of one attempt", **about)
+        error = DeadlineExceededError(f"the call's time is up: {seen}", **about)
         error.retry_after = None if sent else call.endpoint.limits.rate.wait() or None
         return error
 
@@ -259,6 +247,43 @@ class Attempts:
         if call.options.observe is not None:
             elapsed = self._clock.monotonic() - call.started_at
             call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
+
+
+class _Attempt:
+    """What an attempt has under way: its body, what watches over the sending of that, and its end."""
+
+    __slots__ = ("body", "bound", "sending")
+
+    def __init__(self, body: Outgoing | None, bound: Bound) -> None:
+        self.body = body
+        self.sending = Sending(body)
+        self.bound = bound
+
+    @property
+    def spent(self) -> bool:
+        """Whether the body can't be sent again."""
+        return self.body is not None and self.body.spent
+
+    @property
+    def unfed(self) -> bool:
+        """Whether there is a connection, and nothing to send on it from the caller's source."""
+        return self.body is not None and self.body.waiting
+
+    @property
+    def may_be_acted_upon(self) -> bool:
+        """Whether something has left, and goes on coming: nobody can act on a part of a body."""
+        return self.sending.begun and (self.body is None or self.body.failure is None)
+
+
+def _outgoing(call: Call[Any]) -> Outgoing | None:
+    if call.operation.method == "GET":
+        return None
+    return (call.body or EMPTY).open(call.operation.content_type)
+
+
+def _begun(call: Call[Any], attempt: _Attempt) -> bool:
+    """Whether anything of the request may have left: it has where an answer came."""
+    return call.status is not None or attempt.sending.begun
 
 
 async def _two_turns() -> None:
@@ -274,13 +299,19 @@ def _own(call: Call[Any], error: Exception) -> Exception:
     return error
 
 
-def _not_kept(call: Call[Any], reason: Exception) -> Exception:
-    """What to say of a good answer that could not be written to its destination: an effect must not seem undone."""
+def _not_kept(call: Call[Any], failure: DestinationError) -> Exception:
+    """What to say of an answer that could not be written to its destination: an effect must not seem undone."""
+    reason = failure.reason
     if call.operation.may_repeat:
         return _own(call, reason)
-    text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
     about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
-    error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
-    error.happened = True
+    error: TransportError
+    if failure.read:
+        text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
+        error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
+        error.happened = True
+    else:
+        text = f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"
+        error = TransportError(text, outcome=Outcome.UNKNOWN, **about)
     error.__cause__ = reason
     return error

@@ -155,6 +155,8 @@ async def _gathered(content: Content) -> AsyncGenerator[Piece]:
 class Outgoing(Payload):
     """One attempt's body. `started`: whether any byte may have left. `failure`: what reading its source raised.
 
+    `waiting`: its source is asked for more, and gives nothing yet.
+
     `flowing` is called whenever the connection has taken another chunk of a body that comes in chunks.
     """
 
@@ -166,6 +168,7 @@ class Outgoing(Payload):
         self._size = body.size
         self._taken = False
         self.started = False
+        self.waiting = False
         self.failure: Exception | None = None
         self.flowing: Callable[[], None] = _nothing
 
@@ -220,8 +223,11 @@ class Outgoing(Payload):
         self.started = True
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        self.waiting = True  # until it gives: who gives up meanwhile sees whose silence it was
         try:
-            return await anext(chunks, None)
+            chunk = await anext(chunks, None)
+            self.waiting = False
+            return chunk
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

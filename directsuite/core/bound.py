@@ -32,8 +32,10 @@ class Bounds:
         return Bound(self, when)
 
     def close(self) -> None:
-        """Leave no timer behind: not after the last block that is still under way."""
+        """Break off every block that is under way, and leave no timer behind: not after the last that begins later."""
         self._closing = True
+        for bound in self._bounds:
+            bound.break_off()
         if not self._bounds:
             self._stop()
 
@@ -69,17 +71,24 @@ class Bounds:
 class Bound:
     """Cancels the block under it at its end, and raises TimeoutError there.
 
-    when: in the event loop's time, or NEVER. expired: whether the end was reached.
+    One that is broken off before raises ConnectionAbortedError.
+
+    when: in the event loop's time, or NEVER.
     """
 
-    __slots__ = ("_bounds", "_cancelling", "_task", "expired", "when")
+    __slots__ = ("_bounds", "_cancelling", "_error", "_task", "when")
 
     def __init__(self, bounds: Bounds, when: float) -> None:
         self._bounds = bounds
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
+        self._error: type[OSError] | None = None
         self.when = when
-        self.expired = False
+
+    @property
+    def expired(self) -> bool:
+        """Whether the end was reached."""
+        return self._error is TimeoutError
 
     def __enter__(self) -> None:
         task = asyncio.current_task(self._bounds.loop)  # without its loop it would ask for the process's number
@@ -94,17 +103,33 @@ class Bound:
     ) -> None:
         self._bounds.leave(self)
         task, self._task = self._task, None
-        if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+        if self._error is None or task is None:
+            return
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._error from error
 
     def move(self, when: float) -> None:
         """Let it end at another time; too late where it has ended already."""
         self.when = when
-        if self._task is not None and not self.expired:
+        if self._task is not None and self._error is None:
             self._bounds.watch(self)
 
     def expire(self) -> None:
-        """End the block now."""
-        self.expired = True
-        if self._task is not None:
+        """End the block now: its time is up."""
+        self._end(TimeoutError)
+
+    def break_off(self) -> None:
+        """End the block now, as one whose connection ended; but not under who does this within the block."""
+        if self._task is not asyncio.current_task():
+            self._end(ConnectionAbortedError)
+
+    def _end(self, error: type[OSError]) -> None:
+        if self._task is not None and self._error is None:
+            self._error = error
             self._task.cancel()
+
+
+def is_being_cancelled() -> bool:
+    """Whether a CancelledError is the current task's own: what it waits for may have been cancelled by others."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -11,6 +11,7 @@ from yarl import URL
 
 from directsuite.core.answer import Answer, Incoming
 from directsuite.core.body import RequestBody
+from directsuite.core.bound import NEVER
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
@@ -119,7 +120,7 @@ class Call(Generic[R]):
     """One call under way.
 
     number: in this process. detailed: whether anybody wants to know of what goes well. deadline: in the event loop's
-    time; NEVER from when a stream flows that only its pauses bound. retry_until: the same for the beginning of another
+    time; NEVER while an answer flows that only its pauses bound. retry_until: the same for the beginning of another
     attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh credential was made.
     consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer. looked: proof was
     looked for in vain, for the whole settle time. own: what a source, a destination or a callback of the caller's
@@ -127,7 +128,7 @@ class Call(Generic[R]):
 
     Of the attempt under way: tried_at, when it began (monotonic seconds); sent_at, from when something may have left,
     None before; status, the answer's; probe, its number as the circuit breaker's probe, 0 for none; timed_out, whether
-    our own bound ended it.
+    our own bound ended it; unfed, whether that was while the caller's source gave nothing.
     """
 
     number: int
@@ -157,10 +158,14 @@ class Call(Generic[R]):
     status: int | None = None
     probe: int = 0
     timed_out: bool = False
+    unfed: bool = False
 
     def begin_attempt(self, now: float) -> None:
         """Forget the attempt before."""
-        self.tried_at, self.sent_at, self.status, self.probe, self.timed_out = now, None, None, 0, False
+        self.tried_at, self.sent_at, self.status, self.probe = now, None, None, 0
+        self.timed_out = self.unfed = False
+        if self.deadline == NEVER:  # what flowed has ended: until an answer flows again, the call's own time holds
+            self.deadline = self.retry_until
 
     def tell(self, kind: type[CallEvent], **details: Any) -> None:
         """Emit an event of this call."""

@@ -7,6 +7,7 @@ from typing import Any
 from directsuite.core.call import Call
 from directsuite.core.clock import Clock
 from directsuite.core.events import AttemptFailed, AttemptSucceeded
+from directsuite.core.lifecycle import Lifecycle
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -24,8 +25,9 @@ _GATEWAY = (502, 503, 504)
 class Conclusions:
     """Draws them. attempt_timeout: seconds of silence that say something of the service."""
 
-    def __init__(self, clock: Clock, *, attempt_timeout: float) -> None:
+    def __init__(self, clock: Clock, lifecycle: Lifecycle, *, attempt_timeout: float) -> None:
         self._clock = clock
+        self._lifecycle = lifecycle
         self._attempt_timeout = attempt_timeout
 
     def succeeded(self, call: Call[Any]) -> None:
@@ -54,8 +56,9 @@ class Conclusions:
     def _tell_breaker(self, call: Call[Any], failure: DirectSuiteError) -> None:
         breaker = call.endpoint.limits.breaker
         silent = isinstance(failure, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
-        if call.timed_out and self._elapsed(call) < _NEARLY * self._attempt_timeout:
-            silent = False  # a caller's own short time says nothing of the service
+        own = call.status is not None or call.unfed or self._elapsed(call) < _NEARLY * self._attempt_timeout
+        if (call.timed_out and own) or self._lifecycle.closed:
+            silent = False  # a caller's own slowness, or short time, or leaving, says nothing of the service
         if silent or (isinstance(failure, ServiceError) and _from_a_gateway(failure)):
             breaker.unanswered(probe=call.probe)
         elif call.status is not None:

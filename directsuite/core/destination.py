@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from directsuite.core.bound import is_being_cancelled
 from directsuite.core.progress import Meter, Progress
 from directsuite.core.sinks import Sink
-from directsuite.errors import InvalidArgumentError
+from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 from directsuite.wire.mismatch import MismatchError
 
@@ -31,15 +32,25 @@ _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """What was received could not be kept; `reason` is why: the file's error, or the caller's own."""
+    """What was received could not be kept; `reason` is why: the file's error, or the caller's own.
 
-    def __init__(self, reason: Exception) -> None:
+    read: whether anything of the answer was decoded before that; else nobody knows what it says.
+    """
+
+    def __init__(self, reason: Exception, *, read: bool) -> None:
         super().__init__(type(reason).__name__)
         self.reason: Any = reason
+        self.read = read
 
 
 class _Local:
-    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError."""
+    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError.
+
+    read: as there.
+    """
+
+    def __init__(self, *, read: bool) -> None:
+        self._read = read
 
     def __enter__(self) -> None:
         return None
@@ -47,11 +58,13 @@ class _Local:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
+            error = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
         if isinstance(error, Exception):
-            raise DestinationError(error) from None
+            raise DestinationError(error, read=self._read) from None
 
 
-_LOCAL = _Local()
+_BEFORE_READING, _ONCE_READ = _Local(read=False), _Local(read=True)
 
 
 class Destination(Generic[R]):
@@ -69,6 +82,8 @@ class Destination(Generic[R]):
         self._progress = progress
         self._keep = keep
         self._refused = False
+        self.failure: Exception | None = None
+        """What the sink or the caller's callback raised first: not to be asked again for the same answer."""
 
     @property
     def spent(self) -> bool:
@@ -89,21 +104,28 @@ class Destination(Generic[R]):
 
     async def __call__(self, incoming: Incoming, alive: Callable[[], None]) -> R:
         """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
+        try:
+            return await self._receive(incoming, alive)
+        except DestinationError as error:
+            self.failure = self.failure or error.reason
+            raise
+
+    async def _receive(self, incoming: Incoming, alive: Callable[[], None]) -> R:
         meter = Meter(self._progress, size_told(incoming.headers))
-        with _LOCAL:
+        with _BEFORE_READING:
             self.sink.begin()
         try:
-            with _LOCAL:
+            with _BEFORE_READING:
                 meter.begin()
             await self._pass_on(incoming, alive, meter)
             alive()  # having it on the disk may take long, and has the time of a pause of its own
-            with _LOCAL:
+            with _ONCE_READ:
                 await self.sink.finish()
         except BaseException:
             with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
                 self.sink.end()
             raise
-        with _LOCAL:
+        with _ONCE_READ:
             self.sink.end()
             meter.end()
             if self._keep:
@@ -140,7 +162,7 @@ class Destination(Generic[R]):
 
     async def _hand_on(self, content: bytes, meter: Meter) -> None:
         size = len(content)
-        with _LOCAL:
+        with _ONCE_READ:
             writing, content = self.sink.write(content), b""  # as above
             await writing
             meter.advance(size)

@@ -20,6 +20,8 @@ from typing import Any, TypeVar, cast
 from directsuite.errors import DirectSuiteError
 
 _PACKAGE = __name__.partition(".")[0]
+_BENEATH = "aiohttp"
+"""What we call, whose frames hold headers and bodies."""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -41,12 +43,15 @@ def forget(error: BaseException, handled: BaseException | None) -> None:
     for link in _chain(error, handled):
         ours = [line for line in _lines_of(link) if _is_ours(line)]
         if ours:
-            link.__traceback__ = ours[-1].tb_next
+            rest = ours[-1].tb_next
+            while rest is not None and _package_of(rest) == _BENEATH:
+                rest = rest.tb_next
+            link.__traceback__ = rest
 
 
 def _is_foreseen(error: BaseException) -> bool:
-    """Whether it is no fault of the package: one of its own errors, the file system's, or one from another's code."""
-    expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError)
+    """Whether it is no fault of the package: one of its own errors, the system's, or one from another's code."""
+    expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError | MemoryError | RecursionError)
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
 
@@ -67,7 +72,11 @@ def _lines_of(error: BaseException) -> Iterator[TracebackType]:
 
 
 def _is_ours(line: TracebackType) -> bool:
-    return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
+    return _package_of(line) == _PACKAGE
+
+
+def _package_of(line: TracebackType) -> str:
+    return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:

@@ -68,6 +68,10 @@ class Facade:
         facade._options = options
         return facade
 
+    def _observed(self, observe: Callable[[Exchanged], None]) -> Self:
+        """A view that tells how each of its calls went."""
+        return self._with(attrs.evolve(self._options, observe=observe))
+
     def _within_a_call(self) -> Self:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))
@@ -104,8 +108,7 @@ class RawView:
 
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
             seen: list[Exchanged] = []
-            options = attrs.evolve(self._facade._options, observe=seen.append)
-            calling = getattr(self._facade._with(options), name)(*args, **kwargs)
+            calling = getattr(self._facade._observed(seen.append), name)(*args, **kwargs)
             args, kwargs = (), {}  # the frame may stand in a traceback, and holds nothing of what was asked
             value = await calling
             if not seen:

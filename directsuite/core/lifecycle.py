@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import aiohttp
 
@@ -18,6 +19,7 @@ from directsuite.core.answer import Incoming
 from directsuite.core.bound import Bounds
 from directsuite.core.clock import Clock
 from directsuite.core.connector import FreshConnector
+from directsuite.core.heap import keep_heap
 from directsuite.errors import ClosedError, ConfigurationError, Outcome
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
@@ -160,13 +162,14 @@ class Lifecycle:
             self._forks = _forks
             said = {"ssl": self._tls, "proxy": self._proxy}
             self.request_options = {name: value for name, value in said.items() if value is not None}
-            http = self._factory() if self._factory is not None else _session()
+            http = _made_by(self._factory) if self._factory is not None else _session()
             problem = _problem_of(http)
             if problem is not None:
                 if self._close_session:
                     await http.close()
                 raise ConfigurationError(f"session_factory: {problem}")
             self._http = http
+            keep_heap()
         finally:
             self._opening = False
 
@@ -253,8 +256,6 @@ class Lifecycle:
             await source.drain(_DRAIN)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
-        if self._bounds is not None:
-            self._bounds.close()
         for answer in tuple(self.reading):
             answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
         ending = [task for source in self.fetching for task in source.cancel()]
@@ -262,12 +263,26 @@ class Lifecycle:
             if http is not None and self._close_session:
                 await http.close()
         finally:
+            if self._bounds is not None:
+                self._bounds.close()  # who waits for another than the session, or for one that stays open, is ended too
             if ending:
                 await asyncio.wait(ending, timeout=_DRAIN)  # a source of the user's may take its time
 
 
 def _closed() -> ClosedError:
     return ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT)
+
+
+def _made_by(factory: SessionFactory) -> aiohttp.ClientSession:
+    made = cast("object", factory())  # whatever its type promises
+    if isinstance(made, aiohttp.ClientSession):
+        return made
+    if inspect.iscoroutine(made):
+        made.close()  # else it would complain that nobody awaited it
+    raise ConfigurationError(
+        f"session_factory: it has to give an aiohttp.ClientSession, and gave an object of type {type(made).__name__}: "
+        "set a plain function that returns a session"
+    )
 
 
 def _problem_of(http: aiohttp.ClientSession) -> str | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
-import attrs
-
 from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.core.operation import Operation, Service
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
@@ -104,8 +102,7 @@ class Listings(Reading):
 
         async def fetch_batch(batch: Batch) -> list[M]:
             """The messages of a batch, in order, and what they tell of the size of others."""
-            weighing = self._with(attrs.evolve(self._options, observe=batch.weigh))
-            messages = await fetch(weighing, batch.uids)
+            messages = await fetch(self._observed(batch.weigh), batch.uids)
             batches.came(batch, len(messages))
             return _in_order(batch.uids, messages)
 

@@ -28,12 +28,20 @@ class MessageReader:
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
         """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
-        for element in self._splitter.feed(piece):
-            try:
-                yield codec.structure(MessageDetail, element)
-            except MismatchError as mismatch:
-                raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
-            self._number += 1
+        try:
+            for element in self._splitter.feed(piece):
+                yield self._message(element)
+                self._number += 1
+            return
+        except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+            pass
+        raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
+
+    def _message(self, element: Any) -> MessageDetail:
+        try:
+            return codec.structure(MessageDetail, element)
+        except MismatchError as mismatch:
+            raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
 
     def finish(self) -> None:
         """Raise the refusal that the answer is, seen from what stands around its messages."""

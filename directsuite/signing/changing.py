@@ -93,6 +93,8 @@ class Changing(Facade):
 
             async def streamed() -> Any:
                 """What the caller gets, after the answer got lost: the sink has the PDF, which isn't kept yet."""
+                if receiving.failure is not None:
+                    raise receiving.failure
                 if sink.spent:
                     raise PartlyPassedOnError("the answer broke off")
                 return await looking._call(streaming(operations.GET_DOC), name, receive=receiving.apart())

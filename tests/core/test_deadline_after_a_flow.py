@@ -1,0 +1,61 @@
+"""An answer that flows is bounded by its pauses alone; the attempt after it by the call's time, until its own flows."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import pybase64
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import PDF, failure_of, opened
+from .scripted_server import Exchange, ScriptedServer
+
+CODED = pybase64.b64encode(PDF * 900)
+TIMEOUT = 12
+FLOWS_AND_BREAKS = plays.pieces(CODED[:4000], plays.Pause(2), CODED[4000:8000], length=len(CODED))
+
+
+async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(server: ScriptedServer) -> None:
+    async def flows_until_another_waits(exchange: Exchange) -> None:
+        """While the answer flows, somebody comes who will hold the only connection for long."""
+        holding.append(asyncio.create_task(hold()))
+        await FLOWS_AND_BREAKS(exchange)
+
+    async def hold() -> None:
+        async with suite.signing.stream_doc("other") as pieces:
+            async for _ in pieces:
+                await asyncio.sleep(1e6)
+
+    holding: list[asyncio.Task[None]] = []
+    server.plays(flows_until_another_waits)
+    server.otherwise = plays.answer(CODED)
+    async with opened(server, max_connections=1, timeout=TIMEOUT, attempt_timeout=5) as suite:
+        error = await failure_of(asyncio.wait_for(suite.signing.download("doc", io.BytesIO()), 1000))
+        for task in holding:
+            task.cancel()
+        await asyncio.gather(*holding, return_exceptions=True)
+    assert isinstance(error, ds.DeadlineExceededError)
+    assert error.outcome is ds.Outcome.UNKNOWN
+    assert error.elapsed == pytest.approx(TIMEOUT)
+
+
+async def test_next_attempt_waits_for_its_answer_within_the_time_of_the_call(server: ScriptedServer) -> None:
+    server.plays(FLOWS_AND_BREAKS)
+    server.otherwise = plays.silence
+    async with opened(server, timeout=TIMEOUT, attempt_timeout=100) as suite:
+        error = await failure_of(suite.signing.download("doc", io.BytesIO()))
+    assert isinstance(error, ds.DeadlineExceededError)
+    assert error.elapsed == pytest.approx(TIMEOUT)
+
+
+async def test_answer_of_the_next_attempt_flows_as_long_as_it_likes(server: ScriptedServer) -> None:
+    slow = [part for start in range(0, len(CODED), 1200) for part in (CODED[start : start + 1200], plays.Pause(4))]
+    server.plays(FLOWS_AND_BREAKS, plays.pieces(*slow))
+    file = io.BytesIO()
+    async with opened(server, timeout=TIMEOUT, attempt_timeout=5) as suite:
+        await suite.signing.download("doc", file)
+    assert file.getvalue() == PDF * 900

@@ -1,0 +1,38 @@
+"""A session factory that gives no session is refused where the suite is opened, with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+import directsuite as ds
+
+from .opened import opened
+from .scripted_server import ScriptedServer
+
+
+async def makes_one_later() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession()
+
+
+class Looks:
+    """Something else."""
+
+
+@pytest.mark.parametrize("factory", [makes_one_later, lambda: None, Looks], ids=["async", "none", "another"])
+@pytest.mark.parametrize("close_session", [True, False])
+async def test_factory_that_gives_no_session_is_refused(
+    server: ScriptedServer, factory: Callable[[], Any], *, close_session: bool
+) -> None:
+    with pytest.raises(ds.ConfigurationError, match=r"session_factory: .*a plain function") as caught:
+        async with opened(server, session_factory=factory, close_session=close_session):
+            pass
+    assert "ClientSession" in str(caught.value)
+    del caught
+    gc.collect()  # a coroutine that was never awaited complains here
+    await asyncio.sleep(0)

@@ -1,0 +1,118 @@
+"""An answer that nobody could read says nothing of the change that was asked for, though its head was good."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shutil
+from pathlib import Path
+
+import pybase64
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import PDF, failure_of, opened
+from .scripted_server import Play, ScriptedServer
+from .virtual_time import until
+
+CODED = pybase64.b64encode(PDF * 9)
+SAYS_NO = plays.answer({"error": "boom", "description": "nothing was done"})
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+OLD = ds.DocumentUpdate(identifier="doc", document_digest="old")
+SIGNED = plays.answer(
+    {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
+)
+
+
+class GoneError(Exception):
+    """The caller's own."""
+
+
+def gone(_done: int, _total: int | None) -> None:
+    """A progress callback that fails as soon as it is called."""
+    raise GoneError
+
+
+@pytest.mark.parametrize("answer", [SAYS_NO, plays.answer(CODED)], ids=["says no", "is good"])
+async def test_progress_that_fails_before_the_first_byte_leaves_the_outcome_unknown(
+    server: ScriptedServer, answer: Play
+) -> None:
+    server.otherwise = answer
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert not error.happened
+    assert error.__cause__ is not None
+    assert isinstance(error.__cause__.__cause__, GoneError)
+    assert len(server.requests) == 1
+
+
+async def test_unread_answer_of_a_change_is_settled(server: ScriptedServer) -> None:
+    server.plays(SAYS_NO, SIGNED, plays.answer(CODED), SIGNED)
+    async with opened(server) as suite:
+        signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone)
+        error = await failure_of(signing)
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert len(server.requests) > 1
+
+
+async def test_file_that_vanishes_before_the_first_byte_leaves_the_outcome_unknown(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    folder, gate = tmp_path / "pulled", asyncio.Event()
+    folder.mkdir()
+    server.plays(plays.gated(gate, SAYS_NO))
+    async with opened(server) as suite:
+        pulling = asyncio.ensure_future(
+            failure_of(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf"))
+        )
+        await until(lambda: server.busy == 1)
+        shutil.rmtree(folder)
+        gate.set()
+        error = await pulling
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert not error.happened
+
+
+async def test_progress_that_fails_at_the_first_byte_comes_after_the_change(server: ScriptedServer) -> None:
+    def gone_later(done: int, _total: int | None) -> None:
+        """Fail once there is something."""
+        if done:
+            raise GoneError
+
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone_later))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert isinstance(error.__cause__, GoneError)
+
+
+async def test_download_ends_with_what_its_progress_raised(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        with pytest.raises(GoneError):
+            await suite.signing.download("doc", io.BytesIO(), progress=gone)
+    assert len(server.requests) == 1
+
+
+async def test_progress_that_fails_once_is_not_asked_again_by_settling(server: ScriptedServer) -> None:
+    told: list[int] = []
+
+    def gone_at_first(done: int, _total: int | None) -> None:
+        """Fail the first time only."""
+        told.append(done)
+        if len(told) == 1:
+            raise GoneError
+
+    server.plays(plays.answer(CODED), SIGNED, plays.answer(CODED), SIGNED)
+    async with opened(server) as suite:
+        signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone_at_first)
+        error = await failure_of(signing)
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert isinstance(error.__cause__, GoneError)
+    assert told == [0]
