@@ -12,6 +12,7 @@
     POST   fax            {"fax_number", "status"?, "recipients"?, "description"?, "account"?}
     PATCH  fax/{handle}   {"status"}        POST   inbound/{address}?folder=   a raw message (.eml)
     POST   messages/{smtpId}/status         {"recipient", "status"}
+    POST   mailboxes/{address}/renumber     {"folder"?, "first"?}: other uids, as after a restore
     POST   tokens         {"account"?, "seconds"?}
     POST   tokens/expire  {"account"?}      POST   sessions/expire             {"username"?}
     GET    ca.pem                           the certificate that signatures lead to, not JSON
@@ -207,6 +208,14 @@ async def _inbound(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
         raise ValueError(refused.text) from None
 
 
+async def _renumber(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+    body = await read_object(request)
+    folder = optional_text_member(body, "folder") or "INBOX"
+    first = integer_member(body, "first")
+    renumbered = await sandbox.renumber(request.match_info["address"], folder, first=1 if first is None else first)
+    return {"renumbered": renumbered}
+
+
 async def _force_status(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     body = await read_object(request)
     recipient, status = text_member(body, "recipient"), text_member(body, "status")
@@ -254,6 +263,7 @@ _CONTROLS: tuple[tuple[str, str, Control], ...] = (
     ("PATCH", "fax/{handle}", _set_fax_status),
     ("POST", "inbound/{address}", _inbound),
     ("POST", "messages/{smtp_id}/status", _force_status),
+    ("POST", "mailboxes/{address}/renumber", _renumber),
     ("POST", "tokens", _issue_token),
     ("POST", "tokens/expire", _expire_tokens),
     ("POST", "sessions/expire", _expire_sessions),

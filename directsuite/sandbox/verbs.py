@@ -167,6 +167,10 @@ class Verbs:
         """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid. Raises UnknownAccount."""
         return await self._services.messaging.deliver_inbound(address, raw, folder)
 
+    async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
+        """Give a folder's messages other uids, from `first`, as a server does that was restored; how many there are."""
+        return await self._services.messaging.renumber(address, folder, first=first)
+
     async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give a sent message's delivery to one recipient a status for good. Raises LookupError, ValueError."""
         await self._services.messaging.force_status(smtp_id, recipient, status)

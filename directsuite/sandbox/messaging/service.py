@@ -72,6 +72,18 @@ class MessagingService:
         except Refusal as refusal:
             raise ValueError(refusal.text) from None
 
+    async def renumber(self, address: str, folder: str = folders.INBOX, *, first: int = 1) -> int:
+        """Give a folder's messages other uids, from `first`; how many there are.
+
+        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
+        """
+        if first < 1:
+            raise ValueError("the first uid is 1 or more")
+        try:
+            return await self._database.write(lambda connection: _renumber(connection, address, folder, first))
+        except Refusal as refusal:
+            raise ValueError(refusal.text) from None
+
     async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give a recipient this status for good. Raises LookupError if unknown, ValueError for no status."""
         await self._database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
@@ -127,6 +139,13 @@ def _append(connection: sqlite3.Connection, address: str, folder: str, content: 
     uid = store.append(connection, folders.folder_id(connection, account, folder), content, received_ms=now)
     ledger.record(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
     return uid
+
+
+def _renumber(connection: sqlite3.Connection, address: str, folder: str, first: int) -> int:
+    account = accounts.account_id(connection, address)
+    if account is None:
+        raise accounts.UnknownAccount(f"there is no mailbox {address}")
+    return store.renumber(connection, folders.folder_id(connection, account, folder), first)
 
 
 def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:

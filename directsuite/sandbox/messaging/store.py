@@ -151,6 +151,19 @@ def remove(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> 
     return sorted(row["uid"] for row in rows.fetchall())
 
 
+def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
+    """Give a folder's messages other uids, in their order from `first`, as a restored server does; how many."""
+    rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
+    known = [row["uid"] for row in rows.fetchall()]
+    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))  # uids are unique at every step
+    connection.executemany(
+        "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
+        [(new, folder, -old) for new, old in enumerate(known, first)],
+    )
+    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(known), folder))
+    return len(known)
+
+
 def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
     """Set or clear a flag; the uids of the messages that this changed."""
     rows = connection.execute(flag.value, {"value": value, "folder": folder, "uids": _listed(uids)})

@@ -109,6 +109,30 @@ async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSe
             assert answer.status == expected, path
 
 
+async def test_folder_is_numbered_anew(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    for number in range(3):
+        await sandbox.deliver(ALICE, f"From: b@clinic.example.test\r\nSubject: {number}\r\n\r\nfine\r\n".encode())
+    path = f"{sandbox.control_url}/mailboxes/{ALICE}/renumber"
+    for first in (2, 101):  # the first time onto uids that other messages have
+        async with http.post(path, json={"first": first}) as answer:
+            assert (answer.status, await answer.json()) == (200, {"renumbered": 3})
+        credentials = {"username": ALICE, "password": "secret"}
+        async with http.post(f"{sandbox.message_url}/GetMessages/INBOX", json=credentials) as answer:
+            messages = (await answer.json())["messages"]
+            assert [(each["uid"], each["subject"]) for each in messages] == [
+                (first + number, str(number)) for number in range(3)
+            ]
+    assert await sandbox.deliver(ALICE, b"Subject: next\r\n\r\nfine\r\n") == 104
+    for address, body, expected in (
+        ("nobody@x.test", {}, 404),
+        (ALICE, {"folder": "INBOX.None"}, 400),
+        (ALICE, {"first": 0}, 400),
+    ):
+        async with http.post(f"{sandbox.control_url}/mailboxes/{address}/renumber", json=body) as answer:
+            assert answer.status == expected, body
+
+
 async def test_message_status_is_forced(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     for address in (ALICE, "bob@direct.example.test"):
         await sandbox.add_account(address, "secret")
