@@ -156,6 +156,7 @@ class _Course:
         await self._gate.close()
         await self._server.control("DELETE", "faults")
         await self._audit(suite)
+        gc.collect()  # iterators that were dropped are closed by the event loop, once the collector has found them
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         self._census.sample(quiet=True)

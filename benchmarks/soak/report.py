@@ -103,8 +103,11 @@ Python {platform.python_version()}, aiohttp {version("aiohttp")}.
 
 ![memory and sockets over time](soak.svg)
 
-Memory is the client's process, sampled every 5 seconds under load; the line is fitted by least squares to what came
-after the warm-up of {warm:.1f} minutes. The bound leaves room for the allocator, which keeps what the largest answers
-once took: a leak of 1 KB a call would be {calls / minutes / 1000:.1f} MB a minute, and of 100 bytes a tenth of that.
-In the quiet moment at the end of each minute no call is under way, and none of the core's objects may be left.
+The plot shows the client's resident memory, sampled every 5 seconds under load. It rises by steps, to what the largest
+answers that came at once have needed so far; a leak would go on rising. What the program holds is told by the C library
+and by Python's own allocator, in the quiet moment at the end of each minute, when no call is under way; the lines are
+fitted by least squares to what came after the warm-up of {warm:.1f} minutes. A leak of 1 KB a call would be
+{calls / minutes / 1000:.1f} MB a minute, and of 100 bytes a tenth of that. Python's objects may grow by
+what a suite is to remember: of up to 4,096 documents, changes whose outcome was left unknown.
+None of the core's objects may be left in a quiet moment.
 """

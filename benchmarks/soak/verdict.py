@@ -19,7 +19,10 @@ WARM_UP = 300.0
 """Seconds that are left out of the fit: caches fill, and the allocator takes what the largest answers need."""
 
 STEEPEST = 0.1
-"""Megabytes a minute that memory may grow by, as fitted: 1 MB in 10 minutes."""
+"""Megabytes a minute by which memory that is given out may grow, as fitted: 1 MB in 10 minutes."""
+
+HIGHEST = 1.1
+"""The highest resident memory of the last third, beside that of the first after the warm-up."""
 
 MOST_BLOCKS = 500.0
 """Blocks of memory a minute by which Python's objects may grow: one for every dozen calls."""
@@ -64,10 +67,23 @@ def warm_up(samples: Sequence[Sample]) -> float:
 
 
 def growth(samples: Sequence[Sample]) -> Line:
-    """Memory after the warm-up, in megabytes a minute; samples under load only, since quiet ones stand lower."""
+    """Memory that is given out, after the warm-up, in megabytes a minute: in quiet moments, when no call has any.
+
+    Resident memory is no measure of that: it rises by steps, to what the largest answers that came at once needed, and
+    a line through steps has a slope by chance.
+    """
     begin = warm_up(samples)
-    points = [(s.seconds / 60, s.rss / MEGABYTE) for s in samples if s.seconds >= begin and not s.quiet]
+    points = [(s.seconds / 60, s.held / MEGABYTE) for s in samples if s.seconds >= begin and s.quiet and s.held]
     return fitted(points) if len(points) > 2 else Line(slope=math.nan, error=math.nan)
+
+
+def rise(samples: Sequence[Sample]) -> float:
+    """The highest resident memory of the last third, beside that of the first third after the warm-up."""
+    begin, end = warm_up(samples), samples[-1].seconds
+    third = (end - begin) / 3
+    first = max((s.rss for s in samples if begin <= s.seconds <= begin + third), default=0)
+    last = max((s.rss for s in samples if s.seconds >= end - third), default=0)
+    return last / first if first else math.nan
 
 
 def growth_of_objects(samples: Sequence[Sample]) -> Line:
@@ -96,14 +112,20 @@ def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: 
     kept_alive = max((s.sockets for s in quiet), default=0)
     tasks = {sample.tasks for sample in quiet}
     peak = max(sample.sockets_peak for sample in samples)
-    ratio = pace(samples)
+    ratio, higher = pace(samples), rise(samples)
     done = tally.endings["done"] / max(1, tally.endings.total())
     return [
         Check(
-            name="memory grows, MB a minute",
+            name="memory given out in quiet moments grows, MB a minute",
             found=f"{line.slope:+.3f} ± {line.error:.3f}",
             bound=f"< {STEEPEST}",
-            holds=line.slope < STEEPEST if long_enough else None,
+            holds=line.slope < STEEPEST if long_enough and not math.isnan(line.slope) else None,
+        ),
+        Check(
+            name="highest resident memory, last third beside the first after the warm-up",
+            found=f"{higher:.3f}",
+            bound=f"< {HIGHEST}",
+            holds=higher < HIGHEST if long_enough else None,
         ),
         Check(
             name="blocks of memory that Python's objects take in quiet moments grow, a minute",
