@@ -61,11 +61,13 @@ async def prepared(order: Order) -> AsyncGenerator[Turn]:
     connections = order.options.get("connections", CONNECTIONS)
     async with opened(order.small_url, connections=connections) as client:
         await work(client, order.task(small=True))()
+    task = order.task()
     async with opened(order.url, connections=connections) as client:
-        turn = work(client, order.task())
+        turn = work(client, task)
         await client.message_count()
         if order.warm:
             await turn()
+        task.tidy()
         yield turn
 
 
@@ -74,7 +76,9 @@ async def _serve(order: Order, lines: TextIO) -> None:
         async with prepared(order) as turn:
             _say(lines, {"ready": await idle_pause() if order.pauses else 0.0})
             while sys.stdin.readline():
-                _say(lines, attrs.asdict(await gauge(turn, pauses=order.pauses)))
+                reading = await gauge(turn, pauses=order.pauses)
+                order.task().tidy()
+                _say(lines, attrs.asdict(reading))
     except CannotError as refusal:
         _say(lines, {"cannot": str(refusal)})
 
