@@ -1,0 +1,39 @@
+"""Mailboxes kept in step: every change on the server becomes a change for a sink, and none is lost.
+
+Synchronizer ── a turn ──► MailboxRounds ── asks ──► Remote (a Mailbox of the suite)
+                                │
+                                └─ commits ──► Store ◄── a sink of its own: exactly once
+                                      └──────► deliver, any async callable: at least once, with a stable key
+"""
+
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.commits import Deliver, SinkError
+from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
+from directsuite.sync.sinks import Changes, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
+from directsuite.sync.sqlite import SqliteStore, SqliteWriting
+from directsuite.sync.store import StaleLeaseError, Store, StoreError
+from directsuite.sync.synchronizer import Synchronizer
+from directsuite.sync.turns import Passwords
+
+__all__ = [
+    "Change",
+    "Changes",
+    "Deliver",
+    "Key",
+    "Kind",
+    "MailboxProgress",
+    "MaildirError",
+    "MaildirSink",
+    "Passwords",
+    "RoundFinished",
+    "SinkError",
+    "SqliteSink",
+    "SqliteStore",
+    "SqliteWriting",
+    "StaleLeaseError",
+    "Standing",
+    "Store",
+    "StoreError",
+    "Synchronizer",
+    "UnacknowledgedError",
+]

@@ -1,0 +1,55 @@
+"""By what a message is known again, wherever it is.
+
+identity   of its metadata: Message-ID, date and size; strong. Without a Message-ID: date, size, sender, subject; weak,
+           for two messages may have the same
+digest     of its content, which tells even those apart
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from directsuite.messaging.models import MessageDetail
+
+IDENTITY, DIGEST = 12, 16
+"""Bytes."""
+
+
+def is_strong(message: MessageDetail) -> bool:
+    """Whether no other message has the same identity."""
+    return bool(message.msg_id)
+
+
+def identity_of(message: MessageDetail) -> bytes:
+    """The identity of a message or of its metadata, which agree."""
+    if message.msg_id:
+        return _hashed((message.msg_id, received_ms(message), message.size), IDENTITY)
+    return _hashed((received_ms(message), message.size, message.sender, message.subject), IDENTITY)
+
+
+def digest_of(message: MessageDetail) -> bytes:
+    """The digest of a whole message."""
+    attachments = [
+        (each.filename, each.content_type, hashlib.blake2b(each.content, digest_size=DIGEST).digest())
+        for each in message.attachments
+    ]
+    recipients = [(each.email, each.type) for each in message.recipients]
+    content = (message.msg_id, received_ms(message), message.size, message.sender, message.subject, recipients)
+    return _hashed((*content, message.body, message.html_body, attachments), DIGEST)
+
+
+def received_ms(message: MessageDetail) -> int | None:
+    """When it was received, in milliseconds since 1970; None where it doesn't say."""
+    return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
+
+
+def hex_of(digest: bytes | None) -> str | None:
+    """A digest as sinks are told of it."""
+    return None if digest is None else digest.hex()
+
+
+def _hashed(values: tuple[Any, ...], size: int) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(values), digest_size=size).digest()

@@ -1,0 +1,294 @@
+"""One mailbox, round after round: what changed on the server since the last round becomes changes for the sink.
+
+    list every folder ──► as it was ───────────────────────► idle: one request, nothing written
+        │                 odd, or a canary not well ───────► compare all (rebuild): perhaps another generation
+        ▼
+    missing ──► listed once more ──► LEFT
+        ▼
+    new ──► fetched, ascending, in batches ──► NEW, or by its content MOVED or RESTORED ──► commit
+        ▼
+    settle ──► LEFT for a whole round, ORPHANs of a folder that is complete ──► GONE
+
+Nothing is done before it is committed, and a commit is one transaction: whoever dies between two begins with the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Sequence
+
+import attrs
+
+from directsuite.core.clock import Clock
+from directsuite.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConfigurationError,
+    DirectSuiteError,
+    PermissionDeniedError,
+)
+from directsuite.sync.aside import Aside
+from directsuite.sync.canaries import are_well
+from directsuite.sync.changes import Kind
+from directsuite.sync.commits import Commits, Deliver, SinkError
+from directsuite.sync.fetching import fetched
+from directsuite.sync.place import Look, Place
+from directsuite.sync.rebuild import rebuild
+from directsuite.sync.receiving import Receiving
+from directsuite.sync.remote import Remote
+from directsuite.sync.settling import Settling
+from directsuite.sync.store import Delta, Folder, StaleLeaseError, State, Store, StoreError
+
+BATCHES = 16
+"""Batches that a round fetches of a folder, so that one large mailbox leaves others their turn."""
+
+_CANARIES = 600.0  # seconds between two looks at the canaries of a folder in which nothing happens
+_AUDIT = 86_400_000  # milliseconds between two comparisons of everything
+_NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is set aside
+
+_LEAVING = {State.LIVE: State.LEFT, State.POISON: State.GONE}
+"""What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
+
+_OF_THE_MAILBOX = (
+    AuthenticationError,
+    PermissionDeniedError,
+    ClosedError,
+    ConfigurationError,
+    SinkError,
+    StaleLeaseError,
+    StoreError,
+)
+"""Failures that no other folder would be spared."""
+
+
+@attrs.define(kw_only=True)
+class Report:
+    """What a round came to.
+
+    idle: folders that were as before. poison: messages set aside. more: there is more to do at once. waiting: what is
+    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, and why.
+    """
+
+    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
+    poison: int = 0
+    idle: int = 0
+    more: bool = False
+    waiting: bool = False
+    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
+
+
+class MailboxRounds:
+    """The rounds of one mailbox, one after the other, while its lease holds.
+
+    folders: their names; None for all that there are. now_ms: the time of day, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        store: Store,
+        *,
+        name: str,
+        folders: Sequence[str] | None,
+        deliver: Deliver | None,
+        clock: Clock,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._remote = remote
+        self._store = store
+        self._name = name
+        self._folders = folders
+        self._deliver = deliver
+        self._clock = clock
+        self._now_ms = now_ms
+        self._commits: Commits | None = None
+        self._places: dict[str, Place] = {}
+        self._number = 0
+        self._known: set[str] | None = None  # names of folders, where all are looked at
+        self._settling = Settling()
+        self._unsettled = True  # there may be rows that wait for something
+
+    async def round(self, *, audit: bool = False) -> Report:
+        """One round. Raises what concerns the whole mailbox; what concerns one folder stands in the report."""
+        self._number += 1
+        report = Report()
+        if self._commits is None:
+            self._commits = Commits(self._store, await self._store.claim(self._name), self._deliver)
+        names = self._folders
+        if names is None:
+            names = await self._remote.folders()
+            await self._note_vanished(self._commits, names)
+        looks = list[Look]()
+        for name in names:
+            with self._reported(report, name):
+                look = await self._look(self._commits, name, audit=audit)
+                if look is None:
+                    report.idle += 1
+                else:
+                    looks.append(look)
+        for look in looks:
+            with self._reported(report, look.place.folder.name):
+                await self._confirm_missing(self._commits, look)
+        for look in looks:
+            with self._reported(report, look.place.folder.name):
+                await self._receive(self._commits, look, report)
+                await self._finish(self._commits, look)
+        if self._unsettled:
+            await self._try_again(self._commits, report)
+            incomplete = {look.place.folder.name for look in looks if not look.complete} | report.failed.keys()
+            await self._settle(self._commits, incomplete, report, several=len(self._places) > 1)
+        unfinished = any(not (look.complete and look.settled) for look in looks)
+        report.more = unfinished or any(place.suspect for place in self._places.values())
+        return report
+
+    @contextlib.contextmanager
+    def _reported(self, report: Report, name: str) -> Generator[None]:
+        try:
+            yield
+        except _OF_THE_MAILBOX:
+            raise
+        except DirectSuiteError as error:
+            report.failed[name] = error
+
+    async def _note_vanished(self, commits: Commits, names: Sequence[str]) -> None:
+        """A folder that is no more, as two lists say, has lost its messages: to another, as after a change of name."""
+        if self._known is None:
+            self._known = {folder.name for folder in await self._store.folders(commits.lease)}
+        vanished = self._known - set(names)
+        if vanished:
+            vanished -= set(await self._remote.folders())
+        for name in vanished:
+            place = self._places.pop(name, None) or Place(await self._store.folder(commits.lease, name))
+            rows = [row for row in await self._store.rows(place.folder) if row.state in _LEAVING]
+            await commits.write(Delta(folders=[attrs.evolve(place.folder, fingerprint=None)]))
+            await commits.write_each(([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+            self._unsettled = True
+        self._known = (self._known - vanished) | set(names)
+
+    async def _look(self, commits: Commits, name: str, *, audit: bool) -> Look | None:
+        """What the folder has, where that isn't what it had."""
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = Place(await self._store.folder(commits.lease, name))
+        audit = audit or self._audit_is_due(place)
+        compare = audit or place.suspect
+        listed = await self._remote.uids(name, place.mark)
+        if listed is not None and listed.fingerprint == place.folder.fingerprint:
+            place.mark, listed = listed.mark, None
+        if listed is None and not compare:
+            if not self._canaries_are_due(place):
+                return None
+            if await are_well(self._store, self._remote, place, None):
+                place.looked_at = self._clock.monotonic()
+                return None
+            return await self._rebuilt(commits, place, audit=False)
+        if listed is not None and not compare:
+            states = await self._store.states(place.folder)
+            look = Look(
+                place=place,
+                uids=frozenset(listed.uids),
+                states=states,
+                fingerprint=listed.fingerprint,
+                mark=listed.mark,
+            )
+            if not look.is_odd and await are_well(self._store, self._remote, place, look.uids):
+                place.looked_at = self._clock.monotonic()
+                return look
+        look = await self._rebuilt(commits, place, audit=audit)
+        if audit:
+            await self._note(commits, place, attrs.evolve(place.folder, audited_ms=self._now_ms()))
+        return look
+
+    async def _rebuilt(self, commits: Commits, place: Place, *, audit: bool) -> Look:
+        self._unsettled = True  # it may leave LEFT and ORPHAN rows
+        return await rebuild(commits, self._remote, place, audit=audit)
+
+    def _canaries_are_due(self, place: Place) -> bool:
+        return place.looked_at is None or self._clock.monotonic() - place.looked_at >= _CANARIES
+
+    def _audit_is_due(self, place: Place) -> bool:
+        return place.folder.audited_ms is not None and self._now_ms() - place.folder.audited_ms >= _AUDIT
+
+    async def _confirm_missing(self, commits: Commits, look: Look) -> None:
+        """What a second listing lacks, too, has left the folder; where to is not known yet."""
+        missing = look.missing
+        if not missing:
+            return
+        look.settled = False
+        second = await self._remote.uids(look.place.folder.name)
+        if second is None or not look.confirms(second.uids):
+            return  # it changed meanwhile: the next round sees more
+        rows = [row for row in await self._store.rows(look.place.folder) if row.uid in missing]
+        self._unsettled = True
+        await commits.write_each(([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+        look.settled = True
+
+    async def _receive(self, commits: Commits, look: Look, report: Report) -> None:
+        """Fetch and commit what is new, in its order, up to a uid that is listed and not returned."""
+        new, place = look.new, look.place
+        if not new:
+            look.complete = True
+            return
+        receiving = Receiving(commits, self._remote, look, self._places)
+        done = 0
+        async with contextlib.aclosing(fetched(self._remote, place.folder.name, new, batches=BATCHES)) as answers:
+            async for answer in answers:
+                if answer.failure is not None:
+                    await self._set_aside(commits, place, answer.uids[0], report)
+                    done += 1
+                    continue
+                by_uid = {message.uid: message for message in answer.messages}
+                whole = list(itertools.takewhile(by_uid.__contains__, answer.uids))
+                if whole:
+                    report.changes.update(await receiving.take(whole, [by_uid[uid] for uid in whole]))
+                done += len(whole)
+                if len(whole) < len(answer.uids):
+                    await self._not_returned(commits, place, answer.uids[len(whole)], report)
+                    break
+        look.complete = done == len(new)
+
+    async def _not_returned(self, commits: Commits, place: Place, uid: int, report: Report) -> None:
+        """It was deleted just now, or the answer was partial: only the next listings tell."""
+        place.not_returned[uid] += 1
+        if place.not_returned[uid] >= _NOT_RETURNED:
+            del place.not_returned[uid]
+            await self._set_aside(commits, place, uid, report)
+
+    async def _set_aside(self, commits: Commits, place: Place, uid: int, report: Report) -> None:
+        self._unsettled = True
+        await Aside(commits, self._remote, self._now_ms).put(place, uid)
+        report.poison += 1
+
+    async def _finish(self, commits: Commits, look: Look) -> None:
+        """Note that everything up to this listing is done."""
+        place = look.place
+        if not (look.complete and look.settled):
+            return
+        if place.folder.fingerprint != look.fingerprint or place.folder.audited_ms is None:
+            audited = self._now_ms() if place.folder.audited_ms is None else place.folder.audited_ms
+            folder = attrs.evolve(place.folder, fingerprint=look.fingerprint, audited_ms=audited)
+            await self._note(commits, place, folder)
+        place.mark = look.mark
+
+    async def _note(self, commits: Commits, place: Place, folder: Folder) -> None:
+        await commits.write(Delta(folders=[folder]))
+        place.folder = folder
+
+    async def _try_again(self, commits: Commits, report: Report) -> None:
+        """Ask for messages that were set aside, where it is time."""
+        aside = Aside(commits, self._remote, self._now_ms)
+        for name, row in await self._store.in_state(commits.lease, State.POISON):
+            place = self._places.get(name)
+            if place is None or name in report.failed or row.generation != place.folder.generation:
+                continue
+            if aside.is_due(row):
+                with self._reported(report, name):
+                    report.changes.update(await aside.try_again(place, row, self._places))
+
+    async def _settle(self, commits: Commits, incomplete: Collection[str], report: Report, *, several: bool) -> None:
+        gone = await self._settling.settle(commits, self._number, incomplete, several=several)
+        report.changes[Kind.GONE] += gone.told
+        report.waiting = gone.waiting
+        self._unsettled = gone.waiting or bool(await self._store.in_state(commits.lease, State.POISON))

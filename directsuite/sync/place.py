@@ -1,0 +1,74 @@
+"""One folder under synchronisation: what a process remembers of it, and what a look at it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from directsuite.sync.store import Folder, State
+
+_MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
+
+
+@attrs.define(eq=False, repr=False)
+class Place:
+    """A folder, as long as its mailbox is leased. What stands here is not kept: it is found out again.
+
+    mark: of the listing up to which everything is done. looked_at: when canaries were last seen well (monotonic
+    seconds). not_returned: how often a uid was listed, asked for, and not in the answer. suspect: contents were seen to
+    differ under the same uid and identity.
+    """
+
+    folder: Folder
+    mark: bytes | None = None
+    looked_at: float | None = None
+    not_returned: Counter[int] = attrs.field(factory=Counter[int])
+    suspect: bool = False
+
+
+@attrs.define(eq=False, repr=False)
+class Look:
+    """What a look at a folder found. mark: None where the uids are not from a listing.
+
+    uids: those listed. states: of those known. settled: what is gone was seen to be gone twice. complete: everything
+    new was fetched.
+    """
+
+    place: Place
+    uids: frozenset[int]
+    states: Mapping[int, State]
+    fingerprint: bytes
+    mark: bytes | None = None
+    settled: bool = True
+    complete: bool = False
+
+    @property
+    def new(self) -> list[int]:
+        """Uids never seen before, ascending."""
+        return sorted(self.uids - self.states.keys())
+
+    @property
+    def missing(self) -> set[int]:
+        """Uids that were there, as far as anybody was told, and are not listed."""
+        here = (State.LIVE, State.POISON)
+        return {uid for uid, state in self.states.items() if state in here and uid not in self.uids}
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
+        highest = max(self.states, default=0)
+        late = any(uid <= highest for uid in self.uids - self.states.keys())
+        returned = any(self.states.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
+        return late or returned or self._many(self.missing)
+
+    def _many(self, missing: set[int]) -> bool:
+        here = sum(state in (State.LIVE, State.POISON) for state in self.states.values())
+        return bool(missing) and (not self.uids or (len(missing) >= _MANY and len(missing) >= _MOST_OF_IT * here))
+
+    def confirms(self, second: Iterable[int]) -> bool:
+        """Whether a second listing says the same of what is missing: all that it has more is new at its end."""
+        listed = frozenset(second)
+        highest = max(self.uids | self.states.keys(), default=0)
+        return self.uids <= listed and all(uid > highest for uid in listed - self.uids)

@@ -1,0 +1,56 @@
+"""What is gone: told only when nothing that is fetched from now on can be the same message somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from directsuite.sync.changes import Change, Kind
+from directsuite.sync.commits import Commits
+from directsuite.sync.identity import hex_of
+from directsuite.sync.store import Row, State
+
+_PATIENCE = 3
+"""Rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE."""
+
+
+@attrs.frozen
+class Settled:
+    """told: how many messages are GONE now. waiting: others may turn up yet; the next round tells."""
+
+    told: int
+    waiting: bool
+
+
+class Settling:
+    """LEFT and ORPHAN rows of a mailbox, from round to round."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[int, int, int], int] = {}
+
+    async def settle(self, commits: Commits, number: int, incomplete: Collection[str], *, several: bool) -> Settled:
+        """Tell what is gone, after a round.
+
+        number: of the round. incomplete: folders that were not seen whole in it. several: the mailbox has other folders
+        to which a message may have gone; then it waits for a whole round of looks at them.
+        """
+        gone = list[tuple[str, Row]]()
+        waiting = False
+        for state in (State.LEFT, State.ORPHAN):
+            for name, row in await commits.store.in_state(commits.lease, state):
+                waited = number - self._since.setdefault((row.folder, row.generation, row.uid), number)
+                elsewhere = several and (waited < 1 or (bool(incomplete) and waited < _PATIENCE))
+                if elsewhere or name in incomplete:
+                    waiting = True
+                else:
+                    gone.append((name, row))
+        await commits.write_each(_told(commits, name, row) for name, row in gone)
+        for _, row in gone:
+            del self._since[row.folder, row.generation, row.uid]
+        return Settled(len(gone), waiting)
+
+
+def _told(commits: Commits, name: str, row: Row) -> tuple[list[Row], Change]:
+    change = Change(kind=Kind.GONE, key=commits.key(name, row), digest=hex_of(row.digest))
+    return [attrs.evolve(row, state=State.GONE)], change

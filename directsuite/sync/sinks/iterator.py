@@ -1,0 +1,169 @@
+"""Changes as an `async for` loop: asking for the next one says that the one before is done.
+
+deliver(batch) ──► waiting, one batch of a mailbox ──► the loop's body ──► asks for the next ──┐
+       └──────────────── returns when all of the batch are done ◄──────────────────────────────┘
+                         raises when the body is left while one is in its hands
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import attrs
+
+from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.sync.changes import Change
+from directsuite.sync.commits import SinkError
+
+
+class UnacknowledgedError(SinkError):
+    """The loop was left while a change was in its hands: nothing of its batch counts as done, all is told again."""
+
+
+@attrs.define(eq=False, repr=False)
+class _Batch:
+    changes: Sequence[Change]
+    done: asyncio.Future[None]
+    told: int = 0
+
+    def fail(self, error: DirectSuiteError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Changes:
+    """Changes, one after another, for one loop at a time. `deliver` is what a synchronisation is given.
+
+        async with Changes() as changes:
+            ...  # a synchronisation that delivers to changes.deliver
+            async for change in changes:
+                await keep(change)
+
+    A change is done when the loop asks for the next one. Leaving the loop, by `break` or an exception, leaves the
+    change in its hands undone, unless `acknowledge` was called: its batch is told again, from its first change. Another
+    loop may follow. The loop ends when this is closed.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Batch] = deque()
+        self._current: _Batch | None = None
+        self._arrived = asyncio.Event()
+        self._loop: object | None = None
+        self._closed = False
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Wait until all these are done. Raises UnacknowledgedError where the loop is left, ClosedError once closed."""
+        if self._closed:
+            raise ClosedError("the changes are closed: nobody reads them")
+        if not changes:
+            return
+        batch = _Batch(changes, asyncio.get_running_loop().create_future())
+        self._waiting.append(batch)
+        self._arrived.set()
+        try:
+            await batch.done
+        finally:
+            self._forget(batch)
+
+    def acknowledge(self) -> None:
+        """The change in the loop's hands is done, though the loop may ask for no more."""
+        batch = self._current
+        if batch is not None and batch.told == len(batch.changes):
+            self._current = None
+            if not batch.done.done():
+                batch.done.set_result(None)
+
+    async def aclose(self) -> None:
+        """End the loop and all deliveries: what is not done is told again by the next synchronisation."""
+        self._closed = True
+        self._arrived.set()
+        self._fail_current(ClosedError("the changes were closed before these were done"))
+        for batch in self._waiting:
+            batch.fail(ClosedError("the changes were closed before these were done"))
+        self._waiting.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> ChangeLoop:
+        if self._loop is not None:
+            raise RuntimeError("another loop reads these changes: there can be one at a time")
+        loop = ChangeLoop(self)
+        self._loop = loop._mark
+        return loop
+
+    async def _next(self) -> Change:
+        self.acknowledge()
+        while not self._closed:
+            if self._current is None and self._waiting:
+                self._current = self._waiting.popleft()
+            if self._current is not None:
+                self._current.told += 1
+                return self._current.changes[self._current.told - 1]
+            self._arrived.clear()
+            await self._arrived.wait()
+        raise StopAsyncIteration
+
+    def _left(self, mark: object) -> None:
+        """The loop with this mark is no more."""
+        if self._loop is mark:
+            self._loop = None
+            self._fail_current(UnacknowledgedError("the loop over the changes was left before this one was done"))
+
+    def _fail_current(self, error: DirectSuiteError) -> None:
+        if self._current is not None:
+            self._current.fail(error)
+            self._current = None
+
+    def _forget(self, batch: _Batch) -> None:
+        if self._current is batch:
+            self._current = None
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(batch)
+
+
+class ChangeLoop:
+    """One loop over Changes. It is left with `aclose`, or when nothing refers to it any more, as after `break`."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._mark = object()
+        self._thread = threading.get_ident()
+        self._events = asyncio.get_running_loop()
+        self._asked = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        if self._asked:
+            raise RuntimeError("this loop has already asked for the next change")
+        if self._changes._loop is not self._mark:
+            raise StopAsyncIteration
+        self._asked = True
+        try:
+            return await self._changes._next()
+        finally:
+            self._asked = False
+
+    async def aclose(self) -> None:
+        """Leave the loop."""
+        self._changes._left(self._mark)
+
+    def __del__(self) -> None:
+        if threading.get_ident() == self._thread:
+            self._changes._left(self._mark)
+            return
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody delivers any more
+            self._events.call_soon_threadsafe(self._changes._left, self._mark)

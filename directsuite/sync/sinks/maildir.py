@@ -1,0 +1,270 @@
+"""Messages as files in Maildirs, one for each folder of a mailbox, which mail programs such as dovecot and mutt read.
+
+    folder/nurse@direct.example.org/            INBOX of the mailbox
+        tmp/ ──► fsync ──► new/ ──► cur/        the last step is the mail program's
+        .Sent/tmp/ new/ cur/ maildirfolder      INBOX.Sent (Maildir++)
+
+A file's name is a time, a hash of the message's key, and one of its digest: told again, a change finds what it did.
+A file is there whole or not at all. Mail programs may mark, copy, and delete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import threading
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.commits import SinkError
+from directsuite.sync.sinks.eml import eml_of
+from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+
+_NAME = re.compile(
+    r"(?P<seconds>\d+)\.(?P<key>[0-9a-f]{32})-(?P<digest>[0-9a-f]{16})\.eml(?P<marks>[:;!].*)?", re.DOTALL
+)
+_TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
+_LATEST = 253_402_300_799  # the last second of the year 9999
+_LOOKS = 3  # at a Maildir in which a mail program renames files
+
+
+class MaildirError(SinkError):
+    """The files could not be written. errno: the system's number for the reason, or None."""
+
+    def __init__(self, explanation: str, *, errno: int | None = None) -> None:
+        super().__init__(explanation)
+        self.errno = errno
+
+
+class MaildirSink:
+    """Delivers changes into Maildirs below a folder, which is made where its parent is there.
+
+    keep_gone: whether the files of messages that are gone stay. One process writes for one mailbox at a time. Raises
+    MaildirError where the files can't be written, without the names of files: they tell a mailbox.
+    """
+
+    def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
+        self._root = Path(folder)
+        self._keep_gone = keep_gone
+        try:
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
+                _fsync(self._root.parent)
+        except OSError as error:
+            reason = type(error).__name__
+        else:
+            return
+        raise InvalidArgumentError(f"it can't be made a folder ({reason}): create it first", parameter="folder")
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        """Have the changes on the disk. A cancellation waits for the one under way."""
+        stop = threading.Event()
+        work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            while not work.done():  # what still writes could undo what is delivered next
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()
+            raise
+
+    def _deliver(self, changes: Sequence[Change], stop: threading.Event) -> None:
+        try:
+            delivery = _Delivery(self._root, changes, keep_gone=self._keep_gone)
+            for change in changes:
+                if stop.is_set():
+                    return
+                delivery.take(change)
+            delivery.settle()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            failure = MaildirError(
+                f"the Maildir can't be written ({reason}): see to its disk and permissions; the changes are told again",
+                errno=error.errno,
+            )
+        else:
+            return
+        raise failure
+
+
+class _Maildir:
+    """One Maildir, and the files in it of the keys that concern a delivery."""
+
+    def __init__(self, path: Path, keys: set[str]) -> None:
+        self.path = path
+        self._keys = keys
+        self._files: dict[tuple[str, str], Path] = {}
+
+    def begin(self) -> None:
+        """Make it where it isn't there, remove what a crash left, and look."""
+        for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir(0o700)
+        if self.path.name.startswith("."):
+            os.close(os.open(self.path / "maildirfolder", os.O_WRONLY | os.O_CREAT, 0o600))
+        for name in _names(self.path / "tmp"):
+            if _TEMPORARY.fullmatch(name):
+                (self.path / "tmp" / name).unlink(missing_ok=True)
+        self.look()
+
+    def look(self) -> None:
+        """See which files there are."""
+        self._files.clear()
+        for place in ("new", "cur"):  # in the order in which a mail program moves them
+            for name in _names(self.path / place):
+                found = _NAME.fullmatch(name)
+                if found and found["key"] in self._keys:
+                    self._files[found["key"], found["digest"]] = self.path / place / name
+
+    def find(self, key: str, digest: str | None) -> Path | None:
+        """The file of a message; any of its key where no digest is known."""
+        if digest is not None:
+            return self._files.get((key, digest))
+        return next((path for (each, _), path in self._files.items() if each == key), None)
+
+    def others(self, key: str, digest: str) -> list[Path]:
+        """Files under the key with another digest."""
+        return [path for (each, other), path in self._files.items() if each == key and other != digest]
+
+    def write(self, name: str, message: MessageDetail) -> None:
+        """A new file, whole."""
+        temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+                file.writelines(eml_of(message))
+                file.flush()
+                if message.received_date is not None:
+                    received = _seconds(message)
+                    os.utime(temporary, (received, received))  # mail programs sort by it
+                os.fsync(file.fileno())
+            temporary.rename(self.path / "new" / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self.note(self.path / "new" / name)
+
+    def note(self, path: Path) -> None:
+        """A file is there now."""
+        if found := _NAME.fullmatch(path.name):
+            self._files[found["key"], found["digest"]] = path
+
+    def forget(self, path: Path) -> None:
+        """A file is there no more."""
+        self._files = {identifier: each for identifier, each in self._files.items() if each != path}
+
+    def settle(self) -> None:
+        """Have all names on the disk."""
+        for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
+            _fsync(directory)
+
+
+class _Delivery:
+    """The changes of one call."""
+
+    def __init__(self, root: Path, changes: Sequence[Change], *, keep_gone: bool) -> None:
+        self._root = root
+        self._keep_gone = keep_gone
+        keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
+        hashes = {_hash(key) for key in keys}
+        self._maildirs = {path: _Maildir(path, hashes) for path in map(self._path, keys)}
+        for maildir in self._maildirs.values():
+            maildir.begin()
+
+    def take(self, change: Change) -> None:
+        """Do what a change says, where that isn't done already."""
+        for _ in range(_LOOKS - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._take(change)
+            for maildir in self._maildirs.values():
+                maildir.look()
+        return self._take(change)
+
+    def settle(self) -> None:
+        """Have all on the disk."""
+        for maildir in self._maildirs.values():
+            maildir.settle()
+        _fsync(self._root)
+
+    def _take(self, change: Change) -> None:
+        digest = None if change.digest is None else _short(change.digest)
+        here = self._maildir(change.key)
+        path = here.find(_hash(change.key), digest)
+        if change.kind is Kind.GONE:
+            if path is not None and not self._keep_gone:
+                self._remove(here, path)
+            return
+        if change.previous is not None and change.previous != change.key:
+            there = self._maildir(change.previous)
+            before = there.find(_hash(change.previous), digest)
+            if before is not None and path is None:
+                path = self._rename(there, before, here, change.key)
+            elif before is not None:
+                self._remove(there, before)
+        if path is None and change.message is not None:
+            here.write(f"{_seconds(change.message)}.{_hash(change.key)}-{digest or _short('')}.eml", change.message)
+        if not self._keep_gone and digest is not None:
+            for other in here.others(_hash(change.key), digest):  # a key is of one message
+                self._remove(here, other)
+
+    def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
+        found = _NAME.fullmatch(before.name)
+        assert found is not None  # noqa: S101 - only such names are looked at
+        name = f"{found['seconds']}.{_hash(key)}-{found['digest']}.eml{found['marks'] or ''}"
+        path = here.path / before.parent.name / name
+        before.rename(path)
+        there.forget(before)
+        here.note(path)
+        return path
+
+    def _remove(self, maildir: _Maildir, path: Path) -> None:
+        path.unlink()
+        maildir.forget(path)
+
+    def _path(self, key: Key) -> Path:
+        return self._root / directory_of_mailbox(key.mailbox) / directory_of_folder(key.folder)
+
+    def _maildir(self, key: Key) -> _Maildir:
+        return self._maildirs[self._path(key)]
+
+
+def _hash(key: Key) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in (key.mailbox, key.folder, str(key.generation), str(key.uid)):
+        octets = part.encode("utf-8", "surrogatepass")
+        hashed.update(len(octets).to_bytes(8, "big") + octets)
+    return hashed.hexdigest()
+
+
+def _short(digest: str) -> str:
+    return hashlib.blake2b(digest.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _seconds(message: MessageDetail) -> int:
+    received = message.received_date
+    return 0 if received is None else min(max(0, int(received.timestamp())), _LATEST)
+
+
+def _names(directory: Path) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]
+
+
+def _fsync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,141 @@
+"""What is known of a mailbox, and where it is kept: rows that are read, and deltas that are committed whole.
+
+    claim ─► Lease ─► folder, uids, rows … ─► commit(lease, delta, changes)
+                                                 └─ StaleLeaseError where another has claimed the mailbox since
+
+A sink that writes into the store's own database gets its connection within that transaction: what it keeps and what is
+known are one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from directsuite.errors import DirectSuiteError
+from directsuite.sync.changes import Change
+
+
+class StoreError(DirectSuiteError):
+    """The store could not be read or written. Of what was to be written nothing is."""
+
+
+class StaleLeaseError(DirectSuiteError):
+    """Another worker has claimed the mailbox since: what this one knows may be out of date, and it writes nothing."""
+
+
+class State(enum.IntEnum):
+    """What a message is to the synchronisation. The numbers stand in stores."""
+
+    LIVE = 1
+    """Told of, and listed when it was last looked."""
+    LEFT = 2
+    """Not listed any more, as two listings say; nobody was told yet, for it may have moved."""
+    GONE = 3
+    """Told to be gone, or carried over to another key."""
+    ORPHAN = 4
+    """Of a generation that is over: it may turn up under another uid."""
+    POISON = 5
+    """Could not be fetched again and again: set aside, and tried once in a while."""
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One message. identity, digest: None where nobody could see it, or where another row has taken them over.
+
+    received_ms: milliseconds since 1970. attempts, retry_ms: of a POISON one, how often it was tried, and when next.
+    """
+
+    folder: int
+    generation: int
+    uid: int
+    state: State
+    identity: bytes | None = None
+    digest: bytes | None = None
+    size: int = -1
+    received_ms: int | None = None
+    attempts: int = 0
+    retry_ms: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Folder:
+    """One folder. fingerprint: of the listing up to which everything is done. audited_ms: when all was compared."""
+
+    id: int
+    name: str
+    generation: int = 1
+    fingerprint: bytes | None = None
+    audited_ms: int | None = None
+
+
+@attrs.frozen
+class Lease:
+    """The right to commit for a mailbox, until somebody claims it anew."""
+
+    mailbox: int
+    name: str
+    fence: int
+
+
+@attrs.define
+class Delta:
+    """What a commit changes.
+
+    orphaned: folders (by id) whose LIVE and LEFT rows become ORPHAN and whose POISON rows become GONE, before anything
+    else. aside: rows whose uid is to be free again: they get the negative of their generation. rows: written as they
+    are, over those of the same folder, generation and uid. folders: written as they are.
+    """
+
+    orphaned: list[int] = attrs.field(factory=list[int])
+    aside: list[Row] = attrs.field(factory=list[Row])
+    rows: list[Row] = attrs.field(factory=list[Row])
+    folders: list[Folder] = attrs.field(factory=list[Folder])
+
+
+class Store(Protocol):
+    """Keeps what is known of mailboxes. All reads are of what was committed."""
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a sink of its own gets the changes."""
+        ...
+
+    async def claim(self, mailbox: str) -> Lease:
+        """The right to commit for a mailbox; earlier leases of it are stale from now on."""
+        ...
+
+    async def folder(self, lease: Lease, name: str) -> Folder:
+        """A folder, made where there is none."""
+        ...
+
+    async def folders(self, lease: Lease) -> Sequence[Folder]:
+        """All folders of the mailbox that are known."""
+        ...
+
+    async def states(self, folder: Folder) -> Mapping[int, State]:
+        """The state of each uid of the folder's generation."""
+        ...
+
+    async def rows(self, folder: Folder) -> Sequence[Row]:
+        """All rows of the folder's generation, by ascending uid."""
+        ...
+
+    async def canaries(self, folder: Folder) -> Sequence[Row]:
+        """The newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
+        ...
+
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
+        """Rows of the mailbox with one of these digests, each with its folder's name; POISON ones have none."""
+        ...
+
+    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
+        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
+        ...
+
+    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        """Write a delta, and hand the changes to the store's own sink, as one. Raises StaleLeaseError."""
+        ...

@@ -1,0 +1,195 @@
+"""Many mailboxes, kept in step with the server by one process.
+
+    due ──► a turn: one round of one mailbox ──► due again: at once, soon, at its interval, or later after a failure
+
+A turn fetches so much and no more, and mailboxes with a backlog have half of the turns at most: a large one holds up
+nobody. How often the service is asked is bounded by the suite's own limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.listing import Listing
+from directsuite.errors import ConfigurationError
+from directsuite.suite import DirectSuite
+from directsuite.sync.changes import Change
+from directsuite.sync.commits import Deliver
+from directsuite.sync.progress import MailboxProgress, Standing
+from directsuite.sync.sinks.iterator import Changes
+from directsuite.sync.store import Store
+from directsuite.sync.turns import Passwords, Turns
+
+_SHARE = 0.7  # of the suite's requests a second that looking for changes may take
+_SOONEST = 30.0  # seconds between two looks at a mailbox in which nothing happens
+_TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
+
+
+@attrs.define(eq=False, repr=False)
+class _Queued:
+    """A mailbox's place in the queue. due: monotonic seconds."""
+
+    name: str
+    due: float
+    busy: bool = False
+
+
+class Synchronizer:
+    """Keeps mailboxes in step: every change on the server becomes a change for the sink, and none is lost.
+
+        async with ds.DirectSuite(settings) as suite, SqliteStore("sync.db") as store:
+            sync = Synchronizer(suite, store, ["alice@direct.example.org"], password_of, deliver=MaildirSink("mail"))
+            await sync.run()
+
+    mailboxes: their addresses. password: an async function that gives the password of one. deliver: the sink, an async
+    callable that gets each change at least once; None where the store has a sink of its own, which gets each exactly
+    once. folders: those to look at; None for all that a mailbox has. interval: seconds between two looks at a mailbox
+    in which nothing happens; None for as often as 70 % of `requests_per_second` allow, and at most every 30. turns:
+    mailboxes looked at side by side. requests_per_second: as in the suite's settings. clock, now: for tests.
+    """
+
+    def __init__(
+        self,
+        suite: DirectSuite,
+        store: Store,
+        mailboxes: Iterable[str],
+        password: Passwords,
+        *,
+        deliver: Deliver | None = None,
+        folders: Sequence[str] | None = ("INBOX",),
+        interval: float | None = None,
+        turns: int = 8,
+        requests_per_second: float = 100.0,
+        clock: Clock | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        begun = self._clock.monotonic()
+        self._queue = [_Queued(name, begun) for name in dict.fromkeys(mailboxes)]
+        looks = len(self._queue) * (1 if folders is None else len(folders))
+        self._turns = Turns(
+            suite,
+            store,
+            password,
+            deliver=deliver,
+            folders=folders,
+            interval=max(_SOONEST, looks / (_SHARE * requests_per_second)) if interval is None else interval,
+            clock=self._clock,
+            now=now,
+        )
+        self._side_by_side = turns
+        self._changed = asyncio.Event()
+
+    @property
+    def status(self) -> Mapping[str, MailboxProgress]:
+        """How each mailbox stands, by its address."""
+        return {each.name: self._turns.status.get(each.name, MailboxProgress(name=each.name)) for each in self._queue}
+
+    async def once(self) -> Mapping[str, MailboxProgress]:
+        """Bring each mailbox in step, once; the status tells of those where that failed."""
+        self._turns.refuse_without_sink()
+        free = asyncio.Semaphore(self._side_by_side)
+
+        async def bring(name: str) -> None:
+            """Turns until nothing is left to do; between two, others have theirs."""
+            for _ in range(_TURNS):
+                async with free:
+                    turn = await self._turns.take(name)
+                if turn.done:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for each in self._queue:
+                group.create_task(bring(each.name))
+        return self.status
+
+    async def run(self) -> None:
+        """Keep all in step until cancelled: what is under way is broken off then, and begun again the next time."""
+        self._turns.refuse_without_sink()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for queued in self._startable():
+                    queued.busy = True
+                    group.create_task(self._take_turn(queued))
+                await self._until_something_is_due()
+
+    def changes(self) -> Listing[Change]:
+        """Keep all in step, and give each change as it comes; asking for the next says that one is done.
+
+            async with sync.changes() as changes:
+                async for change in changes:
+                    await keep(change)
+
+        A change whose loop body was left is told again, with its whole batch, by the next run. For a synchronizer
+        without another sink: else ConfigurationError.
+        """
+        if self._turns.deliver is not None:
+            raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")
+        return Listing(self._told())
+
+    async def _told(self) -> AsyncGenerator[Change]:
+        async with Changes() as changes:
+            self._turns.deliver = changes.deliver
+            running = asyncio.create_task(self.run())
+            ending: list[asyncio.Task[None]] = []
+            running.add_done_callback(lambda _: ending.append(asyncio.ensure_future(changes.aclose())))
+            try:
+                async with contextlib.aclosing(aiter(changes)) as told:
+                    async for change in told:
+                        yield change
+            finally:
+                self._turns.deliver = None
+                running.cancel()
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()  # nothing but a fault of the package's own ends it
+
+    def _startable(self) -> list[_Queued]:
+        """Mailboxes whose turn it is, the longest due first; those with a backlog only in half of the turns."""
+        busy = [each for each in self._queue if each.busy]
+        free = self._side_by_side - len(busy)
+        for_backlogs = max(1, self._side_by_side // 2) - sum(self._is_behind(each) for each in busy)
+        now = self._clock.monotonic()
+        startable = list[_Queued]()
+        for each in sorted(
+            (each for each in self._queue if not each.busy and each.due <= now), key=lambda each: each.due
+        ):
+            if len(startable) == free:
+                break
+            if self._is_behind(each):
+                if for_backlogs <= 0:
+                    continue
+                for_backlogs -= 1
+            startable.append(each)
+        return startable
+
+    def _is_behind(self, queued: _Queued) -> bool:
+        return self._turns.standing(queued.name) is Standing.BEHIND
+
+    async def _until_something_is_due(self) -> None:
+        now = self._clock.monotonic()
+        later = [each.due for each in self._queue if not each.busy and each.due > now]
+        self._changed.clear()
+        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
+        if later:
+            waiting.append(asyncio.create_task(self._clock.sleep(min(later) - now)))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    async def _take_turn(self, queued: _Queued) -> None:
+        try:
+            turn = await self._turns.take(queued.name)
+            queued.due = self._clock.monotonic() + turn.rest
+        finally:
+            queued.busy = False
+            self._changed.set()

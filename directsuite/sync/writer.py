@@ -1,0 +1,190 @@
+"""One thread that owns an SQLite connection, and commits together what was asked for while it was busy.
+
+    do ─► queue ─► BEGIN ─► SAVEPOINT, work, RELEASE ─► … ─► COMMIT ─► callers get what their works gave
+                               └─ raises: ROLLBACK TO, and only its caller gets the exception
+
+A commit costs a flush of the disk, whoever waits for it: two hundred callers share one. Reads go the same way on a
+connection of their own, where BEGIN locks nothing: each group of them sees what was committed before it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+import attrs
+
+from directsuite.errors import ClosedError
+
+T = TypeVar("T")
+
+Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
+"""Opens a connection that commits by itself (isolation_level=None), and closes it, in the thread that uses it."""
+
+_MOST = 500  # works of a transaction, so that the first of them doesn't wait for ever
+
+_OVERSTEPPED = "The store begins and commits: within its transaction use execute and executemany, and no executescript."
+
+
+@attrs.define(eq=False)
+class _Job:
+    """What one caller waits for."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Note why there is no result, unless a reason is known."""
+        if self.error is None:
+            self.error = error
+
+    def settle(self) -> None:
+        """Tell the caller, who may have gone. In the thread of its loop."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Transactions:
+    """Transactions on one connection, in one thread, for callers in one event loop. It is opened once.
+
+    begin: the statement that begins one. explain: what a caller gets for a failure of the whole transaction; asked
+    anew for each.
+    """
+
+    def __init__(self, connect: Connect, *, begin: str, explain: Callable[[sqlite3.Error], Exception]) -> None:
+        self._connect = connect
+        self._begin = begin
+        self._explain = explain
+        self._queue = queue.SimpleQueue[_Job | None]()
+        self._ended: asyncio.Future[None] | None = None
+        self._is_open = False
+        self._is_at_work = False
+
+    async def open(self) -> None:
+        """Start the thread and connect. Raises what connecting raised. Whether it does or not: aclose is due."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        opened, ended = (_Job(lambda _: None, future) for future in (loop.create_future(), self._ended))
+        # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
+        threading.Thread(target=self._run, args=(opened, ended), name="directsuite-store", daemon=True).start()
+        await opened.future
+        self._is_open = True
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What a work gives, once it is committed; what it raises, once it is undone. Raises ClosedError.
+
+        A work that has begun when its caller is cancelled may be committed.
+        """
+        if not self._is_open:
+            raise ClosedError("The store is closed, or not open yet: use it within `async with`.")
+        job = _Job(work, asyncio.get_running_loop().create_future())
+        self._queue.put(job)
+        result: T = await job.future
+        return result
+
+    async def aclose(self) -> None:
+        """Finish what is queued, disconnect, and end the thread. Does nothing the second time."""
+        self._is_open = False
+        if self._ended is not None:
+            self._queue.put(None)
+            await asyncio.shield(self._ended)
+
+    def _run(self, opened: _Job, ended: _Job) -> None:
+        failing = opened
+        try:
+            with self._connect() as connection:
+                connection.set_authorizer(self._authorize)
+                failing = ended
+                _settle([opened])
+                while jobs := self._next():
+                    waiting = deque(jobs)
+                    while waiting:
+                        self._transact(connection, waiting)
+                    _settle(jobs)
+        except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
+            failing.fail(error)
+        _settle([opened, ended])
+
+    def _next(self) -> list[_Job]:
+        """All that is queued, or so much of it as one transaction takes; empty when nothing more will come."""
+        jobs = list[_Job]()
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _MOST:
+                return jobs
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                return jobs
+        if jobs:
+            self._queue.put(None)
+        return jobs
+
+    def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
+        """One transaction of those that wait. Some remain where one of them has brought SQLite to undo it all."""
+        try:
+            connection.execute(self._begin)
+        except sqlite3.Error as error:
+            while waiting:
+                waiting.popleft().fail(self._explain(error))
+            return
+        begun = list[_Job]()
+        try:
+            while waiting:
+                job = waiting.popleft()
+                if not job.future.cancelled():
+                    begun.append(job)
+                    self._attempt(connection, job)
+            connection.commit()
+        except sqlite3.Error as error:
+            for job in begun:
+                job.fail(self._explain(error))
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):  # the next one's BEGIN says it again
+                    connection.rollback()
+
+    def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:
+        """Do one work, or undo it. Raises sqlite3.Error where the transaction is lost."""
+        connection.execute("SAVEPOINT directsuite")
+        self._is_at_work = True
+        try:
+            job.result = job.work(connection)
+        except BaseException as error:
+            self._is_at_work = False
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+                error.add_note(_OVERSTEPPED)
+            job.fail(RuntimeError("The work raised StopIteration.") if isinstance(error, StopIteration) else error)
+            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+                raise  # on a full disk, for one, SQLite may undo the whole transaction by itself
+            connection.execute("ROLLBACK TO directsuite")
+        self._is_at_work = False
+        connection.execute("RELEASE directsuite")
+
+    def _authorize(self, action: int, *_: str | None) -> int:
+        """A work must not end the transaction that it shares with others."""
+        forbidden = self._is_at_work and action == sqlite3.SQLITE_TRANSACTION
+        return sqlite3.SQLITE_DENY if forbidden else sqlite3.SQLITE_OK
+
+
+def _settle(jobs: Sequence[_Job]) -> None:
+    def settle() -> None:
+        """All at once: each call from another thread wakes the loop."""
+        for job in jobs:
+            job.settle()
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        jobs[0].future.get_loop().call_soon_threadsafe(settle)

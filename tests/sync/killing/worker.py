@@ -1,0 +1,63 @@
+"""A worker in a process of its own: `python -m tests.sync.killing.worker URL FOLDER run|once ADDRESS …`.
+
+run: until it is killed. once: until all is in step; it prints the problem of each mailbox that isn't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import directsuite as ds
+from directsuite.sync.changes import Change
+from directsuite.sync.sinks.sqlite import SqliteSink
+from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.synchronizer import Synchronizer
+
+PASSWORD = "correct horse"
+DATABASE = "sync.db"
+INTERVAL = 0.05
+"""Seconds between two looks at a mailbox: as often as it can, so that a kill comes at any point."""
+
+
+class LoggingSink(SqliteSink):
+    """Keeps messages, and every change that it was told, in the same transaction."""
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables."""
+        super().prepare(connection)
+        connection.execute("CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT, previous TEXT, subject TEXT)")
+
+    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        """Write changes."""
+        super().write(connection, changes)
+        connection.executemany(
+            "INSERT INTO told (kind, key, previous, subject) VALUES (?, ?, ?, ?)",
+            [
+                (str(each.kind), str(each.key), str(each.previous), each.message and each.message.subject)
+                for each in changes
+            ],
+        )
+
+
+async def _password(_: str) -> str:
+    return PASSWORD
+
+
+async def work(url: str, folder: Path, how: str, addresses: Sequence[str]) -> int:
+    """Keep the mailboxes in step, or bring them there once."""
+    settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
+    async with ds.DirectSuite(settings) as suite, SqliteStore(folder / DATABASE, sink=LoggingSink()) as store:
+        sync = Synchronizer(suite, store, addresses, _password, folders=None, interval=INTERVAL)
+        if how == "run":
+            await sync.run()
+        problems = [status.problem for status in (await sync.once()).values() if status.problem]
+        sys.stdout.write(f"{problems}\n")
+        return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:])))

@@ -1,0 +1,134 @@
+"""A sink that keeps what it is told, and holds every change against what it was told before and against the world."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from directsuite.sync.changes import Change, Key, Kind
+
+from .fake_remote import FakeRemote, Fuse
+from .world import MAILBOX, World
+
+
+class Mirror:
+    """The mailbox as a reader of the changes has it: content by key.
+
+    aside: folder, generation and uid of all that was ever set aside. again: whether a process may die between telling
+    and noting it, so that changes come twice, or to what is not so. gone: content by key, of what was told to be gone.
+    failure: the first change that can't be true, whatever became of the exception.
+    """
+
+    def __init__(
+        self, world: World, remote: FakeRemote, fuse: Fuse, aside: AbstractSet[tuple[str, int, int]], *, again: bool
+    ) -> None:
+        self._world = world
+        self._remote = remote
+        self._fuse = fuse
+        self._aside = aside
+        self._again = again
+        self.here: dict[Key, str] = {}
+        self.gone: dict[Key, str] = {}
+        self.log: list[Change] = []
+        self.failure: AssertionError | None = None
+        self._told = Counter[str]()
+        self._digests: dict[str, str] = {}
+        self._last: dict[tuple[str, int], int] = {}
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Take changes, all of them or, where the process dies first, none."""
+        self._fuse.burn()
+        for change in changes:
+            try:
+                self._take(change)
+            except AssertionError as failure:
+                self.failure = failure
+                raise
+            self.log.append(change)
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """The same for a sink that is no part of a transaction."""
+        self.write(changes)
+
+    def _take(self, change: Change) -> None:
+        assert change.key.mailbox == MAILBOX
+        assert change.key.folder in self._world.boxes
+        take = {Kind.NEW: self._new, Kind.GONE: self._gone, Kind.MOVED: self._moved, Kind.RESTORED: self._restored}
+        if not (self._again and self._is_repeated(change)):
+            take[change.kind](change)
+
+    def _is_repeated(self, change: Change) -> bool:
+        if change.kind is Kind.GONE:
+            return change.key not in self.here
+        return change.key in self.here and (change.message is None or self.here[change.key] == change.message.body)
+
+    def _new(self, change: Change) -> None:
+        content = self._content(change)
+        assert change.previous is None
+        self._told[content] += 1
+        if not self._again and content not in self._world.blurred:
+            assert self._told[content] <= self._world.made[content], f"{content} told as new once more: {change.key!r}"
+        place = (change.key.folder, change.key.generation)
+        late = change.key.uid < self._last.get(place, 0)
+        returned = (
+            self._again
+            or (change.key.folder, change.key.uid) in self._world.late
+            or change.key.folder in self._world.torn
+        )
+        excused = returned or (*place, change.key.uid) in self._aside or self._world.is_unsure(change.key.folder)
+        assert not late or excused, f"{change.key!r} told late"
+        self._last[place] = max(change.key.uid, self._last.get(place, 0))
+        assert change.key not in self.gone or content in self._world.blurred, f"{change.key!r} was another message's"
+        self._add(change.key, content)
+
+    def _restored(self, change: Change) -> None:
+        content = self._content(change)
+        assert change.previous is not None
+        gone = self.gone.pop(change.previous, None)
+        assert gone == content or self._again, f"{change.previous!r} restored, and not gone"
+        self._add(change.key, content)
+
+    def _moved(self, change: Change) -> None:
+        assert change.previous is not None
+        known = self.here.pop(change.previous, None)
+        content = known if change.message is None else self._content(change)
+        assert content is not None, f"{change.previous!r} moved, and is not here"
+        assert known == content or (known is None and self._again), "another message moved"
+        self._add(change.key, content)
+
+    def _gone(self, change: Change) -> None:
+        assert change.previous is None
+        assert change.message is None
+        assert change.key in self.here, f"{change.key!r} gone, and was not here"
+        self.gone[change.key] = self.here.pop(change.key)
+        self._is_really_gone(change.key)
+
+    def _is_really_gone(self, key: Key) -> None:
+        """No folder of the mailbox has it; a message that went twice may escape those who look into one at a time."""
+        if key.folder in self._world.odd or self._world.boxes[key.folder].hidden:
+            return
+        message, hops = self._world.been[key.folder, key.uid]
+        elsewhere = self._world.boxes[message.folder]
+        assert key.uid not in self._world.boxes[key.folder].messages, f"{key!r} told gone, and is there"
+        if not message.there or message.poison or message.hops != hops + 1 or message.folder in self._world.odd:
+            return
+        if message.folder != key.folder and (elsewhere.hidden or message.folder in self._remote.troubled):
+            return
+        if self._again:
+            return
+        aside = {(folder, uid) for folder, _, uid in self._aside}
+        assert (message.folder, message.uid) in aside, f"{key!r} told gone, and has moved"
+
+    def _content(self, change: Change) -> str:
+        assert change.message is not None, f"{change.kind} without its message"
+        content = change.message.body
+        assert content is not None
+        assert change.digest is not None
+        assert self._digests.setdefault(content, change.digest) == change.digest, "two digests of one content"
+        return content
+
+    def _add(self, key: Key, content: str) -> None:
+        assert key not in self.here or self._again, f"{key!r} twice"
+        assert (key.folder, key.uid, content) in self._world.placed, f"{content} was never at {key!r}"
+        self.here[key] = content

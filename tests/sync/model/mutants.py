@@ -1,0 +1,234 @@
+"""The engine and its store, each with one of its reasons taken away: what the machine must not let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync import canaries, mailbox, rebuild, receiving
+from directsuite.sync.changes import Change
+from directsuite.sync.commits import Commits
+from directsuite.sync.fetching import Fetched
+from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.place import Look, Place
+from directsuite.sync.remote import Remote
+from directsuite.sync.store import Delta, Lease, Row, State
+
+from .stores import DictStore
+
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+MUTANTS: dict[str, Mutate] = {}
+
+
+def _mutant(name: str) -> Callable[[Mutate], Mutate]:
+    def add(mutate: Mutate) -> Mutate:
+        MUTANTS[name] = mutate
+        return mutate
+
+    return add
+
+
+async def _well(*_: object) -> bool:
+    return True
+
+
+@_mutant("no fence check")
+def _no_fence(patch: pytest.MonkeyPatch) -> None:
+    commit = DictStore.commit
+
+    async def unfenced(self: DictStore, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        await commit(self, attrs.evolve(lease, fence=self.fence), delta, changes)
+
+    patch.setattr(DictStore, "commit", unfenced)
+
+
+@_mutant("sink outside the transaction")
+def _sink_outside(patch: pytest.MonkeyPatch) -> None:
+    async def write(self: Commits, delta: Delta, changes: Sequence[Change] = ()) -> None:
+        await self.store.commit(self.lease, delta, ())
+        await self.store.commit(self.lease, Delta(), changes)
+
+    patch.setattr(Commits, "write", write)
+
+
+@_mutant("resets ignored")
+def _resets_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Look, "is_odd", False)
+    patch.setattr(mailbox, "are_well", _well)
+
+
+@_mutant("canaries not looked at")
+def _no_canaries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mailbox, "are_well", _well)
+
+
+@_mutant("late uids are not odd")
+def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
+    def is_odd(self: Look) -> bool:
+        returned = any(self.states.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
+        return returned or self._many(self.missing)
+
+    patch.setattr(Look, "is_odd", property(is_odd))
+
+
+@_mutant("uids that come back are not odd")
+def _returned_is_fine(patch: pytest.MonkeyPatch) -> None:
+    def is_odd(self: Look) -> bool:
+        highest = max(self.states, default=0)
+        return any(uid <= highest for uid in self.uids - self.states.keys()) or self._many(self.missing)
+
+    patch.setattr(Look, "is_odd", property(is_odd))
+
+
+@_mutant("contents not matched")
+def _no_digests(patch: pytest.MonkeyPatch) -> None:
+    async def with_digests(*_: object) -> list[tuple[str, Row]]:
+        return []
+
+    patch.setattr(DictStore, "with_digests", with_digests)
+
+
+@_mutant("fingerprint of an incomplete round")
+def _early_fingerprint(patch: pytest.MonkeyPatch) -> None:
+    finish = MailboxRounds._finish
+
+    async def early(self: MailboxRounds, commits: Commits, look: Look) -> None:
+        look.complete = True
+        await finish(self, commits, look)
+
+    patch.setattr(MailboxRounds, "_finish", early)
+
+
+@_mutant("high-water in place of the difference")
+def _high_water(patch: pytest.MonkeyPatch) -> None:
+    def new(self: Look) -> list[int]:
+        return sorted(uid for uid in self.uids if uid > max(self.states, default=0))
+
+    patch.setattr(Look, "new", property(new))
+
+
+@_mutant("a partial answer counts as done")
+def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
+    def partial(*, uids: Sequence[int], messages: Sequence[MessageDetail] = (), failure: Any = None) -> Fetched:
+        there = [message.uid for message in messages if message.uid is not None]
+        return Fetched(
+            uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
+        )
+
+    receive = MailboxRounds._receive
+
+    async def done(self: MailboxRounds, commits: Commits, look: Look, report: Any) -> None:
+        await receive(self, commits, look, report)
+        look.complete = True
+
+    patch.setattr("directsuite.sync.fetching.Fetched", partial)
+    patch.setattr(MailboxRounds, "_receive", done)
+
+
+@_mutant("weak identities trusted")
+def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
+    def strong(_: MessageDetail) -> bool:
+        return True
+
+    patch.setattr(rebuild, "is_strong", strong)
+    patch.setattr(canaries, "is_strong", strong)
+
+
+@_mutant("what has left is gone at once")
+def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
+    settle = MailboxRounds._settle
+
+    async def at_once(
+        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several: bool
+    ) -> None:
+        await settle(self, commits, incomplete, report, several=False)
+
+    patch.setattr(MailboxRounds, "_settle", at_once)
+
+
+@_mutant("gone although its own folder is incomplete")
+def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
+    settle = MailboxRounds._settle
+
+    async def anyway(
+        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several: bool
+    ) -> None:
+        await settle(self, commits, (), report, several=several)
+
+    patch.setattr(MailboxRounds, "_settle", anyway)
+
+
+@_mutant("no second listing")
+def _one_listing(patch: pytest.MonkeyPatch) -> None:
+    async def told(self: MailboxRounds, commits: Commits, look: Look) -> None:
+        rows = [row for row in await commits.store.rows(look.place.folder) if row.uid in look.missing]
+        left = {State.LIVE: State.LEFT, State.POISON: State.GONE}
+        self._unsettled = True
+        await commits.write_each(([attrs.evolve(row, state=left[row.state])], None) for row in rows)
+
+    patch.setattr(MailboxRounds, "_confirm_missing", told)
+
+
+@_mutant("canaries compared by uid and date alone")
+def _no_window(patch: pytest.MonkeyPatch) -> None:
+    async def is_well(remote: Remote, place: Place, row: Row) -> bool:
+        received = row.received_ms or 0
+        near = await remote.metadata_between(place.folder.name, received - 1000, received + 1000)
+        return any(message.uid == row.uid for message in near)
+
+    patch.setattr(canaries, "_is_well", is_well)
+
+
+@_mutant("revived without proof")
+def _revived(patch: pytest.MonkeyPatch) -> None:
+    async def reconcile(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Any]) -> None:
+        delta = Delta()
+        for uid, row in rows.items():
+            if uid not in found and row.state in (State.LIVE, State.POISON):
+                delta.rows.append(attrs.evolve(row, state=State.LEFT if row.state is State.LIVE else State.GONE))
+            elif uid in found and row.state in (State.LEFT, State.GONE):
+                delta.rows.append(attrs.evolve(row, state=State.LIVE))
+        if delta.rows:
+            await commits.write(delta)
+
+    patch.setattr(rebuild, "_reconcile", reconcile)
+
+
+@_mutant("poison never asked for again")
+def _no_second_try(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(MailboxRounds, "_try_again", nothing)
+
+
+@_mutant("poison blocks what follows")
+def _poison_blocks(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(MailboxRounds, "_set_aside", nothing)
+
+
+@_mutant("copies taken for moves")
+def _copies_moved(patch: pytest.MonkeyPatch) -> None:
+    async def unlisted(*_: object) -> bool:
+        return False
+
+    patch.setattr(receiving.Receiving, "_is_there", unlisted)
+
+
+@_mutant("a generation that ends leaves its rows")
+def _no_orphans(patch: pytest.MonkeyPatch) -> None:
+    commit = DictStore.commit
+
+    async def kept(self: DictStore, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        delta.orphaned.clear()
+        await commit(self, lease, delta, changes)
+
+    patch.setattr(DictStore, "commit", kept)

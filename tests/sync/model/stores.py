@@ -1,0 +1,141 @@
+"""A store in memory, and one that fails as disks and processes do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from directsuite.errors import DirectSuiteError
+from directsuite.sync.changes import Change
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
+
+from .fake_remote import Fuse
+
+Write = Callable[[Sequence[Change]], None]
+"""A sink that is part of the store's own transaction."""
+
+_ORPHANED = {State.LIVE: State.ORPHAN, State.LEFT: State.ORPHAN, State.POISON: State.GONE}
+
+
+class DiskFullError(DirectSuiteError):
+    """A commit could not be written."""
+
+
+class DictStore:
+    """One mailbox in dictionaries; a commit copies them, changes the copies and puts them in place. write: its sink."""
+
+    has_sink = True
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self.fence = 0
+        self._folders: dict[str, Folder] = {}
+        self._rows: dict[tuple[int, int, int], Row] = {}
+
+    async def claim(self, mailbox: str) -> Lease:
+        """A lease that makes all others stale."""
+        self.fence += 1
+        return Lease(1, mailbox, self.fence)
+
+    async def folder(self, lease: Lease, name: str) -> Folder:
+        """A folder, made where there is none."""
+        return self._folders.setdefault(name, Folder(id=len(self._folders) + 1, name=name))
+
+    async def folders(self, lease: Lease) -> Sequence[Folder]:
+        """All."""
+        return list(self._folders.values())
+
+    async def states(self, folder: Folder) -> Mapping[int, State]:
+        """State by uid."""
+        return {row.uid: row.state for row in await self.rows(folder)}
+
+    async def rows(self, folder: Folder) -> Sequence[Row]:
+        """Those of the generation, by uid."""
+        return [row for key, row in sorted(self._rows.items()) if key[0] == folder.id and key[1] == folder.generation]
+
+    async def canaries(self, folder: Folder) -> Sequence[Row]:
+        """The newest and the oldest."""
+        rows = [
+            row
+            for row in await self.rows(folder)
+            if row.state is State.LIVE and row.identity is not None and row.received_ms is not None
+        ]
+        return rows if len(rows) < 2 else [rows[-1], rows[0]]
+
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
+        """Rows of these contents."""
+        wanted = set(digests)
+        return [(self._name(row), row) for row in self._rows.values() if row.digest in wanted]
+
+    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
+        """Rows in this state, in order."""
+        return [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
+
+    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        """All or nothing."""
+        if lease.fence != self.fence:
+            raise StaleLeaseError("claimed by another worker since")
+        rows, folders = dict(self._rows), dict(self._folders)
+        for key, row in self._rows.items():
+            if row.folder in delta.orphaned and row.state in _ORPHANED:
+                rows[key] = attrs.evolve(row, state=_ORPHANED[row.state])
+        for row in delta.aside:
+            rows.pop((row.folder, row.generation, row.uid), None)
+            rows[row.folder, -row.generation, row.uid] = attrs.evolve(row, generation=-row.generation)
+        for row in delta.rows:
+            rows[row.folder, row.generation, row.uid] = row
+        for folder in delta.folders:
+            folders[folder.name] = folder
+        if changes:
+            self._write(changes)
+        self._rows, self._folders = rows, folders
+
+    def _name(self, row: Row) -> str:
+        return next(folder.name for folder in self._folders.values() if folder.id == row.folder)
+
+
+class FailingStore:
+    """Another store, whose commits end a process before or after they are written, or fail.
+
+    refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
+    written. aside: gets folder, generation and uid of everything that was ever set aside.
+    """
+
+    has_sink = True
+
+    def __init__(self, store: Store, fuse: Fuse, aside: set[tuple[str, int, int]]) -> None:
+        self._store = store
+        self._fuse = fuse
+        self.refuse: int | None = None
+        self.commits = 0
+        self._aside = aside
+        self._names: dict[int, str] = {}
+        self.claim = store.claim
+        self.folders = store.folders
+        self.states = store.states
+        self.rows = store.rows
+        self.canaries = store.canaries
+        self.with_digests = store.with_digests
+        self.in_state = store.in_state
+
+    async def folder(self, lease: Lease, name: str) -> Folder:
+        """As the other store."""
+        folder = await self._store.folder(lease, name)
+        self._names[folder.id] = name
+        return folder
+
+    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        """As the other store, if it comes to that."""
+        self._fuse.burn()
+        if self.refuse is not None:
+            self.refuse -= 1
+            if self.refuse < 0:
+                self.refuse = None
+                raise DiskFullError("disk full")
+        self._aside |= {
+            (self._names[row.folder], row.generation, row.uid) for row in delta.rows if row.state is State.POISON
+        }
+        await self._store.commit(lease, delta, changes)
+        self.commits += 1
+        self._fuse.burn()

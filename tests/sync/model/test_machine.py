@@ -1,0 +1,75 @@
+"""The synchronisation against the machine, on a store in memory and on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from directsuite.sync.changes import Change
+from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import Store
+
+from .machine import SyncMachine
+from .stores import Write
+
+
+class DeliveringMachine(SyncMachine):
+    """With a sink that is a callable, and may be told the same twice."""
+
+    again = True
+
+
+class _Writing:
+    """A sink within SQLite's transaction."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """Nothing to prepare."""
+
+    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        """What the mirror makes of it."""
+        self._write(changes)
+
+
+class SqliteMachine(SyncMachine):
+    """With the store that keeps a mailbox in SQLite."""
+
+    def made_store(self, write: Write) -> Store:
+        """A new database in memory."""
+        self.sqlite = SqliteStore(":memory:", sink=_Writing(write))
+        self.runner.run(self.sqlite.open())
+        return self.sqlite
+
+    def teardown(self) -> None:
+        """The end of the database, too."""
+        if hasattr(self, "sqlite"):
+            self.runner.run(self.sqlite.aclose())
+        super().teardown()
+
+
+QUICK = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+LONG = settings(QUICK, max_examples=3000, derandomize=False, print_blob=True)
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(SyncMachine, 150), (DeliveringMachine, 40), (SqliteMachine, 15)])
+def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], examples: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, SqliteMachine])
+def test_what_the_sink_was_told_is_what_is_there_at_length(machine: type[SyncMachine]) -> None:
+    run_state_machine_as_test(machine, settings=LONG)

@@ -1,0 +1,63 @@
+"""Directories of folders: what mail programs read, and nothing outside of the mailbox's, whatever a folder is named."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+
+HOSTILE = st.one_of(
+    st.text(st.one_of(st.characters(), st.sampled_from("./\\\0%&~-AIXNBO\ud800")), max_size=30),
+    st.text(min_size=150, max_size=400),
+    st.builds("INBOX.{}".format, st.text(st.sampled_from("./&%~-ü\ud800a"), max_size=6)),
+)
+
+
+@pytest.mark.parametrize(
+    ("folder", "directory"),
+    [
+        ("INBOX", ""),
+        ("INBOX.Sent", ".Sent"),
+        ("INBOX.Sent.2026", ".Sent.2026"),
+        ("INBOX.Entwürfe & mehr", ".Entw&APw-rfe &- mehr"),
+        ("INBOX.a/b%", ".a%2Fb%25"),
+        ("INBOX.台北", ".&U,BTFw-"),
+        ("INBOX.", ".%"),
+        ("INBOX...", ".%.%.%"),
+        ("INBOX.../../etc", ".%.%.%2F.%.%2Fetc"),
+        ("Sent", ".%~Sent"),
+        ("", ".%~%"),
+        ("inbox", ".%~inbox"),
+    ],
+)
+def test_names_are_those_of_maildir_plus_plus(folder: str, directory: str) -> None:
+    assert directory_of_folder(folder) == directory
+
+
+def test_a_mailbox_is_named_by_its_address() -> None:
+    assert directory_of_mailbox("nurse@direct.example.org") == "nurse@direct.example.org"
+    assert directory_of_mailbox("..") == "%2E."
+    assert directory_of_mailbox("") == "%"
+
+
+@given(folder=HOSTILE)
+def test_no_name_leads_elsewhere(folder: str) -> None:
+    for name in (directory_of_folder(folder), directory_of_mailbox(folder)):
+        if name:
+            assert PurePosixPath(name).parts == (name,)
+            assert name not in (".", "..")
+            assert name.isascii()
+            assert name.isprintable()
+            assert len(name) <= 255
+    assert not directory_of_mailbox(folder).startswith(".")
+
+
+@given(one=HOSTILE, other=HOSTILE)
+def test_no_two_folders_share_a_directory(one: str, other: str) -> None:
+    if one.encode("utf-16-le", "surrogatepass") != other.encode("utf-16-le", "surrogatepass"):
+        assert directory_of_folder(one) != directory_of_folder(other)
+        assert directory_of_mailbox(one) != directory_of_mailbox(other)

@@ -1,0 +1,226 @@
+"""Maildirs: each message is one whole file, however often it is told, and whatever breaks meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import mailbox
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sinks import MaildirSink, maildir
+from directsuite.sync.sinks.eml import eml_of
+from tests.sync.sinks.letters import RECEIVED, gone, key, letter, moved, new, restored
+from tests.sync.sinks.maildirs import composed, contents, expected, files, only_file, temporaries
+
+A, B, C = key(1), key(2), key(3)
+SENT = key(7, "INBOX.Sent")
+
+
+async def test_a_message_is_one_file_that_mail_programs_read(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path / "mail")
+    for _ in range(2):
+        await sink([new(A), new(SENT, 2)])
+    assert files(tmp_path / "mail") == expected(inbox=[1], sent=[2])
+    box = mailbox.Maildir(tmp_path / "mail" / "nurse@direct.test", create=False)
+    assert box.list_folders() == ["Sent"]
+    assert [each["Message-ID"] for each in box] == ["<1@direct.test>"]
+    assert (tmp_path / "mail/nurse@direct.test/.Sent/maildirfolder").exists()
+
+
+async def test_files_are_the_owners_alone_and_as_old_as_the_message(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path / "mail")([new(SENT)])
+    for path in (tmp_path / "mail").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    assert only_file(tmp_path).stat().st_mtime == RECEIVED.timestamp()
+
+
+async def test_a_files_name_tells_nothing_of_the_message(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path)([new(A)])
+    seconds, rest = only_file(tmp_path).name.split(".", 1)
+    assert int(seconds) == RECEIVED.timestamp()
+    assert set(rest) <= set("0123456789abcdef-.eml")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_move_takes_the_file_along_with_its_marks(tmp_path: Path, whole: bool) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    path = only_file(tmp_path)
+    path.rename(path.parent.parent / "cur" / f"{path.name}:2,FS")
+    for _ in range(2):
+        await sink([moved(A, SENT, whole=whole)])
+        assert files(tmp_path) == expected(sent=[1])
+    assert only_file(tmp_path).name.endswith(".eml:2,FS")
+    assert only_file(tmp_path).parent.name == "cur"
+
+
+async def test_what_is_read_is_not_written_again(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    path = only_file(tmp_path)
+    path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
+    await sink([new(A)])
+    assert only_file(tmp_path).name.endswith(":2,S")
+
+
+async def test_gone_removes_the_file(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A), new(B, 2)])
+    for _ in range(2):
+        await sink([gone(A)])
+        assert files(tmp_path) == expected(inbox=[2])
+
+
+async def test_gone_may_keep_it_until_it_is_restored_under_another_key(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path, keep_gone=True)
+    await sink([new(A), gone(A)])
+    assert files(tmp_path) == expected(inbox=[1])
+    for _ in range(2):
+        await sink([restored(A, SENT)])
+        assert files(tmp_path) == expected(sent=[1])
+
+
+@pytest.mark.parametrize("keep_gone", [False, True])
+async def test_restored_under_its_own_key(tmp_path: Path, keep_gone: bool) -> None:
+    sink = MaildirSink(tmp_path, keep_gone=keep_gone)
+    await sink([new(A), gone(A), restored(A, A)])
+    assert files(tmp_path) == expected(inbox=[1])
+
+
+@pytest.mark.parametrize("keep_gone", [False, True])
+async def test_a_key_that_another_message_has_now_is_its_own(tmp_path: Path, keep_gone: bool) -> None:
+    sink = MaildirSink(tmp_path, keep_gone=keep_gone)
+    await sink([new(A), gone(A), new(A, 2), restored(A, B, 1)])
+    assert files(tmp_path) == expected(inbox=[1, 2])
+    await sink([gone(A, 1)])
+    assert files(tmp_path) == expected(inbox=[1, 2])
+
+
+async def test_what_is_kept_stays_when_another_message_has_its_key(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path, keep_gone=True)([new(A), gone(A), new(A, 2)])
+    assert files(tmp_path) == expected(inbox=[1, 2])
+
+
+async def test_a_move_to_where_it_is_already_leaves_one(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path)([new(A), new(SENT), moved(A, SENT)])
+    assert files(tmp_path) == expected(sent=[1])
+
+
+async def test_a_batch_told_again_whole_changes_nothing(tmp_path: Path) -> None:
+    for _ in range(2):
+        await MaildirSink(tmp_path)([new(A), new(B, 2), moved(A, SENT)])
+        assert files(tmp_path) == expected(inbox=[2], sent=[1])
+
+
+async def test_numbers_that_read_alike_are_different_keys(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path)([new(key(11, generation=1)), new(key(1, generation=11))])
+    assert files(tmp_path) == expected(inbox=[1, 1])
+
+
+async def test_another_content_under_a_key_takes_the_place(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A, 1)])
+    await sink([new(A, 2)])
+    assert files(tmp_path) == expected(inbox=[2])
+
+
+async def test_a_move_of_what_the_reader_has_deleted_is_done(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    only_file(tmp_path).unlink()
+    await sink([moved(A, SENT)])
+    assert files(tmp_path) == {}
+
+
+async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    unlink, path = os.unlink, only_file(tmp_path)
+
+    def raced(target: Any, **options: Any) -> None:
+        if path.exists():
+            path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
+        unlink(target, **options)
+
+    monkeypatch.setattr(os, "unlink", raced)
+    await sink([gone(A)])
+    assert files(tmp_path) == {}
+
+
+async def test_mailboxes_and_folders_do_not_meet(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    keys = [key(1, mailbox="a"), key(1, mailbox="b"), key(1, "INBOX.a"), key(1, "a"), key(1, generation=2)]
+    await sink([new(each, number) for number, each in enumerate(keys)])
+    assert contents(tmp_path) == composed(*range(len(keys)))
+
+
+async def test_another_programs_temporaries_are_left_alone(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    theirs = tmp_path / "nurse@direct.test/tmp/1.P2.host"
+    theirs.write_bytes(b"")
+    await sink([new(B, 2)])
+    assert temporaries(tmp_path) == [theirs]
+
+
+async def test_a_cancelled_delivery_writes_no_more_once_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = MaildirSink(tmp_path)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(message: Any) -> Any:
+        begun.set()
+        assert go_on.wait(30)
+        return eml_of(message)
+
+    monkeypatch.setattr(maildir, "eml_of", slow)
+    delivery = asyncio.ensure_future(sink([new(A), new(B, 2)]))
+    await asyncio.to_thread(begun.wait, 30)
+    for _ in range(3):
+        delivery.cancel()
+        await asyncio.wait([delivery], timeout=0)
+        assert not delivery.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await delivery
+    assert files(tmp_path) == expected(inbox=[1])
+
+
+async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path) -> None:
+    large = letter(1, attachments=[ds.Attachment(content=bytes(3_000_000))])
+    delivery = asyncio.ensure_future(MaildirSink(tmp_path)([Change(kind=Kind.NEW, key=A, message=large)]))
+    turns = 0
+    while not delivery.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 3
+
+
+def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for folder in (tmp_path / "file", tmp_path / "none" / "mail"):
+        with pytest.raises(ds.InvalidArgumentError, match="folder: it can't be made a folder") as caught:
+            MaildirSink(folder)
+        assert caught.value.__context__ is None
+
+
+@settings(max_examples=25)
+@given(names=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
+def test_no_folder_leads_out_of_the_root(
+    tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]
+) -> None:
+    top = tmp_path_factory.mktemp("top")
+    sink = MaildirSink(top / "a")
+    keys = [Key(box, folder, 1, number) for number, (box, folder) in enumerate(names)]
+    sink._deliver([new(each, each.uid) for each in keys], threading.Event())
+    assert [path.name for path in top.iterdir()] == ["a"]
+    assert contents(top / "a") == composed(*range(len(keys)))

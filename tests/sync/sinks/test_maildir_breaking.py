@@ -1,0 +1,121 @@
+"""Maildirs when the process dies, the disk is full, or the folder may only be read: between any two steps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.sync.changes import Change, Kind
+from directsuite.sync.sinks import MaildirError, MaildirSink
+from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
+from tests.sync.sinks.maildirs import composed, contents, expected, files, temporaries
+
+A, B, C = key(1), key(2), key(3)
+SENT = key(7, "INBOX.Sent")
+
+_STEPS = ("open", "close", "fsync", "rename", "unlink", "mkdir", "utime", "scandir")
+_HISTORY = [new(A, 1), new(B, 2), new(C, 3)]
+_BATCHES: dict[str, tuple[list[Change], dict[str, list[bytes]]]] = {
+    "new": ([new(key(4), 4), new(SENT, 5)], expected(inbox=[1, 2, 3, 4], sent=[5])),
+    "all": (
+        [moved(A, SENT, 1), gone(B, 2), new(B, 4), moved(C, key(3, generation=2), 3, whole=True)],
+        expected(inbox=[3, 4], sent=[1]),
+    ),
+    "again": ([gone(A, 1), restored(A, SENT, 1)], expected(inbox=[2, 3], sent=[1])),
+}
+
+
+class _DiedError(BaseException):
+    """The process is no more."""
+
+
+def _breaking(monkeypatch: pytest.MonkeyPatch, at: int, failure: BaseException, *, dead: bool) -> list[str]:
+    """Let the at-th step fail; dead: and each after it. The steps that were tried are noted."""
+    tried: list[str] = []
+
+    def patched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **options: Any) -> Any:
+            tried.append(name)
+            if len(tried) - 1 == at or (dead and len(tried) > at):
+                raise failure
+            return real(*given, **options)
+
+        return step
+
+    for name in _STEPS:
+        monkeypatch.setattr(os, name, patched(name, getattr(os, name)))
+    return tried
+
+
+def _failure_of(sink: MaildirSink, batch: list[Change]) -> BaseException | None:
+    try:
+        sink._deliver(batch, threading.Event())
+    except (MaildirError, _DiedError) as failure:
+        return failure
+    return None
+
+
+@pytest.mark.parametrize("name", _BATCHES)
+@pytest.mark.parametrize("kind", ["death", "full disk", "read-only"])
+def test_whatever_breaks_between_two_steps_is_made_good_when_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    monkeypatch.setattr(os, "fsync", id)  # here no power is lost, and it takes most of the time
+    batch, outcome = _BATCHES[name]
+    at, done = 0, False
+    known = set(composed(*range(1, 6)))
+    while not done:
+        root = tmp_path / str(at)
+        MaildirSink(root)._deliver(_HISTORY, threading.Event())
+        sink = MaildirSink(root)
+        with monkeypatch.context() as patch:
+            number = errno.ENOSPC if kind == "full disk" else errno.EROFS
+            reason = OSError(number, "a name", "nurse@direct.test")
+            tried = _breaking(patch, at, _DiedError() if kind == "death" else reason, dead=kind == "death")
+            failure = _failure_of(sink, batch)
+        done = failure is None and len(tried) <= at
+        if isinstance(failure, MaildirError):
+            assert (failure.errno, os.strerror(number) in str(failure)) == (number, True)
+            assert "nurse" not in repr(failure)
+            assert failure.__cause__ is failure.__context__ is None
+        assert set(contents(root)) <= known
+        again = sink if kind != "death" else MaildirSink(root)
+        again._deliver(batch, threading.Event())
+        assert (files(root), temporaries(root)) == (outcome, [])
+        at += 1
+    assert at > 15
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = MaildirSink(tmp_path)
+    tried = _breaking(monkeypatch, -1, _DiedError(), dead=False)
+    sink._deliver([new(A)], threading.Event())
+    steps = [step for step in tried if step in ("fsync", "rename")]
+    assert steps == ["fsync", "rename", *["fsync"] * 5]  # the file; new, cur, the Maildir, what it is in, the root
+
+
+async def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = letter(2, attachments=[ds.Attachment(content=bytes(3_000_000))])
+    change = Change(kind=Kind.NEW, key=B, message=large, digest="2")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        with pytest.raises(MaildirError, match=r"can't be written \(File too large\)"):
+            await sink([change])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (files(tmp_path), temporaries(tmp_path)) == (expected(inbox=[1]), [])
+    await sink([change])
+    assert len(files(tmp_path)["nurse@direct.test"]) == 2

@@ -1,0 +1,155 @@
+"""Rows of messages: what is told twice is there once, and a transaction that is undone has written nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sinks import SqliteSink
+from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
+
+A, B, C = key(1), key(2), key(3)
+SENT = key(7, "INBOX.Sent")
+
+
+@pytest.fixture(params=[None, "DEFERRED"])
+def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    """A connection that leaves transactions to us, and one that begins them by itself."""
+    made = sqlite3.connect(":memory:", isolation_level=request.param)
+    SqliteSink().prepare(made)
+    made.commit()
+    yield made
+    made.close()
+
+
+def _rows(connection: sqlite3.Connection, present: int = 1) -> list[tuple[Any, ...]]:
+    select = (
+        "SELECT folder, generation, uid, digest FROM message WHERE present = ? ORDER BY folder, generation, uid, id"
+    )
+    return [(*row[:3], int(row[3], 16)) for row in connection.execute(select, (present,))]
+
+
+def _attachments(connection: sqlite3.Connection) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM attachment").fetchone()
+    assert connection.execute(
+        "SELECT count(*) FROM attachment WHERE message NOT IN (SELECT id FROM message)"
+    ).fetchone() == (0,)
+    return int(count)
+
+
+def test_a_message_is_a_row_with_its_files(connection: sqlite3.Connection) -> None:
+    SqliteSink().write(connection, [new(A)])
+    connection.row_factory = sqlite3.Row
+    row = dict(connection.execute("SELECT * FROM message").fetchone())
+    assert json.loads(row.pop("recipients")) == [
+        {"type": "TO", "email": "nurse@direct.test"},
+        {"type": "CC", "email": "bob@direct.test"},
+    ]
+    assert json.loads(row.pop("headers"))[0] == {"name": "X-Priority", "value": "1"}
+    assert row == {
+        "id": 1,
+        "mailbox": "nurse@direct.test",
+        "folder": "INBOX",
+        "generation": 1,
+        "uid": 1,
+        "present": 1,
+        "digest": f"{1:032x}",
+        "message_id": "<1@direct.test>",
+        "sent": None,
+        "received": "2026-03-01T12:30:00.000Z",
+        "sender": "Dr. Änne Müller <anne@direct.test>",
+        "reply_to": None,
+        "subject": "Befund 1 – Grüße",
+        "body": "Line one of 1\nüber = alles\n",
+        "html": 0,
+    }
+    files = connection.execute("SELECT message, number, filename, content_type, content FROM attachment").fetchall()
+    assert [tuple(file) for file in files] == [
+        (1, number, each.filename, each.content_type, each.content)
+        for number, each in enumerate(letter().attachments, start=1)
+    ]
+
+
+_OCCUPIED = [new(A), gone(A), new(A, 2), restored(A, B, 1)]
+_STORIES: dict[str, tuple[list[Change], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    "new": ([new(A), new(B, 2)], [("INBOX", 1, 1, 1), ("INBOX", 1, 2, 2)], []),
+    "gone": ([new(A), new(B, 2), gone(A)], [("INBOX", 1, 2, 2)], [("INBOX", 1, 1, 1)]),
+    "moved": ([new(A), moved(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved whole": ([new(A), moved(A, SENT, whole=True)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved unseen": ([moved(A, SENT, whole=True)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved, not to be had": ([moved(A, SENT)], [], []),
+    "moved to where it is": ([new(A), new(SENT), moved(A, SENT)], [("INBOX.Sent", 1, 7, 1)], [("INBOX", 1, 1, 1)]),
+    "restored": ([new(A), gone(A), restored(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
+    "restored under its key": ([new(A), gone(A), restored(A, A)], [("INBOX", 1, 1, 1)], []),
+    "key of another": (_OCCUPIED, [("INBOX", 1, 1, 2), ("INBOX", 1, 2, 1)], []),
+    "key of another, gone late": ([*_OCCUPIED, gone(A, 1)], [("INBOX", 1, 1, 2), ("INBOX", 1, 2, 1)], []),
+    "other content": ([new(A), new(A, 2)], [("INBOX", 1, 1, 2)], [("INBOX", 1, 1, 1)]),
+    "twins": ([new(A), new(B), gone(A)], [("INBOX", 1, 2, 1)], [("INBOX", 1, 1, 1)]),
+}
+
+
+@pytest.mark.parametrize("story", _STORIES)
+@pytest.mark.parametrize("keep_gone", [False, True])
+def test_each_change_twice_is_each_change_once(connection: sqlite3.Connection, story: str, keep_gone: bool) -> None:
+    changes, present, kept = _STORIES[story]
+    sink = SqliteSink(keep_gone=keep_gone)
+    for change in changes:
+        for _ in range(2):
+            sink.write(connection, [change])
+    rows = _rows(connection), _rows(connection, 0)
+    assert rows == (present, kept if keep_gone else [])
+    assert _attachments(connection) == 2 * sum(map(len, rows))
+
+
+def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection) -> None:
+    batch = [new(A), new(B, 2), moved(A, SENT, 1)]
+    sink = SqliteSink()
+    for _ in range(2):
+        sink.write(connection, batch)
+        assert _rows(connection) == [("INBOX", 1, 2, 2), ("INBOX.Sent", 1, 7, 1)]
+
+
+def test_what_is_undone_was_never_there(connection: sqlite3.Connection) -> None:
+    sink = SqliteSink()
+    if connection.isolation_level is None:
+        connection.execute("BEGIN IMMEDIATE")
+    sink.write(connection, [new(A), new(B, 2)])
+    assert connection.in_transaction
+    connection.rollback()
+    assert (_rows(connection), _attachments(connection)) == ([], 0)
+
+
+def test_preparing_and_writing_commit_nothing(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP TABLE attachment")
+    connection.commit()
+    connection.execute("BEGIN")
+    SqliteSink().prepare(connection)
+    SqliteSink().prepare(connection)
+    assert connection.in_transaction
+    connection.rollback()
+    assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'attachment'").fetchall() == []
+
+
+def test_keys_swap_within_a_batch(connection: sqlite3.Connection) -> None:
+    sink = SqliteSink()
+    sink.write(connection, [new(A, 1), new(B, 2)])
+    again = [key(1, generation=2), key(2, generation=2)]
+    sink.write(connection, [moved(A, again[1], 1), moved(B, again[0], 2)])
+    assert _rows(connection) == [("INBOX", 2, 1, 2), ("INBOX", 2, 2, 1)]
+
+
+def test_hostile_text_is_taken(connection: sqlite3.Connection) -> None:
+    text = "\ud800\0'; DROP TABLE message; --\udfff"
+    where = Key(text, text, 1, 1)
+    message = MessageDetail(subject=text, sender=text, body=text)
+    for kind, _ in itertools.product((Kind.NEW, Kind.GONE), range(2)):
+        SqliteSink(keep_gone=True).write(connection, [Change(kind=kind, key=where, message=message)])
+    (row,) = connection.execute("SELECT subject, present FROM message").fetchall()
+    assert row == ("\ufffd\0'; DROP TABLE message; --\ufffd", 0)

@@ -1,0 +1,246 @@
+"""The file of the SQLite store: what goes wrong with it is told in one sentence, and what it acknowledged it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from directsuite.errors import ClosedError
+from directsuite.sync.database import StoreError
+from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import Delta, Folder, Lease, State
+from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
+
+_HERE = Path(__file__).parents[2]  # from where a child process imports
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+async def opened_and_closed(path: Path, ask: Callable[[SqliteStore], Awaitable[object]] | None = None) -> None:
+    async with SqliteStore(path) as store:
+        if ask is not None:
+            await ask(store)
+
+
+async def begun(store: SqliteStore, rows: int) -> tuple[Lease, Folder]:
+    lease = await store.claim(MAILBOX)
+    inbox = await store.folder(lease, "INBOX")
+    await store.commit(lease, Delta(rows=[row(inbox, uid) for uid in range(rows)]), [])
+    return lease, inbox
+
+
+async def pragma(store: SqliteStore, text: str) -> object:
+    found: list[tuple[object]] = await store._writer.do(lambda c: c.execute(f"PRAGMA {text}").fetchall())
+    return found[0][0] if found else None
+
+
+async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        lease, inbox = await begun(store, 1)
+        await pragma(store, "max_page_count = 12")
+        many = Delta(rows=[row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
+        with pytest.raises(StoreError, match="free some disk space") as refused:
+            await store.commit(lease, many, [])
+        assert "secret" not in repr(refused.value)
+        assert await store.states(inbox) == {0: State.LIVE}
+        await pragma(store, "max_page_count = 100000")
+        await store.commit(lease, many, [])
+        assert len(await store.states(inbox)) == 5000
+
+
+async def test_a_file_that_may_not_be_written_is_told(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        await pragma(store, "query_only = ON")
+        with pytest.raises(StoreError, match="let this user write"):
+            await store.claim(MAILBOX)
+
+
+_IN_A_FOLDER_THAT_IS_READ_ONLY = """
+import asyncio, os, sys
+from directsuite.sync.sqlite import SqliteStore
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    asyncio.run(SqliteStore(sys.argv[1]).open())
+except Exception as error:
+    print(repr(error))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders are a matter of POSIX")
+@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
+def test_a_folder_that_may_not_be_written_is_told(kept: bool) -> None:
+    with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
+        folder = Path(made)
+        if kept:
+            asyncio.run(opened_and_closed(folder / "store.db"))
+            for each in folder.iterdir():
+                each.chmod(0o666)
+        folder.chmod(0o555)
+        said = subprocess.run(
+            [sys.executable, "-c", _IN_A_FOLDER_THAT_IS_READ_ONLY, str(folder / "store.db")],
+            capture_output=True,
+            cwd=_HERE,
+            check=True,
+            text=True,
+        )
+        folder.chmod(0o755)
+    assert said.stdout.startswith("StoreError("), said
+    assert "this user" in said.stdout
+    assert str(folder) not in said.stdout
+
+
+async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file or directory") as refused:
+        await SqliteStore(tmp_path / MAILBOX / "store.db").open()
+    assert MAILBOX not in repr(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_a_file_of_another_kind_is_left_as_it_is(path: Path) -> None:
+    path.write_bytes(b"a letter" * 1000)
+    with pytest.raises(StoreError, match="no SQLite database"):
+        asyncio.run(opened_and_closed(path))
+    assert path.read_bytes() == b"a letter" * 1000
+
+
+def test_a_damaged_file_is_told(path: Path) -> None:
+    inbox = list[Folder]()
+
+    async def write(store: SqliteStore) -> None:
+        inbox.append((await begun(store, 5000))[1])
+
+    asyncio.run(opened_and_closed(path, write))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(StoreError, match="damaged"):
+        asyncio.run(opened_and_closed(path, lambda store: store.rows(inbox[0])))
+
+
+def test_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="upgrade directsuite"):
+        asyncio.run(opened_and_closed(path))
+    assert path.read_bytes() == before
+
+
+async def test_files_are_for_their_owner_alone(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        await store.claim(MAILBOX)
+        names = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    assert names == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db.lock"], 0o600)
+
+
+async def test_it_keeps_the_pragmas_that_its_promises_need(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
+        assert {name: await pragma(store, name) for name in pragmas} == pragmas
+
+
+@pytest.fixture
+def link(path: Path) -> Path:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    return link
+
+
+async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path) -> None:
+    async with SqliteStore(path):
+        for same in (path, link):
+            with pytest.raises(StoreError, match="open already"):
+                await SqliteStore(same).open()
+    async with SqliteStore(path):
+        pass
+
+
+_OPEN = "import asyncio,sys; from directsuite.sync.sqlite import *; asyncio.run(SqliteStore(sys.argv[1]).open())"
+
+
+async def test_a_second_process_is_refused(path: Path) -> None:
+    def open_there() -> str:
+        command = [sys.executable, "-c", _OPEN, str(path)]
+        return subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True).stderr
+
+    async with SqliteStore(path):
+        assert "StoreError: The store is open already" in await asyncio.to_thread(open_there)
+    assert not await asyncio.to_thread(open_there)
+
+
+async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        lease, inbox = await begun(store, 2)
+    assert sorted(each.name for each in path.parent.iterdir()) == ["store.db", "store.db.lock"]
+    with pytest.raises(ClosedError):
+        await store.rows(inbox)
+    async with SqliteStore(path) as store:
+        assert await store.rows(inbox) == [row(inbox, 0), row(inbox, 1)]
+        assert (await store.claim(MAILBOX)).fence == lease.fence + 1
+
+
+_COMMITS = """
+import asyncio, sys
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import Delta, Row, State
+from tests.sync.test_sqlite_store import Told
+
+async def commit(store, number):
+    lease = await store.claim(str(number))
+    folder = await store.folder(lease, "INBOX")
+    for uid in range(1, 100_000):
+        rows = [Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE, digest=bytes(16))]
+        key = Key(str(number), "INBOX", 1, uid)
+        await store.commit(lease, Delta(rows=rows), [Change(kind=Kind.NEW, key=key)])
+        print(key, flush=True)
+
+async def main():
+    async with SqliteStore(sys.argv[1], Told()) as store:
+        await asyncio.gather(*(commit(store, number) for number in range(20)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a matter of POSIX")
+@pytest.mark.parametrize("after", [1, 137, 1501])
+def test_what_is_acknowledged_outlives_a_killed_process(path: Path, after: int) -> None:
+    command = [sys.executable, "-c", _COMMITS, str(path)]
+    with subprocess.Popen(command, cwd=_HERE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        acknowledged = {child.stdout.readline().strip() for _ in range(after)}
+        os.kill(child.pid, signal.SIGKILL)
+        acknowledged |= {line.strip() for line in child.stdout if line.endswith("\n")}
+    assert len(acknowledged) >= after
+    there, keys = asyncio.run(found(path))
+    assert acknowledged <= there
+    assert len(keys) == len(set(keys))
+    assert set(keys) == there
+
+
+async def found(path: Path) -> tuple[set[str], list[str]]:
+    """Keys of the rows, which have no gaps, and keys that the sink was told."""
+    async with SqliteStore(path, Told()) as store:
+        there = set[str]()
+        for number in range(20):
+            lease = await store.claim(str(number))
+            uids = sorted(await store.states(await store.folder(lease, "INBOX")))
+            assert uids == list(range(1, len(uids) + 1))
+            there |= {f"{number}/INBOX/1/{uid}" for uid in uids}
+        assert await pragma(store, "integrity_check") == "ok"
+        return there, await told(store)

@@ -1,0 +1,179 @@
+"""The SQLite store beside a model of its protocol: whatever is committed, together or not, both give the same."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import sqlite3
+from collections.abc import Sequence
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sqlite import MEMORY, SqliteStore
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
+
+MAILBOXES = ["ann", "bob"]
+NAMES = ["INBOX", "Sent"]
+DIGESTS = [None, b"1", b"2"]
+POISONED = 4
+"""The uid whose change the sink refuses."""
+
+
+class RefusedError(Exception):
+    """The sink's."""
+
+
+class Sink:
+    """Refuses one uid after it has written it."""
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE told (uid INTEGER)")
+
+    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        connection.executemany("INSERT INTO told VALUES (?)", [(change.key.uid,) for change in changes])
+        if any(change.key.uid == POISONED for change in changes):
+            raise RefusedError
+
+
+@attrs.define
+class Model:
+    """What the docstrings of the protocol say, in dicts."""
+
+    fences: dict[str, int] = attrs.field(factory=dict[str, int])
+    folders: dict[int, tuple[str, Folder]] = attrs.field(factory=dict[int, tuple[str, Folder]])
+    rows: dict[tuple[int, int, int], Row] = attrs.field(factory=dict[tuple[int, int, int], Row])
+    told: list[int] = attrs.field(factory=list[int])
+
+    def commit(self, lease: Lease, delta: Delta, uids: Sequence[int]) -> type[Exception] | None:
+        if self.fences[lease.name] != lease.fence:
+            return StaleLeaseError
+        if POISONED in uids:
+            return RefusedError
+        after = {State.LIVE: State.ORPHAN, State.LEFT: State.ORPHAN, State.POISON: State.GONE}
+        for place, row in self.rows.items():
+            if row.folder in delta.orphaned:
+                self.rows[place] = attrs.evolve(row, state=after.get(row.state, row.state))
+        for row in delta.aside:
+            self.rows.pop((row.folder, row.generation, row.uid), None)
+            self.put(attrs.evolve(row, generation=-row.generation))
+        for row in delta.rows:
+            self.put(row)
+        for folder in delta.folders:
+            self.folders[folder.id] = (lease.name, folder)
+        self.told += uids
+        return None
+
+    def put(self, row: Row) -> None:
+        self.rows[row.folder, row.generation, row.uid] = row
+
+    def of(self, mailbox: str) -> list[tuple[str, Row]]:
+        named = [(self.folders[row.folder], row) for _, row in sorted(self.rows.items())]
+        return [(folder.name, row) for (owner, folder), row in named if owner == mailbox]
+
+
+@st.composite
+def rows(draw: st.DrawFn, folder: int) -> Row:
+    state = draw(st.sampled_from(State))
+    return Row(
+        folder=folder,
+        generation=draw(st.integers(1, 2)),
+        uid=draw(st.integers(1, 5)),
+        state=state,
+        identity=draw(st.sampled_from([None, b"i"])),
+        digest=None if state is State.POISON else draw(st.sampled_from(DIGESTS)),
+        received_ms=draw(st.sampled_from([None, 0, 1])),
+        size=draw(st.integers(-1, 2)),
+    )
+
+
+class Beside(RuleBasedStateMachine):
+    """Each rule does the same to both."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.runner = asyncio.Runner()
+        self.store = SqliteStore(MEMORY, Sink())
+        self.runner.run(self.store.open())
+        self.model = Model()
+        self.leases = list[Lease]()
+        for mailbox in MAILBOXES:
+            self.claim(mailbox)
+            for name in NAMES:
+                folder = self.runner.run(self.store.folder(self.leases[-1], name))
+                self.model.folders[folder.id] = (mailbox, folder)
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.store.aclose())
+            self.runner.close()
+
+    @rule(mailbox=st.sampled_from(MAILBOXES))
+    def claim(self, mailbox: str) -> None:
+        self.model.fences[mailbox] = self.model.fences.get(mailbox, 0) + 1
+        self.leases.append(self.runner.run(self.store.claim(mailbox)))
+        assert (self.leases[-1].name, self.leases[-1].fence) == (mailbox, self.model.fences[mailbox])
+
+    @rule(data=st.data())
+    def commits_at_once(self, data: st.DataObject) -> None:
+        commits = [self.commit(data) for _ in range(data.draw(st.integers(1, 4)))]
+        before = copy.deepcopy(commits)
+
+        async def together() -> list[BaseException | None]:
+            all_of_them = (self.store.commit(*each) for each in commits)
+            return await asyncio.gather(*all_of_them, return_exceptions=True)
+
+        results = self.runner.run(together())
+        expected = [self.model.commit(lease, d, [each.key.uid for each in changes]) for lease, d, changes in commits]
+        assert [None if error is None else type(error) for error in results] == expected
+        assert commits == before
+
+    def commit(self, data: st.DataObject) -> tuple[Lease, Delta, list[Change]]:
+        lease = data.draw(st.sampled_from(self.leases[-4:]))
+        own = [identifier for identifier, (owner, _) in self.model.folders.items() if owner == lease.name]
+        some = st.sampled_from(own).flatmap(rows)
+        delta = Delta(
+            orphaned=data.draw(st.lists(st.sampled_from(own), max_size=1)),
+            aside=data.draw(st.lists(some, max_size=2)),
+            rows=data.draw(st.lists(some, max_size=4)),
+            folders=[
+                attrs.evolve(self.model.folders[each][1], generation=data.draw(st.integers(1, 2)), fingerprint=b"f")
+                for each in data.draw(st.lists(st.sampled_from(own), max_size=1))
+            ],
+        )
+        uids = data.draw(st.lists(st.integers(1, POISONED), max_size=2))
+        return lease, delta, [Change(kind=Kind.NEW, key=Key(lease.name, "INBOX", 1, uid)) for uid in uids]
+
+    @invariant()
+    def is_the_same(self) -> None:
+        self.runner.run(self.compare())
+
+    async def compare(self) -> None:
+        model = self.model
+        for owner, folder in model.folders.values():
+            lease = next(lease for lease in self.leases if lease.name == owner)
+            assert await self.store.folder(lease, folder.name) == folder
+            known = sorted(
+                (row for row in model.rows.values() if (row.folder, row.generation) == (folder.id, folder.generation)),
+                key=lambda row: row.uid,
+            )
+            assert await self.store.rows(folder) == known
+            assert await self.store.states(folder) == {row.uid: row.state for row in known}
+            dated = [r for r in known if r.state is State.LIVE and r.identity and r.received_ms is not None]
+            ends = {row.uid: row for row in (*dated[-1:], *dated[:1])}
+            assert await self.store.canaries(folder) == list(ends.values())
+            of_it = model.of(owner)
+            for state in State:
+                assert await self.store.in_state(lease, state) == [each for each in of_it if each[1].state is state]
+            assert await self.store.with_digests(lease, [b"1", b"2", b"1"]) == [
+                each for each in of_it if each[1].digest
+            ]
+        told: list[tuple[int]] = await self.store._writer.do(lambda c: c.execute("SELECT uid FROM told").fetchall())
+        assert [uid for (uid,) in told] == model.told
+
+
+TestBeside = Beside.TestCase
+TestBeside.settings = settings(max_examples=30, stateful_step_count=12, derandomize=True)

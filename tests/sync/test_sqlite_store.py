@@ -1,0 +1,215 @@
+"""The SQLite store: what it keeps, what it undoes, and whom it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sqlite import MEMORY, SqliteStore
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
+
+MAILBOX = "jane.doe@direct.example"
+
+
+class Told:
+    """A sink that notes keys in a table, and may raise after it has written."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        connection.executescript("CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT)")
+
+    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        connection.executemany("INSERT INTO told VALUES (?, ?)", [(each.kind, str(each.key)) for each in changes])
+        if self.error is not None:
+            raise self.error
+
+
+def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row:
+    return Row(folder=folder.id, generation=more.pop("generation", folder.generation), uid=uid, state=state, **more)
+
+
+def new(folder: Folder, uid: int) -> Change:
+    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+
+
+async def told(store: SqliteStore) -> list[str]:
+    found: list[tuple[str]] = await store._reader.do(lambda c: c.execute("SELECT key FROM told").fetchall())
+    return [key for (key,) in found]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture(params=["file", "memory"])
+async def store(request: pytest.FixtureRequest, path: Path) -> AsyncGenerator[SqliteStore]:
+    async with SqliteStore(path if request.param == "file" else MEMORY, sink=Told()) as store:
+        yield store
+
+
+@pytest.fixture
+async def lease(store: SqliteStore) -> Lease:
+    return await store.claim(MAILBOX)
+
+
+@pytest.fixture
+async def inbox(store: SqliteStore, lease: Lease) -> Folder:
+    return await store.folder(lease, "INBOX")
+
+
+async def test_a_folder_is_made_once(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    assert inbox == Folder(id=inbox.id, name="INBOX", generation=1)
+    assert await asyncio.gather(*(store.folder(lease, "INBOX") for _ in range(5))) == [inbox] * 5
+    before = await store._writer.do(lambda connection: connection.total_changes)
+    await store.folder(lease, "INBOX")
+    assert await store._writer.do(lambda connection: connection.total_changes) == before
+
+
+async def test_a_stale_lease_makes_no_folder_but_sees_those_there(
+    store: SqliteStore, lease: Lease, inbox: Folder
+) -> None:
+    await store.claim(MAILBOX)
+    assert await store.folder(lease, "INBOX") == inbox
+    with pytest.raises(StaleLeaseError):
+        await store.folder(lease, "Other")
+    assert [folder.name for (mailbox,) in [await store.status()] for folder in mailbox.folders] == ["INBOX"]
+
+
+async def test_rows_come_back_as_they_were(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    full = row(inbox, 2, identity=b"i" * 12, digest=b"d" * 16, size=5, received_ms=-7, attempts=3, retry_ms=9)
+    folder = Folder(id=inbox.id, name="INBOX", generation=1, fingerprint=b"f", audited_ms=1)
+    await store.commit(lease, Delta(rows=[full, row(inbox, 1, State.POISON)], folders=[folder]), [])
+    assert await store.rows(inbox) == [row(inbox, 1, State.POISON), full]
+    assert await store.states(inbox) == {1: State.POISON, 2: State.LIVE}
+    assert all(isinstance(state, State) for state in (await store.states(inbox)).values())
+    assert await store.folder(lease, "INBOX") == folder
+    assert await store.with_digests(lease, iter([b"d" * 16, b"x"])) == [("INBOX", full)]
+    assert await store.in_state(lease, State.POISON) == [("INBOX", row(inbox, 1, State.POISON))]
+
+
+async def test_canaries_are_the_newest_and_the_oldest_that_can_be_known_again(
+    store: SqliteStore, lease: Lease, inbox: Folder
+) -> None:
+    async def canaries(*rows: Row) -> list[int]:
+        await store.commit(lease, Delta(rows=list(rows)), [])
+        return sorted(each.uid for each in await store.canaries(inbox))
+
+    seen: dict[str, Any] = {"identity": b"i", "received_ms": 0}
+    assert await canaries(row(inbox, 1), row(inbox, 9, identity=b"i"), row(inbox, 8, received_ms=1)) == []
+    assert await canaries(row(inbox, 7, State.LEFT, **seen), row(inbox, 6, generation=2, **seen)) == []
+    assert await canaries(row(inbox, 3, **seen)) == [3]
+    assert await canaries(row(inbox, 4, **seen), row(inbox, 5, **seen)) == [3, 5]
+
+
+async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    kinds = {1: State.LIVE, 2: State.LEFT, 3: State.GONE, 4: State.ORPHAN, 5: State.POISON}
+    await store.commit(lease, Delta(rows=[row(inbox, uid, state) for uid, state in kinds.items()]), [])
+    aside = row(inbox, 3, State.GONE, digest=b"d")
+    delta = Delta(orphaned=[inbox.id], aside=[aside], rows=[row(inbox, 1), row(inbox, 3)])
+    await store.commit(lease, delta, [])
+    assert await store.states(inbox) == {
+        1: State.LIVE,
+        2: State.ORPHAN,
+        3: State.LIVE,
+        4: State.ORPHAN,
+        5: State.GONE,
+    }
+    assert await store.with_digests(lease, [b"d"]) == [("INBOX", row(inbox, 3, State.GONE, digest=b"d", generation=-1))]
+    await store.commit(lease, Delta(aside=[row(inbox, 3, State.GONE, digest=b"e")]), [])
+    assert 3 not in await store.states(inbox)
+    assert [each.digest for _, each in await store.with_digests(lease, [b"d", b"e"])] == [b"e"]
+
+
+async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    other = await store.claim("other")
+    theirs = await store.folder(other, "INBOX")
+    assert theirs.id != inbox.id
+    for each, folder in ((lease, inbox), (other, theirs)):
+        await store.commit(each, Delta(rows=[row(folder, 1, State.LEFT, digest=b"d")]), [])
+    await store.commit(lease, Delta(orphaned=[inbox.id]), [])
+    assert await store.states(theirs) == {1: State.LEFT}
+    assert [each.folder for _, each in await store.with_digests(other, [b"d"])] == [theirs.id]
+    assert await store.in_state(lease, State.LEFT) == []
+    assert [each.folder for _, each in await store.in_state(lease, State.ORPHAN)] == [inbox.id]
+
+
+async def test_a_stale_lease_writes_nothing(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    again = await store.claim(MAILBOX)
+    assert again.fence == lease.fence + 1
+    with pytest.raises(StaleLeaseError, match="claim it anew"):
+        await store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    assert (await store.states(inbox), await told(store)) == ({}, [])
+    await store.commit(again, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    assert (await store.states(inbox), await told(store)) == ({1: State.LIVE}, [str(new(inbox, 1).key)])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("mine"), sqlite3.IntegrityError("mine"), KeyError("mine")],
+    ids=["ValueError", "sqlite3", "KeyError"],
+)
+async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, error: Exception) -> None:
+    sink = Told()
+    async with SqliteStore(path, sink) as store:
+        lease, other = await store.claim(MAILBOX), await store.claim("other")
+        inbox, theirs = await store.folder(lease, "INBOX"), await store.folder(other, "INBOX")
+        sink.error = error
+        results = await asyncio.gather(
+            store.commit(other, Delta(rows=[row(theirs, 1)]), []),
+            store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)]),
+            store.commit(other, Delta(rows=[row(theirs, 2)]), []),
+            return_exceptions=True,
+        )
+        assert results[1] is error
+        assert (results[0], results[2]) == (None, None)
+        assert (await store.states(inbox), await told(store)) == ({}, [])
+        assert list(await store.states(theirs)) == [1, 2]
+
+
+async def test_a_sink_that_raises_while_preparing_leaves_the_store_closed(path: Path) -> None:
+    class Unprepared(Told):
+        def prepare(self, connection: sqlite3.Connection) -> None:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await SqliteStore(path, Unprepared()).open()
+    async with SqliteStore(path):
+        pass
+
+
+async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        leases = await asyncio.gather(*(store.claim(str(number)) for number in range(200)))
+        folders = await asyncio.gather(*(store.folder(lease, "INBOX") for lease in leases))
+        statements = list[str]()
+        await store._writer.do(lambda connection: connection.set_trace_callback(statements.append))
+        deltas = [Delta(rows=[row(folder, 1)]) for folder in folders]
+        await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
+        assert statements.count("COMMIT") <= 20
+        assert sum(statement.startswith("RELEASE") for statement in statements) >= 200
+        assert [len(await store.states(folder)) for folder in folders] == [1] * 200
+
+
+async def test_status_counts_by_mailbox_and_folder(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
+    await store.claim("a mailbox without folders")
+    empty = await store.folder(lease, "Empty")
+    audited = Folder(id=inbox.id, name="INBOX", generation=2, audited_ms=5)
+    rows = [row(inbox, 1), row(inbox, 2), row(inbox, 1, State.GONE, generation=2)]
+    await store.commit(lease, Delta(rows=rows, folders=[audited]), [])
+    bare, full = await store.status()
+    assert (bare.name, bare.folders) == ("a mailbox without folders", [])
+    assert [(folder.name, folder.generation, folder.audited_ms, folder.messages) for folder in full.folders] == [
+        (empty.name, 1, None, {}),
+        ("INBOX", 2, 5, {State.LIVE: 2, State.GONE: 1}),
+    ]
+    assert MAILBOX not in repr(full)
+    assert "INBOX" not in repr(full)

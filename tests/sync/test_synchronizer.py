@@ -1,0 +1,269 @@
+"""Mailboxes of the sandbox kept in step: what is asked, what is told, and how each mailbox stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.core.events import AttemptStarted, Event
+from directsuite.sync import Change, Kind, RoundFinished, SinkError, SqliteStore, Standing, Synchronizer
+from tests.integration.world import ALICE, BOB, PASSWORD, World, raw_message
+
+HALF_A_MINUTE = 30.0
+
+
+def subject_of(change: Change) -> str | None:
+    """The subject of the message that a change brings."""
+    return None if change.message is None else change.message.subject
+
+
+@attrs.define
+class Told:
+    """A sink that remembers, or raises what it is to raise."""
+
+    changes: list[Change] = attrs.field(factory=list[Change])
+    failure: Exception | None = None
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        """Take changes."""
+        if self.failure is not None:
+            raise self.failure
+        self.changes += changes
+
+    @property
+    def subjects(self) -> list[tuple[str, str | None]]:
+        """What was told, in order."""
+        return [(each.kind, subject_of(each)) for each in self.changes]
+
+
+@attrs.define
+class Passwords:
+    """Gives passwords; those of `wrong` are wrong."""
+
+    wrong: set[str] = attrs.field(factory=set[str])
+
+    async def __call__(self, address: str) -> str:
+        """The password of a mailbox."""
+        return "wrong" if address in self.wrong else PASSWORD
+
+
+@attrs.define
+class Heard:
+    """A listener that counts requests by operation, and keeps the rounds."""
+
+    requests: Counter[str] = attrs.field(factory=Counter[str])
+    rounds: list[RoundFinished] = attrs.field(factory=list[RoundFinished])
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        match event:
+            case AttemptStarted():
+                self.requests[event.operation] += 1
+            case RoundFinished():
+                self.rounds.append(event)
+            case _:
+                pass
+
+
+async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -> None:
+    told, heard = Told(), Heard()
+    await world.deliver("one", "two", "three")
+    world.suite.add_listener(heard)
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        await sync.once()
+        assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
+        assert [str(each.key) for each in told.changes] == [f"{ALICE}/INBOX/1/{uid}" for uid in (1, 2, 3)]
+        await sync.once()  # canaries are looked at for the first time
+        heard.requests.clear()
+        for _ in range(5):
+            await sync.once()
+        assert heard.requests == {"GetUIDs": 5}
+        await world.box.delete_messages_by_uids("INBOX", [2], forever=True)
+        await world.deliver("four")
+        status = await sync.once()
+    assert told.subjects[3:] == [("new", "four"), ("gone", None)]
+    assert status[ALICE].standing is Standing.IN_STEP
+    assert status[ALICE].changes == {Kind.NEW: 4, Kind.GONE: 1}
+    assert sum(each.new for each in heard.rounds) == 4
+
+
+async def test_message_that_moves_to_another_folder_is_told_moved(world: World) -> None:
+    told = Told()
+    await world.box.create_folder("INBOX.Archive")
+    await world.deliver("one", "two")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=None, clock=world.clock)
+        await sync.once()
+        await world.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
+        await sync.once()
+    moved = told.changes[-1]
+    assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED]
+    assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
+
+
+async def test_folder_that_is_numbered_anew_is_told_moved(world: World) -> None:
+    told = Told()
+    await world.deliver("one", "two", "three")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        await sync.once()
+        await world.sandbox.renumber(ALICE, first=2)
+        await sync.once()
+    assert Counter(each.kind for each in told.changes) == {Kind.NEW: 3, Kind.MOVED: 3}
+    assert {each.key.generation for each in told.changes[3:]} == {2}
+
+
+async def test_sink_that_fails_gets_everything_again(world: World) -> None:
+    told = Told(failure=OSError(28, "no space"))
+    await world.deliver("one")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        status = (await sync.once())[ALICE]
+        assert (status.standing, status.problem) == (Standing.FAILING, SinkError.__name__)
+        told.failure = None
+        status = (await sync.once())[ALICE]
+    assert told.subjects == [("new", "one")]
+    assert (status.standing, status.problem, status.failures) == (Standing.IN_STEP, None, 0)
+
+
+async def test_wrong_password_of_one_mailbox_harms_no_other_and_is_recovered_from(world: World) -> None:
+    told, passwords = Told(), Passwords(wrong={ALICE})
+    await world.deliver("hers")
+    await world.sandbox.deliver(BOB, raw_message("his"))
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, deliver=told, clock=world.clock)
+        status = await sync.once()
+        assert (status[ALICE].standing, status[ALICE].problem) == (Standing.FAILING, "AuthenticationError")
+        assert status[BOB].standing is Standing.IN_STEP
+        passwords.wrong.clear()
+        status = await sync.once()
+    assert status[ALICE].standing is Standing.IN_STEP
+    assert told.subjects == [("new", "his"), ("new", "hers")]
+
+
+async def test_source_of_passwords_that_raises_is_named(world: World) -> None:
+    async def broken(_: str) -> str:
+        raise KeyError("vault")
+
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], broken, deliver=Told(), clock=world.clock)
+        status = await sync.once()
+    assert (status[ALICE].standing, status[ALICE].problem) == (Standing.FAILING, "ConfigurationError")
+
+
+async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(world: World) -> None:
+    told = Told()
+    await world.box.create_folder("INBOX.Short")
+    async with SqliteStore(":memory:") as store:
+        folders = ("INBOX.Short", "INBOX")
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=folders, clock=world.clock)
+        await sync.once()
+        await world.box.delete_folder("INBOX.Short")
+        await world.deliver("one")
+        status = (await sync.once())[ALICE]
+        assert (status.standing, list(status.folders)) == (Standing.FAILING, ["INBOX.Short"])
+        assert told.subjects == [("new", "one")]
+        await world.box.create_folder("INBOX.Short")
+        await world.deliver("two", folder="INBOX.Short")
+        status = (await sync.once())[ALICE]
+    assert status.standing is Standing.IN_STEP
+    assert told.subjects[-1] == ("new", "two")
+
+
+@attrs.define
+class HeldClock:
+    """Time that passes only where the test lets it."""
+
+    now: float = 0.0
+    sleepers: list[tuple[float, asyncio.Future[None]]] = attrs.field(factory=list[tuple[float, asyncio.Future[None]]])
+
+    def monotonic(self) -> float:
+        """Seconds that have passed."""
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when they have passed."""
+        woken = asyncio.get_running_loop().create_future()
+        self.sleepers.append((self.now + seconds, woken))
+        await woken
+
+    def pass_by(self, seconds: float) -> None:
+        """Let them pass."""
+        self.now += seconds
+        due = [woken for end, woken in self.sleepers if end <= self.now and not woken.done()]
+        self.sleepers = [(end, woken) for end, woken in self.sleepers if end > self.now]
+        for woken in due:
+            woken.set_result(None)
+
+
+async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(world: World) -> None:
+    finished = asyncio.Queue[RoundFinished]()
+    world.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
+    clock = HeldClock()
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), clock=clock)
+        running = asyncio.create_task(sync.run())
+        for _ in range(5):
+            for _ in range(2):
+                assert (await finished.get()).failure is None
+            clock.pass_by(0.8 * HALF_A_MINUTE)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert finished.empty()  # it is not time yet, whatever the jitter
+            clock.pass_by(0.4 * HALF_A_MINUTE)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_changes_are_done_when_the_loop_asks_for_the_next(world: World) -> None:
+    await world.deliver("one", "two")
+    seen = list[str | None]()
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        async with sync.changes() as changes:
+            async for change in changes:
+                seen.append(subject_of(change))
+                if len(seen) == 2:
+                    break  # the second is not done, and so neither is their batch
+        async with sync.changes() as changes:
+            async for change in changes:
+                seen.append(subject_of(change))
+                if len(seen) == 4:
+                    await world.deliver("three")
+                if len(seen) == 5:
+                    break
+    assert seen == ["one", "two", "one", "two", "three"]
+
+
+async def test_changes_beside_another_sink_are_refused(world: World) -> None:
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=world.clock)
+        with pytest.raises(ds.ConfigurationError, match="deliver="):
+            sync.changes()
+
+
+async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(world: World) -> None:
+    told, heard = Told(), Heard()
+    world.suite.add_listener(heard)
+    await world.deliver("biopsy")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        status = await sync.once()
+        shown = [repr(each) for each in (*told.changes, told.changes[0].key, *status.values(), *heard.rounds)]
+    for text in shown:
+        assert not any(word in text for word in ("alice", "biopsy", "INBOX")), text
+
+
+async def test_synchronizer_without_any_sink_is_refused_before_anything_counts_as_done(world: World) -> None:
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        for starting in (sync.once, sync.run):
+            with pytest.raises(ds.ConfigurationError, match="nothing takes the changes"):
+                await starting()

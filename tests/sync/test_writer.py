@@ -1,0 +1,350 @@
+"""Group commit: who shares a transaction, who is undone alone, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.errors import ClosedError
+from directsuite.sync.writer import _OVERSTEPPED, Transactions
+
+
+class ExplainedError(Exception):
+    """What callers get for a failure of the whole transaction."""
+
+
+class Held:
+    """A work that keeps the thread busy until it is let go, so that others queue up."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self, _: sqlite3.Connection) -> None:
+        self.begun.set()
+        assert self.let_go.wait(10)
+
+
+def transactions(path: Path, begin: str = "BEGIN IMMEDIATE") -> Transactions:
+    @contextlib.contextmanager
+    def connect() -> Generator[sqlite3.Connection]:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("CREATE TABLE IF NOT EXISTS number (n INTEGER PRIMARY KEY)")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS child (n INTEGER REFERENCES number DEFERRABLE INITIALLY DEFERRED)"
+            )
+            yield connection
+        finally:
+            connection.close()
+
+    return Transactions(connect, begin=begin, explain=lambda error: ExplainedError(str(error)))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "numbers.db"
+
+
+@pytest.fixture
+async def writer(path: Path) -> AsyncGenerator[Transactions]:
+    writer = transactions(path)
+    await writer.open()
+    yield writer
+    await writer.aclose()
+
+
+def insert(number: int) -> Callable[[sqlite3.Connection], int]:
+    def work(connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT INTO number VALUES (?)", (number,))
+        return number
+
+    return work
+
+
+def kept(path: Path) -> list[int]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return [number for (number,) in connection.execute("SELECT n FROM number ORDER BY n")]
+
+
+@contextlib.asynccontextmanager
+async def queued(
+    writer: Transactions, *works: Callable[[sqlite3.Connection], Any]
+) -> AsyncGenerator[list[asyncio.Task[Any]]]:
+    """Tasks whose works wait until the block is left."""
+    held = Held()
+    holding = asyncio.create_task(writer.do(held))
+    await asyncio.to_thread(held.begun.wait, 10)
+    tasks = [asyncio.create_task(writer.do(work)) for work in works]
+    await asyncio.sleep(0)
+    try:
+        yield tasks
+    finally:
+        held.let_go.set()
+        await holding
+        await asyncio.wait(tasks)
+
+
+async def test_a_result_is_given_when_it_is_committed(writer: Transactions, path: Path) -> None:
+    assert await writer.do(insert(7)) == 7
+    assert kept(path) == [7]
+
+
+async def test_those_that_wait_share_a_commit(writer: Transactions, path: Path) -> None:
+    commits = list[str]()
+    await writer.do(lambda connection: connection.set_trace_callback(commits.append))
+    async with queued(writer, *(insert(number) for number in range(200))) as tasks:
+        pass
+    assert [task.result() for task in tasks] == list(range(200))
+    assert len(kept(path)) == 200
+    assert commits.count("COMMIT") == 3  # of the work that set the trace, of the one that held the others up, of these
+
+
+async def test_no_transaction_takes_more_than_its_share(writer: Transactions, path: Path) -> None:
+    commits = list[str]()
+    await writer.do(lambda connection: connection.set_trace_callback(commits.append))
+    async with queued(writer, *(insert(number) for number in range(1001))):
+        pass
+    assert len(kept(path)) == 1001
+    assert commits.count("COMMIT") == 5
+
+
+async def test_a_work_that_raises_is_undone_alone(writer: Transactions, path: Path) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        insert(2)(connection)
+        raise ValueError("mine")
+
+    async with queued(writer, insert(1), fail, insert(1), insert(3)) as tasks:
+        pass
+    assert kept(path) == [1, 3]
+    assert [type(task.exception()) for task in tasks] == [type(None), ValueError, sqlite3.IntegrityError, type(None)]
+
+
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
+    writer: Transactions, path: Path, error: BaseException
+) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        insert(1)(connection)
+        raise error
+
+    with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)):
+        await writer.do(fail)
+    await writer.do(insert(2))
+    assert kept(path) == [2]
+
+
+async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: Transactions, path: Path) -> None:
+    def orphan(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO child VALUES (99)")  # checked by COMMIT
+
+    async with queued(writer, insert(1), orphan, insert(2)) as tasks:
+        pass
+    errors = [task.exception() for task in tasks]
+    assert [type(error) for error in errors] == [ExplainedError] * 3
+    assert len({id(error) for error in errors}) == 3
+    await writer.do(insert(3))
+    assert kept(path)[-1] == 3
+    assert 2 not in kept(path)
+
+
+async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(writer: Transactions, path: Path) -> None:
+    await writer.do(insert(1))
+
+    def lose(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT OR ROLLBACK INTO number VALUES (1)")
+
+    async with queued(writer, insert(2), lose, insert(3)) as tasks:
+        pass
+    kinds = [type(task.exception()) for task in tasks]
+    assert kinds == [ExplainedError, sqlite3.IntegrityError, type(None)]
+    assert str(tasks[0].exception()) == str(tasks[1].exception())
+    assert kept(path) == [1, 3]
+
+
+async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writer: Transactions, path: Path) -> None:
+    await writer.do(insert(1))
+
+    def lose(connection: sqlite3.Connection) -> None:
+        with contextlib.suppress(sqlite3.IntegrityError):
+            connection.execute("INSERT OR ROLLBACK INTO number VALUES (1)")
+
+    async with queued(writer, insert(2), lose, insert(3)) as tasks:
+        pass
+    assert [type(task.exception()) for task in tasks] == [ExplainedError, ExplainedError, type(None)]
+    assert kept(path) == [1, 3]
+
+
+async def test_a_transaction_that_cannot_begin_is_told_to_all(writer: Transactions, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        errors = await asyncio.gather(*(writer.do(insert(number)) for number in (1, 2)), return_exceptions=True)
+        other.execute("ROLLBACK")
+    assert [str(error) for error in errors if isinstance(error, ExplainedError)] == ["database is locked"] * 2
+    await writer.do(insert(3))
+    assert kept(path) == [3]
+
+
+_ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "commit": sqlite3.Connection.commit,
+    "rollback": sqlite3.Connection.rollback,
+    "statement": lambda connection: connection.execute("COMMIT"),
+    "script": lambda connection: connection.executescript("CREATE TABLE other (n)"),
+    "with": lambda connection: connection.__enter__().__exit__(None, None, None),
+}
+
+
+@pytest.mark.parametrize("end", _ENDS.values(), ids=_ENDS.keys())
+async def test_a_work_cannot_end_the_transaction_of_all(
+    writer: Transactions, path: Path, end: Callable[[sqlite3.Connection], object]
+) -> None:
+    def work(connection: sqlite3.Connection) -> None:
+        insert(1)(connection)
+        end(connection)
+
+    async with queued(writer, insert(2), work, insert(3)) as tasks:
+        pass
+    error = tasks[1].exception()
+    assert isinstance(error, sqlite3.DatabaseError)
+    assert error.__notes__ == [_OVERSTEPPED]
+    assert kept(path) == [2, 3]
+
+
+async def test_a_work_may_have_savepoints_of_its_own(writer: Transactions, path: Path) -> None:
+    def work(connection: sqlite3.Connection) -> None:
+        insert(1)(connection)
+        connection.execute("SAVEPOINT mine")
+        insert(2)(connection)
+        connection.execute("ROLLBACK TO mine")
+
+    await writer.do(work)
+    assert kept(path) == [1]
+
+
+async def test_cancelled_in_the_queue_is_not_begun(writer: Transactions, path: Path) -> None:
+    async with queued(writer, insert(1), insert(2), insert(3)) as tasks:
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+    assert tasks[1].cancelled()
+    assert kept(path) == [1, 3]
+
+
+async def test_cancelled_at_work_is_committed(writer: Transactions, path: Path) -> None:
+    held = Held()
+
+    def work(connection: sqlite3.Connection) -> None:
+        insert(1)(connection)
+        held(connection)
+
+    task = asyncio.create_task(writer.do(work))
+    await asyncio.to_thread(held.begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    held.let_go.set()
+    await writer.do(insert(2))
+    assert kept(path) == [1, 2]
+
+
+async def test_closing_finishes_what_is_queued(writer: Transactions, path: Path) -> None:
+    async with queued(writer, insert(1), insert(2)) as tasks:
+        closing = asyncio.create_task(writer.aclose())
+        await asyncio.sleep(0)
+        with pytest.raises(ClosedError):
+            await writer.do(insert(3))
+    await closing
+    assert [task.result() for task in tasks] == [1, 2]
+    assert kept(path) == [1, 2]
+    with pytest.raises(ClosedError):
+        await writer.do(insert(4))
+
+
+async def test_closing_that_is_cancelled_goes_on(writer: Transactions, path: Path) -> None:
+    async with queued(writer, insert(1)):
+        closing = asyncio.create_task(writer.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    await writer.aclose()
+    assert kept(path) == [1]
+
+
+async def test_not_open_yet_says_so(path: Path) -> None:
+    writer = transactions(path)
+    with pytest.raises(ClosedError, match="async with"):
+        await writer.do(insert(1))
+    await writer.aclose()
+
+
+async def test_what_connecting_raises_comes_out_of_opening(path: Path) -> None:
+    writer = transactions(path.parent / "not there" / path.name)
+    with pytest.raises(sqlite3.OperationalError):
+        await writer.open()
+    await writer.aclose()
+
+
+async def test_opening_that_is_cancelled_leaves_no_thread(path: Path) -> None:
+    writer = transactions(path)
+    opening = asyncio.create_task(writer.open())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await writer.aclose()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+        other.execute("BEGIN EXCLUSIVE")  # nobody else has it open
+
+
+def test_a_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
+    held = Held()
+
+    async def leave() -> None:
+        writer = transactions(path)
+        await writer.open()
+        task = asyncio.create_task(writer.do(held))
+        await asyncio.to_thread(held.begun.wait, 10)
+        task.cancel()
+        asyncio.create_task(writer.aclose())  # noqa: RUF006  the loop cancels it
+
+    before = set(threading.enumerate())
+    asyncio.run(leave())
+    held.let_go.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    gc.collect()
+    assert set(threading.enumerate()) <= before
+
+
+async def test_reads_see_what_is_committed_while_another_writes(writer: Transactions, path: Path) -> None:
+    reader = transactions(path, "BEGIN")
+    await reader.open()
+
+    def count(connection: sqlite3.Connection) -> int:
+        (found,) = connection.execute("SELECT count(*) FROM number").fetchone()
+        return int(found)
+
+    await writer.do(insert(1))
+    held = Held()
+
+    def work(connection: sqlite3.Connection) -> None:
+        insert(2)(connection)
+        held(connection)
+
+    writing = asyncio.create_task(writer.do(work))
+    await asyncio.to_thread(held.begun.wait, 10)
+    assert await reader.do(count) == 1
+    held.let_go.set()
+    await writing
+    assert await reader.do(count) == 2
+    await reader.aclose()
