@@ -1,0 +1,194 @@
+"""Many mailboxes, kept in step by many processes: each runs a worker, and whichever is free takes a mailbox's turn.
+
+    due ──► woken ──► a turn by the worker that had the last one, if it lives and isn't late; else by any
+     ▲                 └─ next_due_at, and what went wrong ──► our own table
+     └────────────────────────────────────────────────────────┘
+
+A worker that dies or hangs within a turn loses the mailbox after `patience`, and its lease with the next turn's claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from directsuite.core.clock import Clock, SystemClock
+from directsuite.suite import DirectSuite
+from directsuite.sync.commits import Deliver
+from directsuite.sync.fleet_queue import FleetQueue
+from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.store import StoreError
+from directsuite.sync.turns import Passwords, Turns
+
+_LOGGER = logging.getLogger("directsuite")
+
+_SHARE = 0.7  # of the requests a second that looking for changes may take
+_SOONEST = 30.0  # seconds between two looks at a mailbox in which nothing happens
+_AFTER_A_FAULT = 3600.0  # seconds
+_AT_ONCE = 1.0  # seconds of rest for which nobody waits for the next look at what is due
+
+
+class Fleet:
+    """A worker of a fleet, and a way to give the fleet its mailboxes.
+
+        async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
+            fleet = Fleet(suite, store, password_of)
+            await fleet.add(["alice@direct.example.org"])
+            await fleet.run()
+
+    store: opened; all processes give the same database. password, deliver, folders, interval: as the Synchronizer has
+    them, and the same in all processes. turns: side by side in this process. requests_per_second: of the whole fleet.
+    tick: seconds between two looks at what is due. patience: seconds after which a worker that isn't heard of counts as
+    dead. grace: seconds that turns under way get when this worker ends. clock, now: for tests. Raises
+    ConfigurationError where the extra `fleet` isn't installed.
+    """
+
+    def __init__(
+        self,
+        suite: DirectSuite,
+        store: PostgresStore,
+        password: Passwords,
+        *,
+        deliver: Deliver | None = None,
+        folders: Sequence[str] | None = ("INBOX",),
+        interval: float | None = None,
+        turns: int = 8,
+        requests_per_second: float = 100.0,
+        tick: float = 2.0,
+        patience: float = 30.0,
+        grace: float = 30.0,
+        clock: Clock | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._worker = secrets.token_hex(8)  # its queue is a channel, too, whose name PostgreSQL bounds
+        self._table = FleetTable(store.connections, self._worker, patience)
+        self._queue = FleetQueue(
+            store.connections, self._worker, self._take_turn, turns=turns, grace=grace, patience=patience
+        )
+        self._turns = Turns(
+            suite,
+            store,
+            password,
+            deliver=deliver,
+            folders=folders,
+            interval=interval or _SOONEST,
+            clock=self._clock,
+            now=now,
+        )
+        self._interval = interval
+        self._looks = (1 if folders is None else len(folders)) / (_SHARE * requests_per_second)  # seconds, for each
+        self._tick = tick
+        self._patience = patience
+        self._taken: dict[int, BegunTurn] = {}
+        self._under_way = set[int]()
+        self._stopping = asyncio.Event()
+
+    async def add(self, names: Iterable[str]) -> int:
+        """Have mailboxes kept in step, by their addresses; how many are new to the fleet. Raises StoreError."""
+        await self._table.prepare()
+        return await self._table.add(names)
+
+    async def remove(self, names: Iterable[str]) -> int:
+        """Keep mailboxes in step no more; how many there were. What is known of them stays. Raises StoreError."""
+        await self._table.prepare()
+        return await self._table.remove(names)
+
+    async def status(self) -> FleetStatus:
+        """How the whole fleet stands. Raises StoreError."""
+        await self._table.prepare()
+        return await self._table.status()
+
+    def stop(self) -> None:
+        """Let `run` return when the turns under way have ended, or their grace has."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until stopped or cancelled: either way turns under way get their grace. Runs once.
+
+        Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
+        ConfigurationError where nothing takes the changes.
+        """
+        self._turns.refuse_without_sink()
+        await self._table.prepare()
+        await self._queue.open()
+        try:
+            await self._table.seen()
+            tasks = [
+                asyncio.create_task(each)
+                for each in (
+                    self._stopping.wait(),
+                    self._again_and_again(self._wake, self._tick),
+                    self._again_and_again(self._look_after_others, self._patience / 3),
+                    self._again_and_again(self._queue.work, 1.0),
+                )
+            ]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            for task in tasks:
+                if not task.cancelled():
+                    task.result()
+        finally:
+            with contextlib.suppress(StoreError):
+                await self._table.leave()
+            await self._queue.aclose()
+
+    async def _again_and_again(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
+        while True:
+            try:
+                await work()
+            except StoreError as error:
+                _LOGGER.warning("fleet: %s", error)
+            await self._clock.sleep(pause)
+
+    async def _wake(self) -> None:
+        for mailbox, worker in await self._table.due():
+            await self._queue.wake(mailbox, worker)
+
+    async def _look_after_others(self) -> None:
+        await self._table.seen()
+        await self._queue.reap()
+        if self._interval is None:
+            status = await self._table.status()
+            self._turns.interval = max(_SOONEST, status.mailboxes * self._looks)
+        for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
+            self._turns.drop(self._taken.pop(mailbox).name)
+
+    async def _take_turn(self, mailbox: int) -> None:
+        """A turn, if one is due. Where the table can't be read or written, it is due as before."""
+        try:
+            begun = await self._table.begin(mailbox)
+            if begun is not None:
+                self._under_way.add(mailbox)
+                await self._take(begun)
+        except StoreError as error:
+            _LOGGER.warning("fleet: %s", error)
+        finally:
+            self._under_way.discard(mailbox)
+
+    async def _take(self, begun: BegunTurn) -> None:
+        last = self._taken.get(begun.mailbox)
+        if last is None or last.number != begun.number - 1:
+            self._forget(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
+        self._taken[begun.mailbox] = begun
+        try:
+            turn = await self._turns.take(begun.name)
+        except Exception as error:  # a fault of ours: this mailbox waits, the others go on
+            await self._table.finish(begun, _AFTER_A_FAULT, type(error).__name__)
+            raise
+        problem = self._turns.status[begun.name].problem
+        if await self._table.finish(begun, turn.rest, problem) and turn.rest < _AT_ONCE:
+            await self._queue.wake(begun.mailbox, self._worker)
+
+    def _forget(self, name: str, failures: int = 0) -> None:
+        """Begin anew with a mailbox, save for how often it has failed."""
+        self._turns.forget(name, failures)

@@ -1,0 +1,204 @@
+"""A few connections to PostgreSQL, each call on one of them within a time-out, and its failures in plain words.
+
+A connection that broke is closed, and the next call makes another: nobody has to be told that PostgreSQL is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
+
+from directsuite.errors import ClosedError, ConfigurationError
+from directsuite.secret import Secret, as_secret
+from directsuite.sync.store import StoreError
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
+
+TIMEOUT = 30.0
+"""Seconds that a call may take."""
+
+_GRACE = 1.0  # seconds in which PostgreSQL may still end a statement whose time is up
+
+_UNREACHABLE = "PostgreSQL can't be reached or broke the connection off: the next call connects again."
+_SILENT = "PostgreSQL has not answered in time: the next call connects again."
+_REFUSED = "PostgreSQL refused what was asked of it"
+_WHAT_TO_DO = {
+    "08": _UNREACHABLE,
+    "25006": "PostgreSQL is read-only there: connect to the primary server.",
+    "28": "PostgreSQL refused the login: check the user and the password that it was given.",
+    "3D": "PostgreSQL has no such database: create it, or name another.",
+    "42501": "The user may not do this in PostgreSQL: grant it CREATE, SELECT, INSERT, UPDATE and DELETE.",
+    "53100": "PostgreSQL's disk is full, nothing of this was written: free some space.",
+    "53": "PostgreSQL has no room for this connection or statement: raise its limits, or run fewer workers.",
+    "55P03": "Another transaction holds a lock for too long: see what else uses the database.",
+    "57014": _SILENT,
+    "57": _UNREACHABLE,
+}
+"""By SQLSTATE, or the beginning of one; the longest counts."""
+
+_SETTINGS = """
+    SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
+        set_config('statement_timeout', %(ms)s, false), set_config('lock_timeout', %(ms)s, false),
+        set_config('idle_in_transaction_session_timeout', %(ms)s, false), current_setting('server_encoding')
+"""  # a worker that is paused within a transaction holds locks that others wait for
+
+
+def explained(error: psycopg.Error) -> StoreError:
+    """What to do about an error of PostgreSQL, in words without values. The error itself has some, and is no cause."""
+    import psycopg
+
+    state = error.sqlstate
+    if state is None:
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreError(_UNREACHABLE)
+        return StoreError(f"{_REFUSED} ({type(error).__name__}).")
+    told = (_WHAT_TO_DO.get(state[:length]) for length in (5, 2))
+    return StoreError(next(filter(None, told), f"{_REFUSED} (SQLSTATE {state})."))
+
+
+class Connections:
+    """Connections to one database, made when they are needed. They belong to one event loop.
+
+    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. most: how
+    many there are at a time. timeout: seconds for a call, its wait for a connection included. made: how many there were
+    so far. Raises ConfigurationError.
+    """
+
+    def __init__(self, conninfo: str | Secret, *, most: int = 4, timeout: float = TIMEOUT) -> None:
+        self.conninfo = as_secret(conninfo)
+        del conninfo  # this frame may stand in a traceback
+        self.timeout = timeout
+        self.made = 0
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[Connection] = []
+        self._closed = False
+        problem = _problem_of(self.conninfo)
+        if problem is not None:
+            raise ConfigurationError(problem)
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What work gives, in a transaction that is committed then, and undone where it raises. Raises StoreError.
+
+        Where the connection breaks while it commits, nobody can tell here whether it is committed.
+        """
+
+        async def transact(connection: Connection) -> T:
+            """All of it."""
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self._bounded(transact)
+
+    async def fetch(
+        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement, committed by itself. Raises StoreError."""
+
+        async def ask(connection: Connection) -> list[tuple[Any, ...]]:
+            """Just this."""
+            cursor = await connection.execute(query, values, binary=True)
+            return await cursor.fetchall()
+
+        return await self._bounded(ask)
+
+    @contextlib.asynccontextmanager
+    async def lent(self) -> AsyncGenerator[Connection]:
+        """A connection for some statements, without time-out and plain words. One that isn't idle then is closed."""
+        from psycopg.pq import TransactionStatus
+
+        async with self._free:
+            connection = self._one_that_is_alive() or await self._connected()
+            try:
+                yield connection
+            finally:
+                idle = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+                if idle and not self._closed:
+                    self._idle.append(connection)
+                else:
+                    await connection.close()
+
+    async def disconnect(self) -> None:
+        """Close those that are idle. The next call connects again."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def aclose(self) -> None:
+        """Close those that are idle; others when their calls end. Calls raise ClosedError from now on."""
+        self._closed = True
+        await self.disconnect()
+
+    async def _bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        import psycopg
+
+        if self._closed:
+            raise ClosedError("The connections to PostgreSQL are closed: keep them open while they are used.")
+        bound = asyncio.timeout(self.timeout)
+        try:
+            # psycopg asks a silent server for ten seconds to end the statement, unless it is cancelled again.
+            async with asyncio.timeout(self.timeout + _GRACE), bound, self.lent() as connection:
+                return await work(connection)
+        except psycopg.Error as error:
+            failure = explained(error)
+        except UnicodeEncodeError:  # which has the text in it
+            failure = StoreError("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            failure = StoreError(_SILENT)
+            await self.disconnect()  # they lead where this one led
+        raise failure  # here, where PostgreSQL's own error is no context of it
+
+    def _one_that_is_alive(self) -> Connection | None:
+        """An idle connection. Of one that PostgreSQL has ended meanwhile, the end is there to be read."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed and not _is_readable(connection.pgconn.socket):
+                return connection
+            connection.pgconn.finish()
+        return None
+
+    async def _connected(self) -> Connection:
+        import psycopg
+
+        connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo.reveal(), autocommit=True)
+        self.made += 1
+        try:
+            cursor = await connection.execute(_SETTINGS, {"ms": str(round(self.timeout * 1000))})
+            (*_, encoding) = await cursor.fetchone() or ("",)
+        except BaseException:
+            await connection.close()
+            raise
+        if encoding != "UTF8":
+            await connection.close()
+            raise ConfigurationError("PostgreSQL's database has to be encoded in UTF8: create one that is.")
+        return connection
+
+
+def _is_readable(socket: int) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(socket, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _problem_of(conninfo: Secret) -> str | None:
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        return "PostgreSQL needs the package psycopg: pip install 'directsuite[fleet]'"
+    except ImportError:
+        return "psycopg finds no libpq: pip install 'directsuite[fleet]', which brings one"
+    try:
+        conninfo_to_dict(conninfo.reveal())
+    except psycopg.ProgrammingError:
+        return "conninfo has to be a URI or keywords and values: postgresql://user@host/database"
+    return None

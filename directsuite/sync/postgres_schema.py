@@ -1,0 +1,33 @@
+"""The schema `directsuite` in a PostgreSQL database: made where there is none, in parts with a version each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+from directsuite.sync.postgres_connections import Connection
+from directsuite.sync.store import StoreError
+
+_LOCK = 0x64732D736368656D
+"""Of those who make tables, of whom there may be many at the start of a fleet."""
+
+_VERSIONS = "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
+
+
+async def ensure_part(
+    connection: Connection, part: str, version: int, statements: Sequence[LiteralString | bytes]
+) -> None:
+    """Make the tables of a part where there are none, in a transaction. Raises StoreError where they are newer."""
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
+    if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
+        await connection.execute("CREATE SCHEMA directsuite")
+    await connection.execute(_VERSIONS)
+    cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
+    found = await cursor.fetchone()
+    if found is None:
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
+    elif found[0] > version:
+        raise StoreError("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")

@@ -1,0 +1,1 @@
+"""The store in PostgreSQL, the limits shared through it, and the fleet."""

@@ -1,0 +1,60 @@
+"""A worker of a fleet, a process of its own until SIGTERM: `python -m tests.sync.fleet.fleet_worker URL CONNINFO`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import directsuite as ds
+from directsuite.sync.changes import Change
+from directsuite.sync.fleet import Fleet
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.postgres_sink import PostgresSink
+
+PASSWORD = "correct horse"
+FOLDERS = ("INBOX", "INBOX.Archive")
+
+
+class LoggingSink(PostgresSink):
+    """Keeps messages, and every change that it was told, in the same transaction."""
+
+    async def prepare(self, connection: Any) -> None:
+        """Make the tables."""
+        await super().prepare(connection)
+        await connection.execute("CREATE TABLE IF NOT EXISTS told (kind text, key text, subject text)")
+
+    async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+        """Write changes."""
+        await super().write(connection, changes)
+        for each in changes:
+            told = (str(each.kind), str(each.key), each.message and each.message.subject)
+            await connection.execute("INSERT INTO told VALUES (%s, %s, %s)", told)
+
+
+async def password_of(name: str) -> str:
+    """The same for all, save one whose source is broken."""
+    if name.startswith("broken"):
+        raise KeyError(name)
+    return PASSWORD
+
+
+def fleet_of(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Fleet:
+    """In a hurry."""
+    hurry: dict[str, Any] = {"folders": FOLDERS, "interval": 0.5, "tick": 0.2, "patience": 3.0, "grace": 5.0, **more}
+    return Fleet(suite, store, password_of, **hurry)
+
+
+async def work(url: str, conninfo: str) -> None:
+    """Until told to stop."""
+    settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
+    async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store:
+        fleet = fleet_of(suite, store)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
+        await fleet.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""A PostgreSQL server of the tests' own, in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_NUMBERS = itertools.count(1)
+
+
+def binaries() -> Path | None:
+    """The folder of initdb and pg_ctl; None where PostgreSQL isn't installed."""
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "pg_ctl").exists()), None)
+
+
+class PostgresServer:
+    """One server on loopback."""
+
+    def __init__(self, folder: Path, where: Path, port: int) -> None:
+        self._folder = folder
+        self._where = where
+        self.port = port
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c max_connections=200"
+        self._run("pg_ctl", "-D", self._folder / "pg", "-l", self._folder / "log", "-o", options, "-w", "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it, as a crash would unless mode says otherwise."""
+        self._run("pg_ctl", "-D", self._folder / "pg", "-m", mode, "-w", "stop")
+
+    def conninfo(self, database: str = "postgres") -> str:
+        """Where it is."""
+        return f"host=127.0.0.1 port={self.port} user=tester dbname={database}"
+
+    def new_database(self) -> str:
+        """Where a database is that was made just now."""
+        name = f"test{os.getpid()}_{next(_NUMBERS)}"
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
+        return self.conninfo(name)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Generator[None]:
+        """Meanwhile it takes connections and answers nothing."""
+        postmaster = int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        pids = [postmaster, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _run(self, name: str, *arguments: Any) -> None:
+        command = [str(self._where / name), *map(str, arguments)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as_its_user())
+
+
+@contextlib.contextmanager
+def a_server(where: Path) -> Generator[PostgresServer]:
+    """A server while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        server = PostgresServer(folder, where, _free_port())
+        server._run("initdb", "-D", folder / "pg", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale")
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _as_its_user() -> dict[str, Any]:
+    """PostgreSQL doesn't run as root."""
+    if os.geteuid() != 0:
+        return {"cwd": "/"}
+    return {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": "/"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,156 @@
+"""Four workers in processes of their own; one is killed, one is paused and goes on: the sink equals the server.
+
+What is told in the sink's own transaction is told once: every message NEW one time, whoever died or slept meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.sandbox.server import Sandbox
+from directsuite.sync.postgres import PostgresStore
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
+
+pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+from tests.sync.fleet.fleet_worker import FOLDERS, PASSWORD, LoggingSink, fleet_of
+from tests.sync.fleet.test_fleet import raw
+
+NAMES = [f"user{number}@direct.example.test" for number in range(16)]
+
+
+@attrs.define
+class Scene:
+    """The server, a client of it, and the store that the workers share."""
+
+    sandbox: Sandbox
+    suite: ds.DirectSuite
+    store: PostgresStore
+    conninfo: str
+    workers: list[subprocess.Popen[bytes]] = attrs.field(factory=list[Any])
+    delivered: int = 0
+    dice: random.Random = attrs.field(factory=lambda: random.Random(7))
+
+    async def start_worker(self) -> None:
+        """One more."""
+        command = [sys.executable, "-m", "tests.sync.fleet.fleet_worker", self.sandbox.message_url, self.conninfo]
+        self.workers.append(await asyncio.to_thread(subprocess.Popen, command))
+
+    async def change(self, times: int) -> None:
+        """So many changes in the mailboxes: mostly mail that comes."""
+        for _ in range(times):
+            name, folder = self.dice.choice(NAMES), self.dice.choice(FOLDERS)
+            box = self.suite.mailbox(name, PASSWORD)
+            uids = await box.get_uids(folder)
+            what = self.dice.choices(["deliver", "delete", "move"], [8, 1, 1])[0]
+            if what == "delete" and uids:
+                await box.delete_messages_by_uids(folder, self.dice.sample(uids, 1), forever=True)
+            elif what == "move" and uids:
+                other = FOLDERS[1 - FOLDERS.index(folder)]
+                await box.move_messages_by_uids(folder, other, self.dice.sample(uids, 1))
+            else:
+                self.delivered += 1
+                await self.sandbox.deliver(name, raw(f"number {self.delivered}"), folder)
+
+    async def on_server(self) -> list[tuple[str, str, int, str | None]]:
+        """All messages there."""
+        return sorted(
+            [
+                (name, folder, message.uid or 0, message.subject)
+                for name in NAMES
+                for folder in FOLDERS
+                async for message in self.suite.mailbox(name, PASSWORD).iter_metadata(folder)
+            ],
+            key=str,
+        )
+
+    async def in_sink(self) -> list[tuple[Any, ...]]:
+        """All messages in the sink's table."""
+        query = "SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present"
+        return sorted(await self.store.connections.fetch(query), key=str)
+
+    async def told(self) -> Counter[tuple[Any, ...]]:
+        """How often each message was told to be new."""
+        query = "SELECT subject FROM told WHERE kind = 'new'"
+        return Counter(await self.store.connections.fetch(query))
+
+    async def turns(self) -> list[int]:
+        """How many turns each mailbox had."""
+        query = "SELECT number FROM directsuite.turn"
+        return [number for (number,) in await self.store.connections.fetch(query)]
+
+    async def until(self, seen: Callable[[], Any], seconds: float) -> None:
+        """Return when something is so: the processes that make it so are real."""
+        async with asyncio.timeout(seconds):
+            while not await seen():  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+
+
+@pytest.fixture
+async def scene(postgres: PostgresServer) -> AsyncGenerator[Scene]:
+    conninfo = postgres.new_database()
+    async with Sandbox() as sandbox:
+        settings = ds.Settings(message_url=sandbox.message_url, requests_per_second=1000, burst=1000)
+        async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink()) as store:
+            for name in NAMES:
+                await sandbox.add_account(name, PASSWORD)
+                await suite.mailbox(name, PASSWORD).create_folder("INBOX.Archive")
+            scene = Scene(sandbox, suite, store, conninfo)
+            try:
+                yield scene
+            finally:
+                for worker in scene.workers:
+                    worker.kill()
+                    worker.wait()
+
+
+@pytest.mark.slow
+async def test_one_is_killed_and_one_is_paused_and_nothing_is_lost_or_doubled(scene: Scene) -> None:
+    fleet = fleet_of(scene.suite, scene.store)
+    await fleet.add(NAMES)
+    for _ in range(4):
+        await scene.start_worker()
+
+    async def all_had_turns() -> bool:
+        return min(await scene.turns()) > 1
+
+    await scene.until(all_had_turns, 30)
+    changing = asyncio.create_task(scene.change(400))
+    await asyncio.sleep(2)
+    scene.workers[0].kill()
+    scene.workers[1].send_signal(signal.SIGSTOP)
+    await asyncio.sleep(6)  # twice as long as the others wait for it
+    scene.workers[1].send_signal(signal.SIGCONT)
+    await changing
+
+    async def in_step() -> bool:
+        return await scene.in_sink() == await scene.on_server()
+
+    await scene.until(in_step, 45)
+    told = await scene.told()
+    assert set(told.values()) == {1}
+    assert len(told) <= scene.delivered  # some were deleted before anybody saw them
+    turns, living = await scene.turns(), scene.workers[1:]
+
+    async def all_had_another() -> bool:
+        return all(now > before for now, before in zip(await scene.turns(), turns, strict=True))
+
+    await scene.until(all_had_another, 20)  # none was left behind by the dead
+    assert all(worker.poll() is None for worker in living)
+    for worker in living:
+        worker.send_signal(signal.SIGTERM)
+    for worker in living:
+        assert await asyncio.to_thread(worker.wait, 15) == 0
+    assert (await fleet.status()).workers == 0

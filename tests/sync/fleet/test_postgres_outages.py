@@ -1,0 +1,204 @@
+"""PostgreSQL stopped, restarted, silent or newer under a store: one sentence, nothing half done, and back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from directsuite.errors import ClosedError, ConfigurationError
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.commits import SinkError
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.store import Delta, Folder, Lease, Row, State, StoreError
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
+
+MAILBOX = "jane.doe@direct.example"
+CHANGE = Change(kind=Kind.NEW, key=Key(MAILBOX, "INBOX", 1, 1))
+
+
+def delta(folder: Folder, uid: int) -> Delta:
+    return Delta(rows=[Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE)])
+
+
+def assert_discreet(error: BaseException) -> None:
+    """Neither where PostgreSQL is nor whose mailbox it was stands anywhere in an error."""
+    shown = "".join(traceback.format_exception(error)) + repr(error)
+    for word in ("jane", "127.0.0.1", "tester", "port="):
+        assert word not in shown.replace(__file__, "")
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+@pytest.fixture
+async def store(shaky_postgres: PostgresServer) -> AsyncGenerator[PostgresStore]:
+    async with PostgresStore(shaky_postgres.new_database(), timeout=5) as store:
+        yield store
+
+
+async def test_a_restart_between_two_calls_is_not_noticed(store: PostgresStore, shaky_postgres: PostgresServer) -> None:
+    lease = await store.claim(MAILBOX)
+    inbox = await store.folder(lease, "INBOX")
+    await asyncio.gather(*(store.states(inbox) for _ in range(4)))  # on all of its connections
+    await asyncio.to_thread(shaky_postgres.stop)
+    await asyncio.to_thread(shaky_postgres.start)
+    await store.commit(lease, delta(inbox, 1), ())
+    assert await store.states(inbox) == {1: State.LIVE}
+
+
+async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
+    store: PostgresStore, shaky_postgres: PostgresServer
+) -> None:
+    lease = await store.claim(MAILBOX)
+    inbox = await store.folder(lease, "INBOX")
+    await asyncio.to_thread(shaky_postgres.stop)
+    try:
+        for _ in range(2):
+            with pytest.raises(StoreError, match="connects again") as raised:
+                await store.commit(lease, delta(inbox, 1), ())
+            assert_discreet(raised.value)
+            with pytest.raises(StoreError, match="connects again"):
+                await store.claim(MAILBOX)
+    finally:
+        await asyncio.to_thread(shaky_postgres.start)
+    await store.commit(lease, delta(inbox, 1), ())
+    assert await store.states(inbox) == {1: State.LIVE}
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_stopped_within_a_commit_nothing_of_it_is_there(
+    store: PostgresStore, shaky_postgres: PostgresServer, mode: str
+) -> None:
+    class Stops:
+        async def prepare(self, connection: Any) -> None:
+            await connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
+
+        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+            await connection.execute("INSERT INTO told VALUES ('x')")
+            await asyncio.to_thread(shaky_postgres.stop, mode)
+            await connection.execute("INSERT INTO told VALUES ('y')")
+
+    async with PostgresStore(store.connections.conninfo, sink=Stops(), timeout=5) as with_sink:
+        lease = await with_sink.claim(MAILBOX)
+        inbox = await with_sink.folder(lease, "INBOX")
+        try:
+            with pytest.raises(StoreError, match="connects again") as raised:
+                await with_sink.commit(lease, delta(inbox, 1), [CHANGE])
+        finally:
+            await asyncio.to_thread(shaky_postgres.start)
+        assert_discreet(raised.value)
+        assert await with_sink.states(inbox) == {}
+        assert await with_sink.connections.fetch("SELECT * FROM told") == []
+
+
+async def test_one_that_does_not_answer_ends_a_call_in_time(shaky_postgres: PostgresServer) -> None:
+    async with PostgresStore(shaky_postgres.new_database(), timeout=1) as store:
+        lease = await store.claim(MAILBOX)
+        began = time.monotonic()
+        with shaky_postgres.frozen():
+            with pytest.raises(StoreError, match="not answered in time") as raised:
+                await store.claim(MAILBOX)
+            assert_discreet(raised.value)
+            assert time.monotonic() - began < 5
+            with pytest.raises(StoreError):
+                await store.claim(MAILBOX)
+        assert (await store.claim(MAILBOX)).fence > lease.fence
+
+
+async def test_a_worker_that_hangs_within_a_commit_holds_the_mailbox_no_longer_than_its_time(conninfo: str) -> None:
+    async with PostgresStore(conninfo, timeout=1) as store:
+        lease = await store.claim(MAILBOX)
+        async with store.connections.lent() as hung:  # a process that was stopped keeps its locks
+            await hung.execute("BEGIN")
+            await hung.execute("SELECT fence FROM directsuite.mailbox WHERE id = %s FOR UPDATE", (lease.mailbox,))
+            assert [each async for each in _claims(store, 4)][-1] is not None
+
+
+async def _claims(store: PostgresStore, times: int) -> AsyncGenerator[Lease | None]:
+    for _ in range(times):
+        try:
+            yield await store.claim(MAILBOX)
+        except StoreError:
+            yield None
+
+
+async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: str) -> None:
+    class Waits:
+        claiming: asyncio.Task[Lease]
+
+        async def prepare(self, connection: Any) -> None:
+            pass
+
+        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+            self.claiming = asyncio.create_task(waited.claim(MAILBOX))
+            done, _ = await asyncio.wait([self.claiming], timeout=0.3)
+            assert not done
+
+    sink = Waits()
+    async with PostgresStore(conninfo, sink=sink) as waited:
+        lease = await waited.claim(MAILBOX)
+        inbox = await waited.folder(lease, "INBOX")
+        await waited.commit(lease, delta(inbox, 1), [CHANGE])
+        assert (await sink.claiming).fence == lease.fence + 1
+
+
+async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
+    class Faulty:
+        async def prepare(self, connection: Any) -> None:
+            await connection.execute("CREATE TABLE IF NOT EXISTS told (key text CHECK (key = ''))")
+
+        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+            await connection.execute("INSERT INTO told VALUES (%s)", (str(changes[0].key),))
+
+    async with PostgresStore(conninfo, sink=Faulty()) as store:
+        lease = await store.claim(MAILBOX)
+        inbox = await store.folder(lease, "INBOX")
+        with pytest.raises(SinkError, match="SQLSTATE 23514") as raised:
+            await store.commit(lease, delta(inbox, 1), [CHANGE])
+        assert_discreet(raised.value)
+        assert await store.states(inbox) == {}
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+async def test_a_name_that_is_no_text_is_refused_in_words(conninfo: str, name: str) -> None:
+    async with PostgresStore(conninfo) as store:
+        lease = await store.claim(MAILBOX)
+        with pytest.raises(StoreError) as raised:
+            await store.folder(lease, name)
+        assert_discreet(raised.value)
+
+
+async def test_tables_of_a_newer_release_are_refused(conninfo: str) -> None:
+    async with PostgresStore(conninfo) as store:
+        await store.connections.fetch("UPDATE directsuite.version SET version = version + 1 RETURNING part")
+        with pytest.raises(StoreError, match="upgrade directsuite"):
+            await PostgresStore(conninfo).open()
+
+
+async def test_many_open_it_at_once(conninfo: str) -> None:
+    stores = [PostgresStore(conninfo) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await asyncio.gather(*(store.aclose() for store in stores))
+    with pytest.raises(ClosedError):
+        await stores[0].claim(MAILBOX)
+
+
+@pytest.mark.parametrize("conninfo", ["not a conninfo hunter2", "postgresql://u:hunter2@h:x y/db?bad=1"])
+def test_a_bad_conninfo_is_refused_without_being_shown(conninfo: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        PostgresStore(conninfo)
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value)).replace(conninfo, "", 0).split("E  ")[-1]
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_an_unknown_host_and_database_are_told_apart_from_nothing_else(postgres: PostgresServer) -> None:
+    for wrong in ("host=127.0.0.1 port=1 dbname=secretname", postgres.conninfo("secretname")):
+        with pytest.raises(StoreError) as raised:
+            await PostgresStore(wrong, timeout=5).open()
+        assert "secretname" not in str(raised.value)

@@ -1,0 +1,281 @@
+"""What every store keeps to: the same tests over SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.sqlite import MEMORY, SqliteStore
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
+
+MAILBOX = "jane.doe@direct.example"
+
+
+class RefusedError(Exception):
+    """Raised by the sinks of these tests."""
+
+
+class SqliteTold:
+    """Notes keys in a table of the store, and may raise after it has written."""
+
+    refuses = False
+
+    def prepare(self, connection: Any) -> None:
+        connection.execute("CREATE TABLE IF NOT EXISTS told (key TEXT)")
+
+    def write(self, connection: Any, changes: Sequence[Change]) -> None:
+        connection.executemany("INSERT INTO told VALUES (?)", [(str(each.key),) for each in changes])
+        if self.refuses:
+            raise RefusedError
+
+
+class PostgresTold:
+    """As the other one."""
+
+    refuses = False
+
+    async def prepare(self, connection: Any) -> None:
+        await connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
+
+    async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+        for each in changes:
+            await connection.execute("INSERT INTO told VALUES (%s)", (str(each.key),))
+        if self.refuses:
+            raise RefusedError
+
+
+class Scene:
+    """A store and its sink."""
+
+    def __init__(self, store: Store, sink: SqliteTold | PostgresTold) -> None:
+        self.store = store
+        self.sink = sink
+
+    async def told(self) -> list[str]:
+        """Keys that the sink keeps."""
+        if isinstance(self.store, SqliteStore):
+            found: Any = await self.store._reader.do(lambda c: c.execute("SELECT key FROM told").fetchall())
+        else:
+            assert isinstance(self.store, PostgresStore)
+            found = await self.store.connections.fetch("SELECT key FROM told")
+        return [key for (key,) in found]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene]:
+    if request.param == "sqlite":
+        noted = SqliteTold()
+        async with SqliteStore(MEMORY, sink=noted) as sqlite_store:
+            yield Scene(sqlite_store, noted)
+        return
+    conninfo = request.getfixturevalue("conninfo")
+    sink = PostgresTold()
+    async with PostgresStore(conninfo, sink=sink) as store:
+        yield Scene(store, sink)
+
+
+@pytest.fixture
+def store(scene: Scene) -> Store:
+    return scene.store
+
+
+@pytest.fixture
+async def lease(store: Store) -> Lease:
+    return await store.claim(MAILBOX)
+
+
+@pytest.fixture
+async def inbox(store: Store, lease: Lease) -> Folder:
+    return await store.folder(lease, "INBOX")
+
+
+def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row:
+    return Row(folder=folder.id, generation=more.pop("generation", folder.generation), uid=uid, state=state, **more)
+
+
+def new(folder: Folder, uid: int) -> Change:
+    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+
+
+async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) -> None:
+    first, second = await store.claim(MAILBOX), await store.claim(MAILBOX)
+    assert (first.mailbox, first.name) == (second.mailbox, second.name) == (first.mailbox, MAILBOX)
+    assert second.fence > first.fence
+    assert (await store.claim("another@direct.example")).mailbox != first.mailbox
+
+
+async def test_claims_at_once_all_have_fences_of_their_own(store: Store) -> None:
+    leases = await asyncio.gather(*(store.claim(MAILBOX) for _ in range(12)))
+    assert len({lease.fence for lease in leases}) == 12
+
+
+async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
+    found = await asyncio.gather(*(store.folder(lease, "Früher/Ä ' \"") for _ in range(6)))
+    assert len(set(found)) == 1
+    assert found[0].generation == 1
+    assert (found[0].fingerprint, found[0].audited_ms) == (None, None)
+
+
+async def test_all_folders_of_the_mailbox_are_known(scene: Scene, lease: Lease, inbox: Folder) -> None:
+    sent = await scene.store.folder(lease, "Sent")
+    theirs = await scene.store.claim("another@direct.example")
+    await scene.store.folder(theirs, "INBOX")
+    assert {folder.id for folder in await scene.store.folders(lease)} == {inbox.id, sent.id}
+    assert scene.store.has_sink
+
+
+async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease) -> None:
+    await store.claim(MAILBOX)
+    with pytest.raises(StaleLeaseError):
+        await store.folder(lease, "INBOX")
+
+
+async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, inbox: Folder) -> None:
+    full = row(
+        inbox,
+        2**40,
+        State.POISON,
+        identity=b"\0" * 12,
+        digest=bytes(range(16)),
+        size=2**33,
+        received_ms=-1,
+        attempts=3,
+        retry_ms=2**45,
+    )
+    bare = row(inbox, 3)
+    await store.commit(lease, Delta(rows=[full, bare]), ())
+    assert await store.rows(inbox) == [bare, full]
+    assert await store.states(inbox) == {3: State.LIVE, 2**40: State.POISON}
+
+
+async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: Folder) -> None:
+    await store.commit(lease, Delta(rows=[row(inbox, 1), row(inbox, 1, State.LEFT), row(inbox, 1, State.GONE)]), ())
+    assert await store.states(inbox) == {1: State.GONE}
+
+
+async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: Folder) -> None:
+    changed = Folder(id=inbox.id, name="INBOX", generation=4, fingerprint=b"\x01\0", audited_ms=2**44)
+    await store.commit(lease, Delta(folders=[changed]), ())
+    assert await store.folder(lease, "INBOX") == changed
+
+
+async def test_orphans_first_then_aside_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
+    states = (State.LIVE, State.LEFT, State.GONE, State.ORPHAN, State.POISON)
+    await store.commit(lease, Delta(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
+    delta = Delta(
+        orphaned=[inbox.id],
+        aside=[row(inbox, 3, State.GONE, digest=b"d" * 16)],
+        rows=[row(inbox, 1), row(inbox, 3, State.LIVE)],
+    )
+    await store.commit(lease, delta, ())
+    found = await store.states(inbox)
+    assert found == {1: State.LIVE, 2: State.ORPHAN, 3: State.LIVE, 4: State.ORPHAN, 5: State.GONE}
+    aside = [each for _, each in await store.in_state(lease, State.GONE) if each.generation < 0]
+    assert aside == [row(inbox, 3, State.GONE, digest=b"d" * 16, generation=-inbox.generation)]
+
+
+async def test_a_uid_set_aside_twice_leaves_the_later_row(store: Store, lease: Lease, inbox: Folder) -> None:
+    for digest in (b"1" * 16, b"2" * 16):
+        await store.commit(lease, Delta(rows=[row(inbox, 7)]), ())
+        await store.commit(lease, Delta(aside=[row(inbox, 7, State.GONE, digest=digest)]), ())
+    assert [each.digest for _, each in await store.in_state(lease, State.GONE)] == [b"2" * 16]
+    assert await store.states(inbox) == {}
+
+
+async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: Folder) -> None:
+    sent = await store.folder(lease, "Sent")
+    theirs = await store.claim("another@direct.example")
+    elsewhere = await store.folder(theirs, "INBOX")
+    here = [row(inbox, 1, digest=b"a" * 16), row(inbox, 2, digest=b"b" * 16), row(sent, 1, digest=b"a" * 16)]
+    await store.commit(lease, Delta(rows=[*here, row(inbox, 3)]), ())
+    await store.commit(theirs, Delta(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
+    found = await store.with_digests(lease, [b"a" * 16, b"a" * 16, b"c" * 16])
+    assert found == [("INBOX", here[0]), ("Sent", here[2])]
+    assert await store.with_digests(lease, []) == []
+
+
+@pytest.mark.parametrize("state", State)
+async def test_rows_are_found_by_state(store: Store, lease: Lease, inbox: Folder, state: State) -> None:
+    rows = [row(inbox, uid, each) for uid, each in enumerate((*State, *State), start=1)]
+    await store.commit(lease, Delta(rows=rows), ())
+    assert await store.in_state(lease, state) == [("INBOX", each) for each in rows if each.state is state]
+
+
+async def test_canaries_are_the_ends_of_what_can_be_looked_for(store: Store, lease: Lease, inbox: Folder) -> None:
+    assert await store.canaries(inbox) == []
+    one = row(inbox, 5, identity=b"i" * 12, received_ms=1)
+    blind = [row(inbox, 1, received_ms=1), row(inbox, 2, identity=b"i" * 12)]
+    gone = row(inbox, 9, State.GONE, identity=b"i" * 12, received_ms=9)
+    await store.commit(lease, Delta(rows=[one, *blind, gone]), ())
+    assert await store.canaries(inbox) == [one]
+    others = [row(inbox, uid, identity=b"i" * 12, received_ms=1) for uid in (6, 7)]
+    await store.commit(lease, Delta(rows=others), ())
+    assert await store.canaries(inbox) == [others[1], one]
+
+
+async def test_changes_and_delta_are_one(scene: Scene, lease: Lease, inbox: Folder) -> None:
+    await scene.store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    scene.sink.refuses = True
+    with pytest.raises(RefusedError):
+        await scene.store.commit(lease, Delta(rows=[row(inbox, 2)], orphaned=[inbox.id]), [new(inbox, 2)])
+    assert await scene.store.states(inbox) == {1: State.LIVE}
+    assert await scene.told() == [str(new(inbox, 1).key)]
+    scene.sink.refuses = False
+    await scene.store.commit(lease, Delta(rows=[row(inbox, 2)]), [new(inbox, 2)])
+    assert len(await scene.told()) == 2
+
+
+async def test_a_stale_lease_writes_nothing(scene: Scene, lease: Lease, inbox: Folder) -> None:
+    await scene.store.claim(MAILBOX)
+    with pytest.raises(StaleLeaseError) as raised:
+        await scene.store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    assert "jane" not in repr(raised.value)
+    assert await scene.store.states(inbox) == {}
+    assert await scene.told() == []
+
+
+async def test_the_status_counts_rows_by_state(scene: Scene, lease: Lease, inbox: Folder) -> None:
+    await scene.store.claim("another@direct.example")
+    sent = await scene.store.folder(lease, "Sent")
+    await scene.store.commit(lease, Delta(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, State.GONE)]), ())
+    assert isinstance(scene.store, SqliteStore | PostgresStore)
+    other, own = await scene.store.status()
+    assert (other.name, other.folders) == ("another@direct.example", [])
+    assert [(each.name, dict(each.messages)) for each in own.folders] == [
+        (inbox.name, {State.LIVE: 2, State.GONE: 1}),
+        (sent.name, {}),
+    ]
+
+
+async def test_an_empty_commit_still_looks_at_the_lease(store: Store, lease: Lease) -> None:
+    await store.commit(lease, Delta(), ())
+    await store.claim(MAILBOX)
+    with pytest.raises(StaleLeaseError):
+        await store.commit(lease, Delta(), ())
+
+
+async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: Folder) -> None:
+    for uid in range(1, 20):
+        lease = await store.claim(MAILBOX)
+        results = await asyncio.gather(
+            store.commit(lease, Delta(rows=[row(inbox, uid)]), ()), store.claim(MAILBOX), return_exceptions=True
+        )
+        written = uid in await store.states(inbox)
+        assert written == (results[0] is None)
+        assert written or isinstance(results[0], StaleLeaseError)
+
+
+async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: Lease, inbox: Folder) -> None:
+    for uid in range(1, 12):
+        committing = asyncio.ensure_future(store.commit(lease, Delta(rows=[row(inbox, uid)]), ()))
+        for _ in range(uid):
+            await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+    await store.commit(lease, Delta(rows=[row(inbox, 100)]), ())
+    assert 100 in await store.states(inbox)

@@ -1,0 +1,90 @@
+"""Any sequence of commits leaves the same in both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.sqlite import MEMORY, SqliteStore
+from directsuite.sync.store import Delta, Folder, Lease, Row, State, Store
+
+_NUMBERS = itertools.count()
+_DIGESTS = [bytes([n]) * 16 for n in range(3)]
+
+rows = st.builds(
+    Row,
+    folder=st.integers(0, 1),
+    generation=st.integers(1, 2),
+    uid=st.integers(1, 4),
+    state=st.sampled_from(State),
+    identity=st.none() | st.just(b"i" * 12),
+    digest=st.none() | st.sampled_from(_DIGESTS),
+    size=st.integers(-1, 2**40),
+    received_ms=st.none() | st.integers(-(2**40), 2**45),
+    attempts=st.integers(0, 5),
+    retry_ms=st.none() | st.integers(0, 2**45),
+)
+folders = st.builds(
+    Folder,
+    id=st.integers(0, 1),
+    name=st.just(""),
+    generation=st.integers(1, 2),
+    fingerprint=st.none() | st.binary(max_size=16),
+    audited_ms=st.none() | st.integers(0, 2**45),
+)
+deltas = st.builds(
+    Delta,
+    orphaned=st.lists(st.integers(0, 1), max_size=1),
+    aside=st.lists(rows, max_size=2, unique_by=lambda row: (row.folder, row.generation, row.uid)),
+    rows=st.lists(rows, max_size=6),
+    folders=st.lists(folders, max_size=1),
+)
+
+
+async def all_there_is(store: Store, commits: list[Delta]) -> Any:
+    """What a store has to say after these commits, whose folders are 0 and 1."""
+    lease = await store.claim(f"mailbox {next(_NUMBERS)}")
+    ids = [(await store.folder(lease, name)).id for name in ("INBOX", "Sent")]
+    for delta in commits:
+        named = [attrs.evolve(each, id=ids[each.id], name=("INBOX", "Sent")[each.id]) for each in delta.folders]
+        own = Delta(
+            orphaned=[ids[each] for each in delta.orphaned],
+            aside=[attrs.evolve(row, folder=ids[row.folder]) for row in delta.aside],
+            rows=[attrs.evolve(row, folder=ids[row.folder]) for row in delta.rows],
+            folders=named,
+        )
+        await store.commit(lease, own, ())
+    return await _seen(store, lease, ids)
+
+
+async def _seen(store: Store, lease: Lease, ids: list[int]) -> list[Any]:
+    seen = list[Any]()
+    for name in ("INBOX", "Sent"):
+        folder = await store.folder(lease, name)
+        seen += [attrs.evolve(folder, id=ids.index(folder.id)), dict(await store.states(folder))]
+        seen += [_neutral(ids, await store.rows(folder)), _neutral(ids, await store.canaries(folder))]
+    for state in State:
+        seen.append([(name, *_neutral(ids, [row])) for name, row in await store.in_state(lease, state)])
+    seen.append([(name, *_neutral(ids, [row])) for name, row in await store.with_digests(lease, _DIGESTS[:2])])
+    return seen
+
+
+def _neutral(ids: list[int], found: Any) -> list[Row]:
+    return [attrs.evolve(row, folder=ids.index(row.folder)) for row in found]
+
+
+@settings(max_examples=40)
+@given(commits=st.lists(deltas, max_size=5))
+def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[Delta]) -> None:
+    async def compare() -> None:
+        store = PostgresStore(shared_database)
+        async with store, SqliteStore(MEMORY) as other:
+            assert await all_there_is(store, commits) == await all_there_is(other, commits)
+
+    asyncio.run(compare())
