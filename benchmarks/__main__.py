@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: directsuite beside other clients; `python -m benchmarks soak`: half an hour of load."""
+"""`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.soak.command import soak
 
             return soak(options)
+        case ["sync"]:
+            from benchmarks.sync.command import sync
+
+            return sync()
         case _:
             from benchmarks.measuring.command import measure
 

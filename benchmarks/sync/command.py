@@ -1,0 +1,83 @@
+"""`python -m benchmarks sync`: every work in a process of its own, and the page of their figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measuring.machine import described
+from benchmarks.server import served
+from benchmarks.sync.works import ATTACHED, FIRST, FOLDER_OF_MANY, LARGE, MAILBOXES, POLLS, SMALL, WORKS
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ROUNDS = 3  # of the first synchronisation and the iterator, one after the other
+
+
+def sync(out: Path = _ROOT / "benchmarks" / "results") -> int:
+    """Measure all, and write sync.md and sync.json."""
+    with served() as url:
+        found = {name: _run(name, url) for name in WORKS}
+        ratios = [found["first"]["messages a second"] / found["iterated"]["messages a second"]]
+        for _ in range(_ROUNDS - 1):
+            some = _run("first", url), _run("iterated", url)
+            ratios.append(some[0]["messages a second"] / some[1]["messages a second"])
+    page = _page(found, sorted(ratios))
+    (out / "sync.json").write_text(json.dumps({"works": found, "ratios": ratios}, indent=1) + "\n", encoding="utf-8")
+    (out / "sync.md").write_text(page, encoding="utf-8")
+    print(page)
+    return 0
+
+
+def _run(name: str, url: str) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = (sys.executable, "-m", "benchmarks.sync.works", name, url, folder)
+        done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def _page(found: dict[str, dict[str, float]], ratios: list[float]) -> str:
+    idle, first, iterated = found["idle"], found["first"], found["iterated"]
+    beside, alone = found["fairness"], found["fairness_without"]
+    about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
+    return f"""# Synchronisation
+
+`python -m benchmarks sync`, against the server of canned answers on the same machine.
+
+## A look at a folder of {FOLDER_OF_MANY:,} messages in which nothing happened
+
+The median of {POLLS}; beside it bare aiohttp, which asks for the same listing and parses it.
+
+| requests | commits, all looks together | CPU, ms | bare, ms | CPU / bare | resident memory more after all looks, KB |
+|---|---|---|---|---|---|
+| {idle["requests a look"]:.2f} | {idle["commits"]:.0f} | {idle["CPU of a look, ms"]:.2f} \
+| {idle["of bare aiohttp, ms"]:.2f} | {idle["ratio"]:.2f} x | {idle["resident memory more after all looks, KB"]:.0f} |
+
+## {FIRST:,} messages with {ATTACHED / 1000:.0f} KB attached, for the first time
+
+Into the store's own SQLite file, message and checkpoint in one transaction; beside it the bare iterator, which keeps
+nothing. One after the other, {_ROUNDS} times; the median with the lowest and the highest.
+
+| messages a second / iterator | peak memory, MB | iterator's peak memory, MB |
+|---|---|---|
+| {ratios[len(ratios) // 2]:.2f} [{ratios[0]:.2f}-{ratios[-1]:.2f}] x | {first["peak memory above the start, MB"]:.0f} \
+| {iterated["peak memory above the start, MB"]:.0f} |
+
+## {MAILBOXES:,} mailboxes, one of them with {LARGE:,} messages, all others with {SMALL}
+
+How long a small mailbox waits until it is in step, counted from the start of them all.
+
+| | median | last |
+|---|---|---|
+| beside the large one, over without it | {beside["median, seconds"] / alone["median, seconds"]:.2f} x \
+| {beside["last, seconds"] / alone["last, seconds"]:.2f} x |
+
+Measured on:
+
+| | |
+|---|---|
+{about}
+"""

@@ -1,0 +1,203 @@
+"""What is measured, each in a process of its own: `python -m benchmarks.sync.works NAME URL FOLDER` prints JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+import msgspec
+
+import directsuite as ds
+from benchmarks.peers import work
+from benchmarks.server import at
+from benchmarks.soak.census import resident
+from benchmarks.sync.remotes import CannedRemote
+from directsuite.core.clock import SystemClock
+from directsuite.core.events import AttemptStarted, Event
+from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
+from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.store import Delta, Lease
+
+FOLDER_OF_MANY, POLLS = 100_000, 200
+FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
+MAILBOXES, LARGE, SMALL = 1_000, 20_000, 3
+_PATIENCE = 0.05  # seconds between two looks at how the mailboxes stand
+
+Figures = dict[str, float]
+
+
+@attrs.define
+class Requests:
+    """A listener that counts requests."""
+
+    count: Counter[str] = attrs.field(factory=Counter[str])
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, AttemptStarted):
+            self.count[event.operation] += 1
+
+
+class CountingStore(SqliteStore):
+    """Counts its commits."""
+
+    commits = 0
+
+    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+        """Commit, and count."""
+        self.commits += 1
+        await super().commit(lease, delta, changes)
+
+
+def _suite(url: str) -> ds.DirectSuite:
+    settings = ds.Settings(message_url=url + work.MESSAGING, requests_per_second=1e9, burst=10**9)
+    return ds.DirectSuite(settings)
+
+
+@contextlib.asynccontextmanager
+async def _kept(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, SqliteStore]]:
+    """A client of mailboxes with attachments, and a store that keeps them."""
+    store = SqliteStore(folder / "sync.db", sink=SqliteSink())
+    async with _suite(at(url, attachment=ATTACHED)) as suite, store:
+        yield suite, store
+
+
+def _rounds(remote: CannedRemote, store: SqliteStore, name: str = "alice") -> MailboxRounds:
+    return MailboxRounds(
+        remote,
+        store,
+        name=name,
+        folders=("INBOX",),
+        deliver=None,
+        clock=SystemClock(),
+        now_ms=lambda: int(time.time() * 1000),
+    )
+
+
+async def idle(url: str, folder: Path) -> Figures:
+    """Looks at a folder in which nothing happened, beside the same listing asked for and parsed by bare aiohttp."""
+    requests = Requests()
+    async with _suite(at(url)) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
+        box = suite.mailbox(work.USERNAME, work.PASSWORD)
+        rounds = _rounds(CannedRemote(box, FOLDER_OF_MANY), store)
+        while (await rounds.round()).more:
+            pass
+        await rounds.round()
+        suite.add_listener(requests)
+        commits, before = store.commits, resident(os.getpid())
+        ours = await _cpu(rounds.round)
+        figures = {
+            "requests a look": requests.count.total() / POLLS,
+            "commits": float(store.commits - commits),
+            "resident memory more after all looks, KB": (resident(os.getpid()) - before) / 1000,
+        }
+    async with aiohttp.ClientSession() as session:
+        body = msgspec.json.encode({"username": work.USERNAME, "password": work.PASSWORD})
+
+        async def listing() -> None:
+            """The listing as a list of numbers."""
+            path = f"{at(url)}{work.MESSAGING}/GetUIDs/INBOX.{FOLDER_OF_MANY}"
+            async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as answer:
+                assert len(msgspec.json.decode(await answer.read())["uids"]) == FOLDER_OF_MANY
+
+        bare = await _cpu(listing)
+    return figures | {"CPU of a look, ms": 1000 * ours, "of bare aiohttp, ms": 1000 * bare, "ratio": ours / bare}
+
+
+async def _cpu(look: Callable[[], Awaitable[object]]) -> float:
+    """Seconds of CPU of one look: the median."""
+    taken = list[float]()
+    for _ in range(POLLS):
+        began = time.process_time()
+        await look()
+        taken.append(time.process_time() - began)
+    return statistics.median(taken)
+
+
+async def first(url: str, folder: Path) -> Figures:
+    """A first synchronisation into SQLite, in the store's own transactions."""
+    async with _kept(url, folder) as (suite, store):
+        rounds = _rounds(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST), store)
+        began = time.perf_counter()
+        while (await rounds.round()).more:
+            pass
+        seconds = time.perf_counter() - began
+    return {"messages a second": FIRST / seconds}
+
+
+async def iterated(url: str, folder: Path) -> Figures:
+    """The same messages by the bare iterator, which keeps nothing."""
+    async with _suite(at(url, attachment=ATTACHED)) as suite:
+        began, count = time.perf_counter(), 0
+        async with suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}") as messages:
+            async for _ in messages:
+                count += 1
+        assert count == FIRST
+        return {"messages a second": FIRST / (time.perf_counter() - began)}
+
+
+async def fairness(url: str, folder: Path) -> Figures:
+    """Small mailboxes beside a very large one: seconds until each is in step."""
+    return await _in_step(url, folder, large=LARGE)
+
+
+async def fairness_without(url: str, folder: Path) -> Figures:
+    """The small mailboxes alone."""
+    return await _in_step(url, folder, large=SMALL)
+
+
+async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
+    names = [f"mailbox-{number}" for number in range(MAILBOXES)]
+    async with _kept(url, folder) as (suite, store):
+        sync = Synchronizer(suite, store, names, _password)
+
+        async def opened(name: str) -> MailboxRounds:
+            """The rounds of a canned mailbox; the first is the large one."""
+            box = suite.mailbox(work.USERNAME, work.PASSWORD)
+            return _rounds(CannedRemote(box, large if name == names[0] else SMALL), store, name)
+
+        sync._turns._opened = opened  # type: ignore[method-assign]
+        began = time.time()
+        running = asyncio.create_task(sync.run())
+        while True:
+            waits = [each.in_step_at for name, each in sync.status.items() if name != names[0]]
+            if None not in waits:
+                break
+            await asyncio.sleep(_PATIENCE)
+        running.cancel()
+        await asyncio.wait([running])
+    seconds = sorted(each - began for each in waits if each is not None)
+    return {"median, seconds": statistics.median(seconds), "last, seconds": seconds[-1]}
+
+
+async def _password(_: str) -> str:
+    return work.PASSWORD
+
+
+WORKS = {each.__name__: each for each in (idle, first, iterated, fairness, fairness_without)}
+"""By name."""
+
+
+def main() -> None:
+    """Do one and print its figures, with the highest resident memory."""
+    name, url, folder = sys.argv[1:]
+    before = resident(os.getpid())
+    figures: dict[str, Any] = asyncio.run(WORKS[name](url, Path(folder)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(figures | {"peak memory above the start, MB": (peak - before) / 1e6}))
+
+
+if __name__ == "__main__":
+    main()
