@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
+from directsuite.core.bound import is_being_cancelled
 from directsuite.core.source import Content, InMemory, Piece
 from directsuite.errors import Outcome, TransportError
 from directsuite.wire import base64
@@ -229,8 +230,7 @@ class Outgoing(Payload):
             self.waiting = False
             return chunk
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_being_cancelled():
                 raise
         except Exception as error:
             self.failure = error

@@ -23,12 +23,10 @@ from directsuite.sync.fleet_queue import FleetQueue
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.store import StoreError
-from directsuite.sync.turns import Passwords, Turns
+from directsuite.sync.turns import SOONEST, Passwords, Turns, interval_of
 
 _LOGGER = logging.getLogger("directsuite")
 
-_SHARE = 0.7  # of the requests a second that looking for changes may take
-_SOONEST = 30.0  # seconds between two looks at a mailbox in which nothing happens
 _AFTER_A_FAULT = 3600.0  # seconds
 _AT_ONCE = 1.0  # seconds of rest for which nobody waits for the next look at what is due
 
@@ -77,12 +75,13 @@ class Fleet:
             password,
             deliver=deliver,
             folders=folders,
-            interval=interval or _SOONEST,
+            interval=interval or SOONEST,
             clock=self._clock,
             now=now,
         )
         self._interval = interval
-        self._looks = (1 if folders is None else len(folders)) / (_SHARE * requests_per_second)  # seconds, for each
+        self._looks = 1 if folders is None else len(folders)  # at each mailbox
+        self._requests_per_second = requests_per_second
         self._tick = tick
         self._patience = patience
         self._taken: dict[int, BegunTurn] = {}
@@ -159,7 +158,7 @@ class Fleet:
         await self._queue.reap()
         if self._interval is None:
             status = await self._table.status()
-            self._turns.interval = max(_SOONEST, status.mailboxes * self._looks)
+            self._turns.interval = interval_of(status.mailboxes * self._looks, self._requests_per_second)
         for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
             self._turns.drop(self._taken.pop(mailbox).name)
 

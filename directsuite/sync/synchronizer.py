@@ -25,10 +25,8 @@ from directsuite.sync.commits import Deliver
 from directsuite.sync.progress import MailboxProgress, Standing
 from directsuite.sync.sinks.iterator import Changes
 from directsuite.sync.store import Store
-from directsuite.sync.turns import Passwords, Turns
+from directsuite.sync.turns import Passwords, Turns, interval_of
 
-_SHARE = 0.7  # of the suite's requests a second that looking for changes may take
-_SOONEST = 30.0  # seconds between two looks at a mailbox in which nothing happens
 _TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
 
 
@@ -80,7 +78,7 @@ class Synchronizer:
             password,
             deliver=deliver,
             folders=folders,
-            interval=max(_SOONEST, looks / (_SHARE * requests_per_second)) if interval is None else interval,
+            interval=interval_of(looks, requests_per_second) if interval is None else interval,
             clock=self._clock,
             now=now,
         )

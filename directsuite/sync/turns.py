@@ -25,7 +25,9 @@ from directsuite.sync.store import Store
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
 
-_SOONEST = 30.0  # seconds between two rounds of a mailbox that had mail in the last hour
+SOONEST = 30.0
+"""Seconds between looks at a mailbox: the least where nothing happens, the most where mail came in the last hour."""
+_SHARE = 0.7  # of the requests a second that looking for changes may take
 _HOT = 3600.0  # seconds for which a mailbox is looked at more often after a change
 _JITTER = 0.1
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 30.0, 3600.0  # seconds after failures
@@ -51,6 +53,11 @@ class _Mailbox:
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     hot_until: float = 0.0
+
+
+def interval_of(looks: float, requests_per_second: float) -> float:
+    """Seconds between two looks at a mailbox, where so many looks are to be had by so many requests a second."""
+    return max(SOONEST, looks / (_SHARE * requests_per_second))
 
 
 class Turns:
@@ -166,7 +173,7 @@ class Turns:
         if report.changes:
             mailbox.hot_until = now + _HOT
         hot = now < mailbox.hot_until or report.waiting
-        wait = min(_SOONEST, self.interval) if hot else self.interval
+        wait = min(SOONEST, self.interval) if hot else self.interval
         return wait * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
