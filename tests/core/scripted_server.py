@@ -181,6 +181,17 @@ class ScriptedServer:
         finally:
             self._exchanges.pop(number, None)
             writer.close()
+            _look_at_its_end(writer)
+
+
+def _look_at_its_end(writer: asyncio.StreamWriter) -> None:
+    """That a client left is no news. A stream says so itself, but in its finalizer: the collector may come to it late."""
+    asyncio.ensure_future(writer.wait_closed()).add_done_callback(_looked_at)
+
+
+def _looked_at(end: asyncio.Future[None]) -> None:
+    if not end.cancelled():
+        end.exception()
 
 
 async def _head(reader: asyncio.StreamReader, number: int) -> Request | None:
