@@ -26,7 +26,7 @@ from directsuite.messaging.batches import Batch, Batches
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.remote import Remote
 
-_MOST = 100  # messages of a batch
+_MOST = 200  # messages of a batch
 _BYTES = 4 * 1024 * 1024  # of an answer, aimed at
 _WINDOW = 2  # batches under way or not read yet
 _STRIKES = 3

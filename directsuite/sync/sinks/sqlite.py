@@ -7,15 +7,19 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks.whole_text import whole_text
+
+T = TypeVar("T")
 
 _TABLES = (
     """
@@ -68,13 +72,15 @@ _GONE = """
     WHERE mailbox = ? AND folder = ? AND generation = ? AND uid = ? AND present = 0 ORDER BY id DESC
 """
 _CARRY = "UPDATE message SET present = 1, mailbox = ?, folder = ?, generation = ?, uid = ? WHERE id = ?"
+_TAKEN = "SELECT 1 FROM message WHERE mailbox = ? AND folder = ? AND generation = ? AND present = 1 AND uid IN ({})"
 _INSERT = """
     INSERT INTO message (
-        mailbox, folder, generation, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
+        id, mailbox, folder, generation, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
         recipients, headers
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ) VALUES
 """
-_ATTACH = "INSERT INTO attachment (message, number, filename, content_type, content) VALUES (?, ?, ?, ?, ?)"
+_ATTACH = "INSERT INTO attachment (message, number, filename, content_type, content) VALUES "
+_ROWS = 50  # of a statement. Each statement gives the interpreter to other threads, and waits until it has it again
 
 
 class SqliteSink:
@@ -95,11 +101,19 @@ class SqliteSink:
 
     def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
         """Write changes, in their order. One that was written before changes nothing."""
-        for change in changes:
-            if change.kind is Kind.GONE:
-                self._end(connection, _found(connection, _PRESENT, change.key, change.digest))
+        for place, some in itertools.groupby(changes, _place_of_new):
+            run = list(some)
+            if place is not None and not _any_taken(connection, place, [change.key.uid for change in run]):
+                _insert(connection, run)
             else:
-                self._put(connection, change)
+                for change in run:
+                    self._write_one(connection, change)
+
+    def _write_one(self, connection: sqlite3.Connection, change: Change) -> None:
+        if change.kind is Kind.GONE:
+            self._end(connection, _found(connection, _PRESENT, change.key, change.digest))
+        else:
+            self._put(connection, change)
 
     def _put(self, connection: sqlite3.Connection, change: Change) -> None:
         here, before = _found(connection, _PRESENT, change.key, change.digest), None
@@ -116,7 +130,7 @@ class SqliteSink:
         if before is not None:
             connection.execute(_CARRY, (*_values(change.key), before))
         elif change.message is not None:
-            _insert(connection, change.key, change.digest, change.message)
+            _insert(connection, [change])
 
     def _end(self, connection: sqlite3.Connection, message: int | None) -> None:
         if message is None:
@@ -134,10 +148,49 @@ def _found(connection: sqlite3.Connection, select: str, key: Key, digest: str | 
     return next((found for found, its in rows if digest is None or its is None or its == digest), None)
 
 
-def _insert(connection: sqlite3.Connection, key: Key, digest: str | None, message: MessageDetail) -> None:
-    row = (
-        *_values(key),
-        digest,
+def _place_of_new(change: Change) -> tuple[str, str, int] | None:
+    """The folder, as it is now, of a message that was nowhere before; None for any other change."""
+    if change.kind is not Kind.NEW or change.previous is not None or change.message is None:
+        return None
+    return change.key.mailbox, change.key.folder, change.key.generation
+
+
+def _any_taken(connection: sqlite3.Connection, place: tuple[str, str, int], uids: Sequence[int]) -> bool:
+    """Whether one of these keys is of a message that is present, or of two of these."""
+    if len(set(uids)) < len(uids):
+        return True
+    mailbox, folder, generation, _ = _values(Key(*place, 0))
+    for some in _some(uids):
+        select = _TAKEN.format(", ".join("?" * len(some)))
+        if connection.execute(select, (mailbox, folder, generation, *some)).fetchone():
+            return True
+    return False
+
+
+def _insert(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    """Messages that are under no key yet."""
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM message").fetchone()
+    messages, attachments = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    for number, change in enumerate(changes, start=last + 1):
+        if change.message is None:
+            continue
+        messages.append((number, *_values(change.key), change.digest, *_columns(change.message)))
+        attachments += (
+            (number, place, _text(each.filename), _text(each.content_type), each.content)
+            for place, each in enumerate(change.message.attachments, start=1)
+        )
+    for statement, rows in ((_INSERT, messages), (_ATTACH, attachments)):
+        for some in _some(rows):
+            marks = f"({', '.join('?' * len(some[0]))})"
+            connection.execute(statement + ", ".join([marks] * len(some)), [*itertools.chain.from_iterable(some)])
+
+
+def _some(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+
+
+def _columns(message: MessageDetail) -> tuple[Any, ...]:
+    return (
         _text(message.msg_id),
         _time(message.sent_date),
         _time(message.received_date),
@@ -149,12 +202,6 @@ def _insert(connection: sqlite3.Connection, key: Key, digest: str | None, messag
         _json([{"type": str(each.type), "email": each.email} for each in message.recipients]),
         _json([{"name": each.name, "value": each.value} for each in message.headers]),
     )
-    inserted = connection.execute(_INSERT, row)
-    attachments = (
-        (inserted.lastrowid, number, _text(each.filename), _text(each.content_type), each.content)
-        for number, each in enumerate(message.attachments, start=1)
-    )
-    connection.executemany(_ATTACH, attachments)
 
 
 def _values(key: Key) -> tuple[str, str, int, int]:
@@ -169,6 +216,8 @@ def _text(text: str | None) -> str | None:
 def _time(time: datetime | None) -> str | None:
     if time is None:
         return None
+    if time.tzinfo is UTC:
+        return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
     try:
         utc = time.astimezone(UTC)
     except OverflowError:  # on the first and the last day of the calendar
@@ -177,4 +226,5 @@ def _time(time: datetime | None) -> str | None:
 
 
 def _json(values: list[dict[str, Any]]) -> str:
-    return json.dumps([{name: _text(value) for name, value in each.items()} for each in values], ensure_ascii=False)
+    texts = [{name: _text(value) for name, value in each.items()} for each in values]
+    return msgspec.json.encode(texts).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import sqlite3
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
@@ -114,6 +117,44 @@ def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection
     for _ in range(2):
         sink.write(connection, batch)
         assert _rows(connection) == [("INBOX", 1, 2, 2), ("INBOX.Sent", 1, 7, 1)]
+
+
+def test_many_messages_are_written_as_each_alone(connection: sqlite3.Connection) -> None:
+    batch = [new(key(uid), uid) for uid in range(1, 121)]
+    SqliteSink().write(connection, batch)
+    tables = [f"SELECT * FROM {table} ORDER BY 1, 2" for table in ("message", "attachment")]
+    together = [connection.execute(select).fetchall() for select in tables]
+    connection.execute("DELETE FROM attachment")
+    connection.execute("DELETE FROM message")
+    for change in batch:
+        SqliteSink().write(connection, [change])
+    assert [connection.execute(select).fetchall() for select in tables] == together
+
+
+uids = st.integers(1, 4)
+
+
+def told_of(kind: Kind, uid: int, before: int, digest: int) -> Change:
+    """A change of some kind."""
+    told = {Kind.NEW: new(key(uid), digest), Kind.GONE: gone(key(uid), digest)}
+    return told.get(kind) or moved(key(before), key(uid), digest, whole=True)
+
+
+@settings(max_examples=100)
+@given(
+    told=st.lists(st.builds(told_of, st.sampled_from(Kind), uids, uids, st.integers(1, 2)), max_size=8),
+    keep=st.booleans(),
+)
+def test_in_one_batch_or_in_many_it_comes_to_the_same(told: list[Change], keep: bool) -> None:
+    outcomes = list[Any]()
+    for parts in ([told], [[each] for each in told]):
+        with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            sink = SqliteSink(keep_gone=keep)
+            sink.prepare(connection)
+            for part in parts:
+                sink.write(connection, part)
+            outcomes.append((_rows(connection), _rows(connection, 0), _attachments(connection)))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_what_is_undone_was_never_there(connection: sqlite3.Connection) -> None:
