@@ -122,7 +122,7 @@ def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection
 def test_many_messages_are_written_as_each_alone(connection: sqlite3.Connection) -> None:
     batch = [new(key(uid), uid) for uid in range(1, 121)]
     SqliteSink().write(connection, batch)
-    tables = [f"SELECT * FROM {table} ORDER BY 1, 2" for table in ("message", "attachment")]
+    tables = ["SELECT * FROM message ORDER BY id", "SELECT * FROM attachment ORDER BY message, number"]
     together = [connection.execute(select).fetchall() for select in tables]
     connection.execute("DELETE FROM attachment")
     connection.execute("DELETE FROM message")
