@@ -185,7 +185,7 @@ class ScriptedServer:
 
 
 def _look_at_its_end(writer: asyncio.StreamWriter) -> None:
-    """That a client left is no news. A stream says so itself, but in its finalizer: the collector may come to it late."""
+    """That a client left is no news. A stream looks at it in its finalizer, and the collector may come to that late."""
     asyncio.ensure_future(writer.wait_closed()).add_done_callback(_looked_at)
 
 
