@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-import attrs
-
+from directsuite.core.sqlite_file import insert
+from directsuite.core.transactions import Transactions
+from directsuite.sync import wishes
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of, values_of
-from directsuite.sync.database import explained, reading, writing
+from directsuite.sync.database import STORE
 from directsuite.sync.status import MailboxStatus, statuses
 from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
-from directsuite.sync.writer import Transactions
 
 T = TypeVar("T")
 
@@ -47,8 +47,7 @@ _WAITING = """
 _IN_STATE = "SELECT f.name, m.* FROM folder f JOIN msg m ON m.folder = f.id WHERE f.mailbox = ? AND m.state = ?"
 
 _ORPHANS = "UPDATE msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END WHERE folder = ? AND state IN (1, 2, 5)"
-_FREE = "DELETE FROM msg WHERE folder = ? AND generation = ? AND uid = ?"
-_WRITE = "INSERT OR REPLACE INTO msg VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE = "INSERT OR REPLACE INTO msg VALUES"
 _WRITE_FOLDER = """
     INSERT INTO folder (id, mailbox, name, generation, fingerprint, audited_ms) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
@@ -81,11 +80,13 @@ class SqliteStore:
     def __init__(self, path: str | os.PathLike[str], sink: SqliteWriting | None = None) -> None:
         self._path = None if path == MEMORY else Path(path).resolve()
         self._sink = sink
-        self._writer = Transactions(self._writing, begin="BEGIN IMMEDIATE", explain=explained)
+        self._writer = Transactions(self._writing, begin="BEGIN IMMEDIATE", explain=STORE.explained)
         # What is in memory belongs to one connection; its reads, too, give nothing before what they saw is committed.
         self._reader = self._writer
         if self._path is not None:
-            self._reader = Transactions(functools.partial(reading, self._path), begin="BEGIN", explain=explained)
+            self._reader = Transactions(
+                functools.partial(STORE.beside, self._path, read_only=True), begin="BEGIN", explain=STORE.explained
+            )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -230,7 +231,17 @@ class SqliteStore:
         except sqlite3.Error as error:
             if error in of_the_sink:
                 raise
-            raise explained(error) from error
+            raise STORE.explained(error) from error
+
+    async def wished(self) -> Sequence[str]:
+        """Mailboxes for which another process has left wishes."""
+        return await _explaining(self._reader.do(wishes.wished))
+
+    async def grant(self, mailbox: str) -> bool:
+        """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
+        if not await _explaining(self._reader.do(lambda connection: wishes.is_wished(connection, mailbox))):
+            return False
+        return await _explaining(self._writer.do(lambda connection: wishes.grant(connection, mailbox)))
 
     async def status(self) -> Sequence[MailboxStatus]:
         """What is known of every mailbox, by their names."""
@@ -238,7 +249,7 @@ class SqliteStore:
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
-        with writing(self._path) as connection:
+        with STORE.writing(self._path) as connection:
             if self._sink is not None:
                 self._sink.prepare(connection)
             yield connection
@@ -248,7 +259,7 @@ async def _explaining(asked: Awaitable[T]) -> T:
     try:
         return await asked
     except sqlite3.Error as error:
-        raise explained(error) from error
+        raise STORE.explained(error) from error
 
 
 def _check(connection: sqlite3.Connection, lease: Lease) -> None:
@@ -258,20 +269,13 @@ def _check(connection: sqlite3.Connection, lease: Lease) -> None:
 
 
 def _apply(connection: sqlite3.Connection, lease: Lease, delta: Delta) -> None:
-    aside = [attrs.evolve(row, generation=-abs(row.generation)) for row in delta.aside]
     folders = [
         (each.id, lease.mailbox, each.name, each.generation, each.fingerprint, each.audited_ms)
         for each in delta.folders
     ]
-    written: list[tuple[str, Sequence[tuple[Any, ...]]]] = [
-        (_ORPHANS, [(folder,) for folder in delta.orphaned]),
-        (_FREE, [(row.folder, row.generation, row.uid) for row in delta.aside]),
-        (_WRITE, [values_of(row) for row in (*aside, *delta.rows)]),
-        (_WRITE_FOLDER, folders),
-    ]
-    for statement, parameters in written:
-        if parameters:
-            connection.executemany(statement, parameters)
+    connection.executemany(_ORPHANS, [(folder,) for folder in delta.orphaned])
+    insert(connection, _WRITE, [values_of(row) for row in delta.rows])
+    connection.executemany(_WRITE_FOLDER, folders)
 
 
 def _named(found: Iterable[Sequence[Any]]) -> list[tuple[str, Row]]:

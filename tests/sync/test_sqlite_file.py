@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from directsuite.errors import ClosedError
-from directsuite.sync.database import StoreError
 from directsuite.sync.sqlite import SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, State
+from directsuite.sync.store import Delta, Folder, Lease, State, StoreError
 from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports

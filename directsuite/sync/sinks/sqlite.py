@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from directsuite.core.sqlite_file import insert
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks.whole_text import whole_text
-
-T = TypeVar("T")
 
 _TABLES = (
     """
@@ -79,8 +78,8 @@ _INSERT = """
         recipients, headers
     ) VALUES
 """
-_ATTACH = "INSERT INTO attachment (message, number, filename, content_type, content) VALUES "
-_ROWS = 50  # of a statement. Each statement gives the interpreter to other threads, and waits until it has it again
+_ATTACH = "INSERT INTO attachment (message, number, filename, content_type, content) VALUES"
+_ASKED = 500  # keys of a statement
 
 
 class SqliteSink:
@@ -160,7 +159,8 @@ def _any_taken(connection: sqlite3.Connection, place: tuple[str, str, int], uids
     if len(set(uids)) < len(uids):
         return True
     mailbox, folder, generation, _ = _values(Key(*place, 0))
-    for some in _some(uids):
+    for start in range(0, len(uids), _ASKED):
+        some = uids[start : start + _ASKED]
         select = _TAKEN.format(", ".join("?" * len(some)))
         if connection.execute(select, (mailbox, folder, generation, *some)).fetchone():
             return True
@@ -179,14 +179,8 @@ def _insert(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
             (number, place, _text(each.filename), _text(each.content_type), each.content)
             for place, each in enumerate(change.message.attachments, start=1)
         )
-    for statement, rows in ((_INSERT, messages), (_ATTACH, attachments)):
-        for some in _some(rows):
-            marks = f"({', '.join('?' * len(some[0]))})"
-            connection.execute(statement + ", ".join([marks] * len(some)), [*itertools.chain.from_iterable(some)])
-
-
-def _some(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+    insert(connection, _INSERT, messages)
+    insert(connection, _ATTACH, attachments)
 
 
 def _columns(message: MessageDetail) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from directsuite.core.transactions import _OVERSTEPPED, Transactions
 from directsuite.errors import ClosedError
-from directsuite.sync.writer import _OVERSTEPPED, Transactions
 
 
 class ExplainedError(Exception):
