@@ -41,10 +41,16 @@ class Aside:
             uid=uid,
             state=State.POISON,
             identity=identity,
+            digest=await self._known_content(place, uid),
             attempts=1,
             retry_ms=self._now_ms() + _FIRST,
         )
-        await self._commits.write(Delta(rows=[row]))
+        await self._commits.write(Delta(rows=[row], folders=place.reopened()))
+
+    async def _known_content(self, place: Place, uid: int) -> bytes | None:
+        """The digest of a message that was told gone, and is back."""
+        rows = await self._commits.store.rows(place.folder)
+        return next((row.digest for row in rows if row.uid == uid), None)
 
     def is_due(self, row: Row) -> bool:
         """Whether it is time to ask again."""
@@ -61,7 +67,7 @@ class Aside:
         whole = [message for message in messages if message.uid == row.uid]
         listed = await self._remote.uids(place.folder.name)
         if whole and listed is not None:  # what else the folder has is not what this one was before
-            look = Look(place=place, uids=frozenset(listed.uids), states={}, fingerprint=b"")
+            look = Look(place=place, uids=frozenset(listed.uids), states={row.uid: row.state}, fingerprint=b"")
             return await Receiving(self._commits, self._remote, look, places).take([row.uid], whole[:1])
         wait = min(_LONGEST, _FIRST * 2**row.attempts)
         again = attrs.evolve(row, attempts=row.attempts + 1, retry_ms=self._now_ms() + wait)

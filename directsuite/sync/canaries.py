@@ -59,26 +59,20 @@ async def _seen(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
 
 async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
     """Whether the messages under these uids still have the contents of the rows. One that can't be fetched may have."""
-    return not await differing(remote, folder, rows)
-
-
-async def differing(remote: Remote, folder: str, rows: Sequence[Row]) -> set[int]:
-    """The uids under which there is another message than the rows say."""
-    found = set[int]()
     for start in range(0, len(rows), _AT_ONCE):
-        found |= await _differing(remote, folder, rows[start : start + _AT_ONCE])
-    return found
+        if not await _have_content(remote, folder, rows[start : start + _AT_ONCE]):
+            return False
+    return True
 
 
-async def _differing(remote: Remote, folder: str, rows: Sequence[Row]) -> set[int]:
+async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
     try:
         messages = await remote.messages(folder, [row.uid for row in rows])
     except NOBODYS_FAULT:
         raise
     except DirectSuiteError:
-        if len(rows) == 1:
-            return set()
         half = len(rows) // 2
-        return await _differing(remote, folder, rows[:half]) | await _differing(remote, folder, rows[half:])
+        parts = (rows[:half], rows[half:]) if half else ()
+        return all([await _have_content(remote, folder, part) for part in parts])
     digests = {message.uid: digest_of(message) for message in messages}
-    return {row.uid for row in rows if row.digest not in (None, digests.get(row.uid, row.digest))}
+    return all(row.digest in (None, digests.get(row.uid, row.digest)) for row in rows)

@@ -20,7 +20,7 @@ class Kind(enum.StrEnum):
     MOVED = "moved"
     """It has another key: it went to another folder, or the folder numbers its messages anew."""
     RESTORED = "restored"
-    """It was told to be gone, and is there again."""
+    """It was told to be gone, and is there again. A sink that is no transaction may not have been told."""
 
 
 @attrs.frozen(repr=False, eq=False)

@@ -104,14 +104,24 @@ class MailboxRounds:
         self._clock = clock
         self._now_ms = now_ms
         self._commits: Commits | None = None
-        self._places: dict[str, Place] = {}
         self._number = 0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._places: dict[str, Place] = {}
         self._known: set[str] | None = None  # names of folders, where all are looked at
         self._settling = Settling()
         self._unsettled = True  # there may be rows that wait for something
 
     async def round(self, *, audit: bool = False) -> Report:
         """One round. Raises what concerns the whole mailbox; what concerns one folder stands in the report."""
+        try:
+            return await self._round(audit=audit)
+        except BaseException:  # cancelled, too: nobody knows whether the commit under way was written
+            self._begin_anew()
+            raise
+
+    async def _round(self, *, audit: bool) -> Report:
         self._number += 1
         report = Report()
         if self._commits is None:
@@ -162,8 +172,8 @@ class MailboxRounds:
         for name in vanished:
             place = self._places.pop(name, None) or Place(await self._store.folder(commits.lease, name))
             rows = [row for row in await self._store.rows(place.folder) if row.state in _LEAVING]
-            await commits.write(Delta(folders=[attrs.evolve(place.folder, fingerprint=None)]))
-            await commits.write_each(([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+            steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+            await commits.write_each(steps, place.reopened())
             self._unsettled = True
         self._known = (self._known - vanished) | set(names)
 
@@ -222,7 +232,8 @@ class MailboxRounds:
             return  # it changed meanwhile: the next round sees more
         rows = [row for row in await self._store.rows(look.place.folder) if row.uid in missing]
         self._unsettled = True
-        await commits.write_each(([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+        steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
+        await commits.write_each(steps, look.place.reopened())
         look.settled = True
 
     async def _receive(self, commits: Commits, look: Look, report: Report) -> None:
@@ -241,9 +252,11 @@ class MailboxRounds:
                     continue
                 by_uid = {message.uid: message for message in answer.messages}
                 whole = list(itertools.takewhile(by_uid.__contains__, answer.uids))
-                if whole:
-                    report.changes.update(await receiving.take(whole, [by_uid[uid] for uid in whole]))
-                done += len(whole)
+                taken = await receiving.take(whole, [by_uid[uid] for uid in whole])
+                report.changes.update(taken)
+                done += taken.total()
+                if taken.total() < len(whole):
+                    break  # the folder is suspect: the next round compares all of it
                 if len(whole) < len(answer.uids):
                     await self._not_returned(commits, place, answer.uids[len(whole)], report)
                     break
@@ -264,7 +277,7 @@ class MailboxRounds:
     async def _finish(self, commits: Commits, look: Look) -> None:
         """Note that everything up to this listing is done."""
         place = look.place
-        if not (look.complete and look.settled):
+        if not (look.complete and look.settled) or place.suspect:
             return
         if place.folder.fingerprint != look.fingerprint or place.folder.audited_ms is None:
             audited = self._now_ms() if place.folder.audited_ms is None else place.folder.audited_ms

@@ -11,6 +11,9 @@ from directsuite.sync.store import Folder, State
 
 _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
 
+TOLD_GONE = (State.GONE, State.ORPHAN)
+"""States of uids that nobody has to be told gone; of an ORPHAN one of the folder's own generation perhaps."""
+
 
 @attrs.define(eq=False, repr=False)
 class Place:
@@ -26,6 +29,17 @@ class Place:
     looked_at: float | None = None
     not_returned: Counter[int] = attrs.field(factory=Counter[int])
     suspect: bool = False
+
+    def reopened(self) -> list[Folder]:
+        """The folder, to be written with rows of it that change: should it be listed as it was, that is a change, too.
+
+        None where it says so already.
+        """
+        self.mark = None
+        if self.folder.fingerprint is None:
+            return []
+        self.folder = attrs.evolve(self.folder, fingerprint=None)
+        return [self.folder]
 
 
 @attrs.define(eq=False, repr=False)
@@ -46,8 +60,8 @@ class Look:
 
     @property
     def new(self) -> list[int]:
-        """Uids never seen before, ascending."""
-        return sorted(self.uids - self.states.keys())
+        """Uids never seen before, and those that came back, ascending."""
+        return sorted(uid for uid in self.uids if self.states.get(uid) in (None, *TOLD_GONE))
 
     @property
     def missing(self) -> set[int]:
@@ -60,7 +74,7 @@ class Look:
         """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
         highest = max(self.states, default=0)
         late = any(uid <= highest for uid in self.uids - self.states.keys())
-        returned = any(self.states.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
+        returned = any(self.states.get(uid) in (*TOLD_GONE, State.LEFT) for uid in self.uids)
         return late or returned or self._many(self.missing)
 
     def _many(self, missing: set[int]) -> bool:

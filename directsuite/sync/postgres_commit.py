@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import attrs
-
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import values_of
 from directsuite.sync.commits import SinkError
@@ -20,10 +18,6 @@ _FENCE = "SELECT fence FROM directsuite.mailbox WHERE id = %s FOR UPDATE"
 _ORPHANS = """
     UPDATE directsuite.msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END
     WHERE folder = ANY(%s) AND state IN (1, 2, 5)
-"""
-_FREE = """
-    DELETE FROM directsuite.msg m USING unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS a (folder, generation, uid)
-    WHERE m.folder = a.folder AND m.generation = a.generation AND m.uid = a.uid
 """
 _WRITE = """
     INSERT INTO directsuite.msg SELECT * FROM unnest(
@@ -65,11 +59,7 @@ async def apply(connection: Connection, lease: Lease, delta: Delta) -> None:
     """Write a delta."""
     if delta.orphaned:
         await connection.execute(_ORPHANS, (delta.orphaned,))
-    if delta.aside:
-        keys = zip(*((row.folder, row.generation, row.uid) for row in delta.aside), strict=True)
-        await connection.execute(_FREE, [list(column) for column in keys])
-    aside = [attrs.evolve(row, generation=-abs(row.generation)) for row in delta.aside]
-    rows = {(row.folder, row.generation, row.uid): row for row in (*aside, *delta.rows)}  # one statement, one row once
+    rows = {(row.folder, row.generation, row.uid): row for row in delta.rows}  # one statement, one row once
     if rows:
         columns = zip(*map(values_of, rows.values()), strict=True)
         await connection.execute(_WRITE, [list(column) for column in columns])

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import attrs
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.canaries import differing, have_content
+from directsuite.sync.canaries import have_content
 from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits
 from directsuite.sync.identity import hex_of, identity_of, is_strong, received_ms
-from directsuite.sync.place import Look, Place
+from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
 from directsuite.sync.store import Delta, Row, State
 
@@ -46,15 +46,8 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
             continue
         found[message.uid] = _kept(message.uid, message)
     same = not place.suspect and _is_the_same(rows, found)
-    if same and (audit or not any(found[uid].strong for uid, row in rows.items() if uid in found and row.identity)):
-        weak = [row for uid, row in rows.items() if row.state is State.LIVE and uid in found and not found[uid].strong]
-        same = await have_content(remote, place.folder.name, weak)
-    if same:
-        returned = [row for row in rows.values() if row.state is State.LEFT and row.uid in found]
-        weak = [row for row in returned if not found[row.uid].strong]
-        others = {row.uid for row in returned if found[row.uid].identity != row.identity}
-        others |= await differing(remote, place.folder.name, weak)
-        await _reconcile(commits, place, rows, found, others)
+    if same and await have_content(remote, place.folder.name, _doubtful(rows, found, audit=audit)):
+        await _reconcile(commits, place, rows, found)
     else:
         await _begin_generation(commits, place, rows, found)
     place.mark, place.suspect = None, False
@@ -75,16 +68,22 @@ def _kept(uid: int, message: MessageDetail) -> _Metadata:
 
 def _is_the_same(rows: dict[int, Row], found: dict[int, _Metadata]) -> bool:
     compared = [found[uid].identity == row.identity for uid, row in rows.items() if uid in found and row.identity]
-    all_gone = all(row.state is State.GONE for row in rows.values())
+    all_gone = all(row.state in TOLD_GONE for row in rows.values())
     nothing_to_compare = not found or (all_gone and min(found) > max(rows, default=0))
     return all(compared) and (bool(compared) or nothing_to_compare)
 
 
-async def _reconcile(
-    commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata], others: Collection[int]
-) -> None:
-    """Note what is missing and what came back. others: uids of LEFT rows under which there is another message now."""
-    delta, changes = Delta(), list[Change]()
+def _doubtful(rows: dict[int, Row], found: dict[int, _Metadata], *, audit: bool) -> list[Row]:
+    """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
+    known = [row for uid, row in rows.items() if uid in found and row.identity is not None]
+    every = audit or not any(found[row.uid].strong for row in known)
+    back = (State.LEFT, *TOLD_GONE)
+    return [row for row in known if not found[row.uid].strong and (every or row.state in back)]
+
+
+async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]) -> None:
+    """Note what is missing, and what came back before anybody was told."""
+    delta = Delta()
     for uid, row in rows.items():
         now = found.get(uid)
         if now is None:
@@ -92,16 +91,11 @@ async def _reconcile(
                 delta.rows.append(attrs.evolve(row, state=State.LEFT))
             elif row.state is State.POISON:
                 delta.rows.append(attrs.evolve(row, state=State.GONE))
-        elif row.state is State.LEFT and uid not in others:
+        elif row.state is State.LEFT:
             delta.rows.append(attrs.evolve(row, state=State.LIVE))
-        elif row.state in (State.LEFT, State.GONE):  # perhaps another message: its content decides
-            if row.state is State.LEFT:
-                changes.append(
-                    Change(kind=Kind.GONE, key=commits.key(place.folder.name, row), digest=hex_of(row.digest))
-                )
-            delta.aside.append(attrs.evolve(row, state=State.GONE))
-    if delta.rows or delta.aside:
-        await commits.write(delta, changes)
+    if delta.rows:
+        delta.folders = place.reopened()
+        await commits.write(delta)
 
 
 async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]) -> None:

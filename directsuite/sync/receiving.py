@@ -20,6 +20,9 @@ from directsuite.sync.store import Delta, Folder, Row, State
 Origin = tuple[str, Row]
 """Where a message was before: its folder's name, and its row there."""
 
+_LISTED = (State.LIVE, State.POISON)
+"""States of messages that were there when their folder was last looked at."""
+
 
 class Receiving:
     """Takes the messages of one look. Copies of a message are messages of their own, in the same folder or another."""
@@ -33,29 +36,55 @@ class Receiving:
         self._elsewhere: dict[str, frozenset[int]] = {}
 
     async def take(self, uids: Sequence[int], messages: Sequence[MessageDetail]) -> Counter[Kind]:
-        """Commit messages, which have these uids, in their order; how many were of which kind."""
+        """Commit messages, which have these uids, in their order; how many were of which kind.
+
+        Up to one that is another than was told under its uid: its folder is suspect.
+        """
         digests = [digest_of(message) for message in messages]
         origins: defaultdict[bytes | None, list[Origin]] = defaultdict(list)
         for name, known in await self._commits.store.with_digests(self._commits.lease, set(digests)):
             origins[known.digest].append((name, known))
-        delta, changes = Delta(), list[Change]()
+        told = await self._told(uids)
+        taken = list[tuple[Row, Origin | None, Change]]()
         for uid, message, digest in zip(uids, messages, digests, strict=True):
-            origin = await self._origin(origins[digest])
+            if told.get(uid) not in (None, digest):
+                self._look.place.suspect = True
+                break
             row = self._row(uid, message, digest)
+            origin = await self._origin(row, origins[digest])
             if origin is not None:
                 origins[digest].remove(origin)
-                delta.rows.append(attrs.evolve(origin[1], state=State.GONE, digest=None))
-                delta.folders += self._not_as_it_was(*origin)
-            delta.rows.append(row)
-            changes.append(self._change(message, row, origin))
-        await self._commits.write(delta, changes)
-        return Counter(change.kind for change in changes)
+            taken.append((row, origin, self._change(message, row, origin)))
+        if taken:
+            await self._commit(taken)
+        return Counter(change.kind for _, _, change in taken)
 
-    async def _origin(self, candidates: list[Origin]) -> Origin | None:
-        """Where this content was before, and is no more; what is in doubt first, and of that what is nearest."""
-        own = self._look.place.folder.id
-        for origin in sorted(candidates, key=lambda each: (each[1].state is State.GONE, each[1].folder != own)):
-            if origin[1].state is not State.LIVE or not await self._is_there(*origin):
+    async def _commit(self, taken: Sequence[tuple[Row, Origin | None, Change]]) -> None:
+        """Write rows, and that their origins are no more."""
+        origins = [origin for _, origin, _ in taken if origin is not None]
+        delta = Delta(rows=[attrs.evolve(row, state=State.GONE, digest=None) for _, row in origins])
+        delta.rows += [row for row, _, _ in taken]
+        delta.folders = [*self._look.place.reopened(), *(each for one in origins for each in self._reopened(*one))]
+        await self._commits.announce([row for _, row in origins], delta.folders)
+        await self._commits.write(delta, [change for _, _, change in taken])
+
+    async def _told(self, uids: Sequence[int]) -> dict[int, bytes | None]:
+        """The digests that those of the uids were told with that came back."""
+        if self._look.states.keys().isdisjoint(uids):
+            return {}
+        return {row.uid: row.digest for row in await self._commits.store.rows(self._look.place.folder)}
+
+    async def _origin(self, now: Row, candidates: list[Origin]) -> Origin | None:
+        """Where this content was before, and is no more; under its own uid, or what is in doubt, or what is nearest."""
+        own, place = now.folder, (now.folder, now.generation, now.uid)
+
+        def distance(origin: Origin) -> tuple[bool, bool, bool]:
+            """The nearest is the least."""
+            row = origin[1]
+            return (row.folder, row.generation, row.uid) != place, row.state is State.GONE, row.folder != own
+
+        for origin in sorted(candidates, key=distance):
+            if not distance(origin)[0] or origin[1].state not in _LISTED or not await self._is_there(*origin):
                 return origin
         return None
 
@@ -73,13 +102,11 @@ class Receiving:
             self._places[name].suspect = True
         return False
 
-    def _not_as_it_was(self, name: str, row: Row) -> list[Folder]:
+    def _reopened(self, name: str, row: Row) -> list[Folder]:
         """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
-        if row.state is not State.LIVE or name not in self._places or row.folder == self._look.place.folder.id:
+        if row.state not in _LISTED or name not in self._places or row.folder == self._look.place.folder.id:
             return []
-        place = self._places[name]
-        place.mark, place.folder = None, attrs.evolve(place.folder, fingerprint=None)
-        return [place.folder]
+        return self._places[name].reopened()
 
     async def _listed(self, name: str) -> frozenset[int]:
         """The uids of another folder; none where there is no such folder any more."""
@@ -104,13 +131,15 @@ class Receiving:
         )
 
     def _change(self, message: MessageDetail, row: Row, origin: Origin | None) -> Change:
+        key = self._commits.key(self._look.place.folder.name, row)
+        previous = None if origin is None else self._commits.key(*origin)
         kind = Kind.NEW
         if origin is not None:
-            kind = Kind.RESTORED if origin[1].state is State.GONE else Kind.MOVED
+            kind = Kind.RESTORED if origin[1].state is State.GONE or previous == key else Kind.MOVED
         return Change(
             kind=kind,
-            key=self._commits.key(self._look.place.folder.name, row),
-            previous=None if origin is None else self._commits.key(*origin),
+            key=key,
+            previous=previous,
             message=message,
             digest=hex_of(row.digest),
         )

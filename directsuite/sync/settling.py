@@ -1,4 +1,8 @@
-"""What is gone: told only when nothing that is fetched from now on can be the same message somewhere else."""
+"""What is gone: told only when nothing that is fetched from now on can be the same message somewhere else.
+
+A sink may be told, and the process end before that is noted. Rows are ORPHAN by then: what comes back is fetched again,
+and told with its content, even under the uid that it had.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,7 @@ class Settling:
                     waiting = True
                 else:
                     gone.append((name, row))
+        await commits.announce(row for _, row in gone)
         await commits.write_each(_told(commits, name, row) for name, row in gone)
         for _, row in gone:
             del self._since[row.folder, row.generation, row.uid]

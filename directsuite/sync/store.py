@@ -37,7 +37,7 @@ class State(enum.IntEnum):
     GONE = 3
     """Told to be gone, or carried over to another key."""
     ORPHAN = 4
-    """Of a generation that is over: it may turn up under another uid."""
+    """Of a generation that is over, or about to be told gone: it may turn up under another uid, or come back."""
     POISON = 5
     """Could not be fetched again and again: set aside, and tried once in a while."""
 
@@ -86,12 +86,10 @@ class Delta:
     """What a commit changes.
 
     orphaned: folders (by id) whose LIVE and LEFT rows become ORPHAN and whose POISON rows become GONE, before anything
-    else. aside: rows whose uid is to be free again: they get the negative of their generation. rows: written as they
-    are, over those of the same folder, generation and uid. folders: written as they are.
+    else. rows: written as they are, over those of the same folder, generation and uid. folders: written as they are.
     """
 
     orphaned: list[int] = attrs.field(factory=list[int])
-    aside: list[Row] = attrs.field(factory=list[Row])
     rows: list[Row] = attrs.field(factory=list[Row])
     folders: list[Folder] = attrs.field(factory=list[Folder])
 
@@ -129,7 +127,10 @@ class Store(Protocol):
         ...
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
-        """Rows of the mailbox with one of these digests, each with its folder's name; POISON ones have none."""
+        """Rows of the mailbox with one of these digests, each with its folder's name.
+
+        A POISON one has one only if it was told to be gone before.
+        """
         ...
 
     async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:

@@ -57,9 +57,6 @@ class Model:
         for place, row in self.rows.items():
             if row.folder in delta.orphaned:
                 self.rows[place] = attrs.evolve(row, state=after.get(row.state, row.state))
-        for row in delta.aside:
-            self.rows.pop((row.folder, row.generation, row.uid), None)
-            self.put(attrs.evolve(row, generation=-row.generation))
         for row in delta.rows:
             self.put(row)
         for folder in delta.folders:
@@ -137,7 +134,6 @@ class Beside(RuleBasedStateMachine):
         some = st.sampled_from(own).flatmap(rows)
         delta = Delta(
             orphaned=data.draw(st.lists(st.sampled_from(own), max_size=1)),
-            aside=data.draw(st.lists(some, max_size=2)),
             rows=data.draw(st.lists(some, max_size=4)),
             folders=[
                 attrs.evolve(self.model.folders[each][1], generation=data.draw(st.integers(1, 2)), fingerprint=b"f")

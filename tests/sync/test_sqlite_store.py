@@ -113,8 +113,7 @@ async def test_canaries_are_the_newest_and_the_oldest_that_can_be_known_again(
 async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
     kinds = {1: State.LIVE, 2: State.LEFT, 3: State.GONE, 4: State.ORPHAN, 5: State.POISON}
     await store.commit(lease, Delta(rows=[row(inbox, uid, state) for uid, state in kinds.items()]), [])
-    aside = row(inbox, 3, State.GONE, digest=b"d")
-    delta = Delta(orphaned=[inbox.id], aside=[aside], rows=[row(inbox, 1), row(inbox, 3)])
+    delta = Delta(orphaned=[inbox.id], rows=[row(inbox, 1), row(inbox, 3)])
     await store.commit(lease, delta, [])
     assert await store.states(inbox) == {
         1: State.LIVE,
@@ -123,10 +122,6 @@ async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease,
         4: State.ORPHAN,
         5: State.GONE,
     }
-    assert await store.with_digests(lease, [b"d"]) == [("INBOX", row(inbox, 3, State.GONE, digest=b"d", generation=-1))]
-    await store.commit(lease, Delta(aside=[row(inbox, 3, State.GONE, digest=b"e")]), [])
-    assert 3 not in await store.states(inbox)
-    assert [each.digest for _, each in await store.with_digests(lease, [b"d", b"e"])] == [b"e"]
 
 
 async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, inbox: Folder) -> None:

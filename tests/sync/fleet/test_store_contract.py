@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.fleet_table import FleetMailbox, FleetTable
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sqlite import MEMORY, SqliteStore
 from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
+from directsuite.sync.wishes import Wish, wish_in
 
 MAILBOX = "jane.doe@direct.example"
 
@@ -164,27 +168,16 @@ async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: F
     assert await store.folder(lease, "INBOX") == changed
 
 
-async def test_orphans_first_then_aside_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_orphans_first_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
     states = (State.LIVE, State.LEFT, State.GONE, State.ORPHAN, State.POISON)
     await store.commit(lease, Delta(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
     delta = Delta(
         orphaned=[inbox.id],
-        aside=[row(inbox, 3, State.GONE, digest=b"d" * 16)],
         rows=[row(inbox, 1), row(inbox, 3, State.LIVE)],
     )
     await store.commit(lease, delta, ())
     found = await store.states(inbox)
     assert found == {1: State.LIVE, 2: State.ORPHAN, 3: State.LIVE, 4: State.ORPHAN, 5: State.GONE}
-    aside = [each for _, each in await store.in_state(lease, State.GONE) if each.generation < 0]
-    assert aside == [row(inbox, 3, State.GONE, digest=b"d" * 16, generation=-inbox.generation)]
-
-
-async def test_a_uid_set_aside_twice_leaves_the_later_row(store: Store, lease: Lease, inbox: Folder) -> None:
-    for digest in (b"1" * 16, b"2" * 16):
-        await store.commit(lease, Delta(rows=[row(inbox, 7)]), ())
-        await store.commit(lease, Delta(aside=[row(inbox, 7, State.GONE, digest=digest)]), ())
-    assert [each.digest for _, each in await store.in_state(lease, State.GONE)] == [b"2" * 16]
-    assert await store.states(inbox) == {}
 
 
 async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: Folder) -> None:
@@ -279,3 +272,78 @@ async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: L
         await asyncio.gather(committing, return_exceptions=True)
     await store.commit(lease, Delta(rows=[row(inbox, 100)]), ())
     assert 100 in await store.states(inbox)
+
+
+async def wish(store: Store, kind: Wish, names: Sequence[str], tmp_path: Path) -> Sequence[str]:
+    """As another process does."""
+    if isinstance(store, PostgresStore):
+        async with PostgresStore(store.connections.conninfo) as other:
+            return await other.wish(kind, names)
+    return wish_in(tmp_path / "sync.db", kind, names)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[SqliteStore | PostgresStore]:
+    """A store that another process can open, too."""
+    if request.param == "sqlite":
+        async with SqliteStore(tmp_path / "sync.db") as sqlite_store:
+            yield sqlite_store
+        return
+    async with PostgresStore(request.getfixturevalue("conninfo")) as store:
+        yield store
+
+
+async def test_a_wish_is_left_by_another_and_granted_once(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
+    lease, theirs = await kept.claim(MAILBOX), await kept.claim("another@direct.example")
+    folders = [await kept.folder(lease, "INBOX"), await kept.folder(theirs, "INBOX")]
+    sent = await kept.folder(lease, "Sent")  # not audited so far, for not all of it was fetched
+    for each, of_it in zip((lease, theirs), folders, strict=True):
+        audited = attrs.evolve(of_it, audited_ms=5)
+        poison = row(of_it, 1, State.POISON, attempts=3, retry_ms=2**45)
+        await kept.commit(each, Delta(rows=[poison, row(of_it, 2)], folders=[audited]), ())
+
+    assert await kept.wished() == []
+    assert not await kept.grant(MAILBOX)
+    assert await wish(kept, Wish.AUDIT, [MAILBOX, "nobody@direct.example"], tmp_path) == [MAILBOX]
+    assert await wish(kept, Wish.AUDIT, [MAILBOX], tmp_path) == [MAILBOX]
+    assert await kept.wished() == [MAILBOX]
+    assert await kept.grant(MAILBOX)
+    assert not await kept.grant(MAILBOX)
+    assert [(each.name, each.audited_ms) for each in await kept.folders(lease)] == [("INBOX", 0), ("Sent", None)]
+    assert [each.retry_ms for each in await kept.rows(folders[0])] == [2**45, None]
+
+    assert await wish(kept, Wish.RETRY, [], tmp_path) == ["another@direct.example", MAILBOX]
+    assert sorted(await kept.wished()) == ["another@direct.example", MAILBOX]
+    assert await kept.grant(MAILBOX)
+    assert await kept.wished() == ["another@direct.example"]
+    assert [(each.attempts, each.retry_ms) for each in await kept.rows(folders[0])] == [(3, 0), (0, None)]
+    assert [each.retry_ms for each in await kept.rows(folders[1])] == [2**45, None]
+    assert sent.audited_ms is None
+
+
+async def test_a_fleet_s_turn_for_which_something_is_wished_is_due_at_once(conninfo: str) -> None:
+    async with PostgresStore(conninfo) as store:
+        table = FleetTable(store.connections, "me", 30.0)
+        await table.prepare()
+        await table.add([MAILBOX])
+
+        async def after_a_turn(rest: float, problem: str | None) -> FleetMailbox:
+            ((mailbox, _),) = await table.due()
+            begun = await table.begin(mailbox)
+            assert begun is not None
+            await table.finish(begun, rest, problem)
+            (found,) = await table.mailboxes()
+            return found
+
+        found = await after_a_turn(0.0, None)  # there is more to fetch
+        assert (found.turns, found.in_step_at, found.failures, found.problem) == (1, None, 0, None)
+        await store.wish(Wish.RETRY)
+        found = await after_a_turn(1000.0, "It fails.")
+        assert (found.in_step_at, found.failures, found.problem) == (None, 1, "It fails.")
+        assert await store.grant(MAILBOX)
+        found = await after_a_turn(1000.0, None)
+        assert found.in_step_at is not None
+        assert found.due_at - found.in_step_at == pytest.approx(1000.0)
+        assert await table.due() == []
+        assert await table.hasten([MAILBOX, "nobody@direct.example"]) == 1
+        assert len(await table.due()) == 1

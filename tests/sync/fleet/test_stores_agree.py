@@ -41,7 +41,6 @@ folders = st.builds(
 deltas = st.builds(
     Delta,
     orphaned=st.lists(st.integers(0, 1), max_size=1),
-    aside=st.lists(rows, max_size=2, unique_by=lambda row: (row.folder, row.generation, row.uid)),
     rows=st.lists(rows, max_size=6),
     folders=st.lists(folders, max_size=1),
 )
@@ -55,7 +54,6 @@ async def all_there_is(store: Store, commits: list[Delta]) -> Any:
         named = [attrs.evolve(each, id=ids[each.id], name=("INBOX", "Sent")[each.id]) for each in delta.folders]
         own = Delta(
             orphaned=[ids[each] for each in delta.orphaned],
-            aside=[attrs.evolve(row, folder=ids[row.folder]) for row in delta.aside],
             rows=[attrs.evolve(row, folder=ids[row.folder]) for row in delta.rows],
             folders=named,
         )

@@ -63,6 +63,7 @@ class FakeRemote:
         listed = array("q", sorted(self._asked("uids", folder).messages))
         if self._is_due("short") and listed:
             self.fault = None
+            self.troubled.add(folder)
             self._world.late.add((folder, listed.pop(len(listed) // 2)))
             self._world.weird.add(folder)
         now = hashlib.sha1(listed.tobytes(), usedforsecurity=False).digest()

@@ -265,7 +265,8 @@ class SyncMachine(RuleBasedStateMachine):
     def compare(self, excused: set[tuple[str, int]]) -> None:
         """The mirror against the world. excused: messages that can't be fetched, and may not be known."""
         if self.again and self.torn:
-            assert {place[2] for place in self.there() if place[:2] not in excused} <= set(self.mirror.here.values())
+            unknown = {each[2] for each in self.there() if each[:2] not in excused} - set(self.mirror.here.values())
+            assert not unknown, f"there, and unknown: {unknown}"
             return
         told = [(key.folder, key.uid, content) for key, content in self.mirror.here.items()]
         assert len(told) == len(set(told)), "a message with two keys"
@@ -293,3 +294,9 @@ class SyncMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The end of the machine's loop."""
         self.runner.close()
+
+
+class DeliveringMachine(SyncMachine):
+    """With a sink that is a callable, and may be told the same twice."""
+
+    again = True

@@ -117,8 +117,13 @@ class Mirror:
             return
         if self._again:
             return
+        if (message.folder, message.uid, message.content) in self._places():
+            return  # where it is now stands as the move of a copy, which nobody can tell from it
         aside = {(folder, uid) for folder, _, uid in self._aside}
         assert (message.folder, message.uid) in aside, f"{key!r} told gone, and has moved"
+
+    def _places(self) -> set[tuple[str, int, str]]:
+        return {(key.folder, key.uid, content) for key, content in self.here.items()}
 
     def _content(self, change: Change) -> str:
         assert change.message is not None, f"{change.kind} without its message"

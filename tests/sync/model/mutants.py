@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -10,13 +10,14 @@ import pytest
 
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import canaries, mailbox, rebuild, receiving
+from directsuite.sync.aside import Aside
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Commits
 from directsuite.sync.fetching import Fetched
 from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
-from directsuite.sync.store import Delta, Lease, Row, State
+from directsuite.sync.store import Delta, Folder, Lease, Row, State
 
 from .stores import DictStore
 
@@ -232,3 +233,59 @@ def _no_orphans(patch: pytest.MonkeyPatch) -> None:
         await commit(self, lease, delta, changes)
 
     patch.setattr(DictStore, "commit", kept)
+
+
+@_mutant("a round that failed is remembered")
+def _remembered(patch: pytest.MonkeyPatch) -> None:
+    begin_anew = MailboxRounds._begin_anew
+
+    def once(self: MailboxRounds) -> None:
+        if not hasattr(self, "_places"):
+            begin_anew(self)
+
+    patch.setattr(MailboxRounds, "_begin_anew", once)
+
+
+@_mutant("a fingerprint outlives what it stood for")
+def _kept_fingerprint(patch: pytest.MonkeyPatch) -> None:
+    def reopened(_: Place) -> list[Folder]:
+        return []
+
+    patch.setattr(Place, "reopened", reopened)
+
+
+@_mutant("what is set aside has no content")
+def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(Aside, "_known_content", nothing)
+
+
+@_mutant("any message may come back under a uid")
+def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
+    async def told(*_: object) -> dict[int, bytes | None]:
+        return {}
+
+    patch.setattr(receiving.Receiving, "_told", told)
+
+
+@_mutant("a suspect folder counts as done")
+def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
+    finish = MailboxRounds._finish
+
+    async def done(self: MailboxRounds, commits: Commits, look: Look) -> None:
+        suspect, look.place.suspect = look.place.suspect, False
+        await finish(self, commits, look)
+        look.place.suspect = suspect
+
+    patch.setattr(MailboxRounds, "_finish", done)
+
+
+@_mutant("nobody knows that a sink may have been told")
+def _unannounced(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Commits, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
+        if self._deliver is not None and any(row.state in (State.LIVE, State.LEFT) for row in rows):
+            await self.write(Delta(folders=list(folders)))
+
+    patch.setattr(Commits, "announce", nothing)

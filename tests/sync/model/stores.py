@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from directsuite.errors import DirectSuiteError
 from directsuite.sync.changes import Change
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
 
 from .fake_remote import Fuse
 
@@ -18,7 +17,7 @@ Write = Callable[[Sequence[Change]], None]
 _ORPHANED = {State.LIVE: State.ORPHAN, State.LEFT: State.ORPHAN, State.POISON: State.GONE}
 
 
-class DiskFullError(DirectSuiteError):
+class DiskFullError(StoreError):
     """A commit could not be written."""
 
 
@@ -80,9 +79,6 @@ class DictStore:
         for key, row in self._rows.items():
             if row.folder in delta.orphaned and row.state in _ORPHANED:
                 rows[key] = attrs.evolve(row, state=_ORPHANED[row.state])
-        for row in delta.aside:
-            rows.pop((row.folder, row.generation, row.uid), None)
-            rows[row.folder, -row.generation, row.uid] = attrs.evolve(row, generation=-row.generation)
         for row in delta.rows:
             rows[row.folder, row.generation, row.uid] = row
         for folder in delta.folders:

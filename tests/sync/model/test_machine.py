@@ -13,14 +13,8 @@ from directsuite.sync.changes import Change
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.store import Store
 
-from .machine import SyncMachine
+from .machine import DeliveringMachine, SyncMachine
 from .stores import Write
-
-
-class DeliveringMachine(SyncMachine):
-    """With a sink that is a callable, and may be told the same twice."""
-
-    again = True
 
 
 class _Writing:
@@ -54,17 +48,17 @@ class SqliteMachine(SyncMachine):
 
 
 QUICK = settings(
-    max_examples=200,
-    stateful_step_count=40,
+    max_examples=60,
+    stateful_step_count=25,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-LONG = settings(QUICK, max_examples=3000, derandomize=False, print_blob=True)
+LONG = settings(QUICK, max_examples=3000, stateful_step_count=40, derandomize=False, print_blob=True)
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(SyncMachine, 150), (DeliveringMachine, 40), (SqliteMachine, 15)])
+@pytest.mark.parametrize(("machine", "examples"), [(SyncMachine, 60), (DeliveringMachine, 20), (SqliteMachine, 10)])
 def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples))
 

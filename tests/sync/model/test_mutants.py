@@ -1,4 +1,4 @@
-"""Each deliberate fault of the engine is seen by the machine."""
+"""Deliberate faults of the engine that chance finds. Each one is also seen in a sequence, for which see there."""
 
 from __future__ import annotations
 
@@ -7,31 +7,23 @@ import pytest
 from .mutants import MUTANTS
 from .mutation_table import seen
 
+EXAMPLES = 3000
+"""The most that are played of a mutant; most are seen in the first hundred, and some in the first thousand."""
+
 RARE = {
-    "canaries not looked at": 1500,
-    "late uids are not odd": 3000,
-    "resets ignored": 500,
-    "uids that come back are not odd": 1000,
-    "weak identities trusted": 2000,
-    "poison never asked for again": 1000,
-    "poison blocks what follows": 1000,
-}
-"""Mutants that few examples show, and how many are played for them."""
-
-SURVIVORS = {
-    "what has left is gone at once",
+    "a round that failed is remembered",
+    "a suspect folder counts as done",
+    "any message may come back under a uid",
     "gone although its own folder is incomplete",
-    "canaries compared by uid and date alone",
+    "nobody knows that a sink may have been told",
+    "poison never asked for again",
+    "what has left is gone at once",
+    "what is set aside has no content",
 }
-"""Those that chance does not find; test_sequences.py sees the first."""
-
-
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - RARE.keys() - SURVIVORS))
-def test_mutant_is_seen_soon(name: str) -> None:
-    assert seen(name, 100) is not None
+"""Those that chance finds late, and may not find in so many: only their sequences are sure to see them."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(RARE))
-def test_rare_mutant_is_seen(name: str) -> None:
-    assert seen(name, RARE[name]) is not None
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - RARE))
+def test_mutant_is_seen_by_chance(name: str) -> None:
+    assert seen(name, EXAMPLES) is not None

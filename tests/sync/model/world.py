@@ -75,6 +75,7 @@ class World:
         method(*meant)
         if amid and name in ("recreate", "replace", "renumber", "permute"):
             self.torn.add(meant[0])
+            self.weird.add(meant[0])
 
     def deliver(self, folder: str, count: int, kind: str = "strong") -> None:
         """New mail."""
@@ -137,12 +138,16 @@ class World:
 
     def permute(self, folder: str, index: int | None) -> None:
         """The same uids, but not for the same messages: the other way round, or two neighbours exchanged."""
+        weird = folder in self.weird
         self._renumbered(folder)
         box = self.boxes[folder]
         uids = sorted(box.messages)
         messages = [box.messages[uid] for uid in uids]
         if index is None:
             messages.reverse()
+            copies = len(messages) - len({message.content for message in messages})
+            if not weird and not copies and folder not in self._dull:
+                self.weird.remove(folder)  # the newest and the oldest known are others, or nothing known has changed
         elif len(uids) > 1:
             here = index % (len(uids) - 1)
             messages[here], messages[here + 1] = messages[here + 1], messages[here]
