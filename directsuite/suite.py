@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from directsuite.core.call import Endpoint
 from directsuite.core.clock import Clock, SystemClock
@@ -27,7 +28,8 @@ from directsuite.secret import Secret, as_optional_secret, as_secret
 from directsuite.settings import Settings, Variables
 from directsuite.signing.service import Signing
 
-if TYPE_CHECKING:  # OAuth and T-Users are imported when they are used
+if TYPE_CHECKING:  # OAuth, T-Users and shared limits are imported when they are used
+    from directsuite.core.shared_connections import Sharing
     from directsuite.messaging.tuser import TUser
     from directsuite.oauth.grants import Grant
 
@@ -49,7 +51,12 @@ class DirectSuite:
     token: for signing and fax; a text, an async callable that gives one, a TokenSource, or an OAuth 2.0 grant
     (ClientCredentials, RefreshToken, AuthorizationCode). login: for registration. May be built without a running event
     loop; belongs to the loop and process that open it, and is shared there by any number of tasks. listeners: told of
-    every event, as is the logger `directsuite`. clock: for tests.
+    every event, as is the logger `directsuite`. clock: for tests. shared_limits: has the suites of several processes
+    keep to the settings' rate, and to a number of connections, together:
+
+        async with SharedLimits(conninfo, processes=4, connections=20) as shared:  # of directsuite.sync.shared_limits
+            async with DirectSuite(settings, shared_limits=shared) as suite:
+                ...
     """
 
     signing: Signing
@@ -64,6 +71,7 @@ class DirectSuite:
         *,
         listeners: Iterable[Listener] = (),
         clock: Clock | None = None,
+        shared_limits: Sharing | None = None,
     ) -> None:
         if isinstance(token, str):
             token = Secret(token)  # this frame may stand in a traceback
@@ -82,10 +90,6 @@ class DirectSuite:
         if token_url is not None:
             urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
-        endpoints = {
-            service: Endpoint(service=service, base_url=url, limits=_limits(service, settings, clock, events))
-            for service, url in urls.items()
-        }
         self._lifecycle = Lifecycle(
             secure=any(url is not None and url.startswith("https://") for url in urls.values()),
             tls=settings.tls,
@@ -94,6 +98,14 @@ class DirectSuite:
             close_session=settings.close_session,
             clock=clock,
         )
+        endpoints = {
+            service: Endpoint(
+                service=service,
+                base_url=url,
+                limits=_limits(service, url, settings, clock, events, shared_limits, self._lifecycle),
+            )
+            for service, url in urls.items()
+        }
         self._transport = Transport(
             endpoints,
             self._lifecycle,
@@ -208,14 +220,33 @@ def _source_of(transport: Transport, token: Token) -> TokenSource:
     return token_source(token)
 
 
-def _limits(service: Service, settings: Settings, clock: Clock, events: Events) -> Limits:
-    return Limits(
-        service.value,
-        connections=settings.max_connections,
-        requests_per_second=settings.requests_per_second,
-        burst=settings.burst,
-        circuit_failures=settings.circuit_failures,
-        circuit_pause=settings.circuit_pause,
-        clock=clock,
-        tell=events.emit,
-    )
+def _limits(
+    service: Service,
+    url: str | None,
+    settings: Settings,
+    clock: Clock,
+    events: Events,
+    sharing: Sharing | None,
+    lifecycle: Lifecycle,
+) -> Limits:
+    name = service.value
+    about: dict[str, Any] = {
+        "connections": settings.max_connections,
+        "requests_per_second": settings.requests_per_second,
+        "burst": settings.burst,
+        "circuit_failures": settings.circuit_failures,
+        "circuit_pause": settings.circuit_pause,
+        "clock": clock,
+        "tell": events.emit,
+    }
+    if sharing is None:
+        return Limits(name, **about)
+    from directsuite.core.shared_connections import SharedConnections, close_idle
+
+    about["rate"] = sharing.places(name, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
+    shared = sharing.slots(name)
+    if shared is None:
+        return Limits(name, **about)
+    most, slots = shared
+    about["connections"] = min(settings.max_connections, most)
+    return SharedConnections(name, slots=slots, close_idle=functools.partial(close_idle, lifecycle, url), **about)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from directsuite.core.breaker import Breaker
 from directsuite.core.clock import Clock
@@ -17,6 +18,24 @@ from directsuite.core.events import Event, ServicePaused
 
 _LONGEST_PAUSE = 3600.0
 """Seconds. A service that asks for more, perhaps by mistake, is asked again after so many."""
+
+
+class Places(Protocol):
+    """Places for requests, one after the other. interval: seconds between two, where there is no burst."""
+
+    interval: float
+
+    def wait(self) -> float:
+        """Seconds until a request that came now might go."""
+        ...
+
+    def go(self) -> bool:
+        """Take the next place, if it is there."""
+        ...
+
+    def hold(self, seconds: float) -> bool:
+        """Let nobody go for so many seconds. Whether that is news."""
+        ...
 
 
 class Rate:
@@ -52,7 +71,10 @@ class Rate:
 
 
 class Limits:
-    """The limits of one service, shared by everything in a suite that calls it."""
+    """The limits of one service, shared by everything in a suite that calls it.
+
+    rate: the places for its requests, where they are not this suite's own.
+    """
 
     def __init__(
         self,
@@ -65,9 +87,10 @@ class Limits:
         circuit_pause: float,
         clock: Clock,
         tell: Callable[[Event], None],
+        rate: Places | None = None,
     ) -> None:
         self.connections = connections
-        self.rate = Rate(requests_per_second, burst, clock)
+        self.rate: Places = Rate(requests_per_second, burst, clock) if rate is None else rate
         self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
         self._service = service
         self._tell = tell

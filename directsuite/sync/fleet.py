@@ -40,10 +40,11 @@ class Fleet:
             await fleet.run()
 
     store: opened; all processes give the same database. password, deliver, folders, interval: as the Synchronizer has
-    them, and the same in all processes. turns: side by side in this process. requests_per_second: of the whole fleet.
-    tick: seconds between two looks at what is due. patience: seconds after which a worker that isn't heard of counts as
-    dead. grace: seconds that turns under way get when this worker ends. clock, now: for tests. Raises
-    ConfigurationError where the extra `fleet` isn't installed.
+    them, and the same in all processes. turns: side by side in this process. requests_per_second: of the whole fleet,
+    which keeps to it where its suites share their limits (`directsuite.sync.shared_limits`). tick: seconds between two
+    looks at what is due. patience: seconds after which a worker that isn't heard of counts as dead. grace: seconds that
+    turns under way get when this worker ends. clock, now: for tests. Raises ConfigurationError where the extra `fleet`
+    isn't installed.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Fleet:
         self._requests_per_second = requests_per_second
         self._tick = tick
         self._patience = patience
+        self._connections = store.connections
+        self._waking: dict[int, str | None] = {}  # each with the worker that it is for
         self._taken: dict[int, BegunTurn] = {}
         self._under_way = set[int]()
         self._stopping = asyncio.Event()
@@ -137,9 +140,11 @@ class Fleet:
                 if not task.cancelled():
                     task.result()
         finally:
-            with contextlib.suppress(StoreError):
-                await self._table.leave()
-            await self._queue.aclose()
+            try:
+                with contextlib.suppress(StoreError):
+                    await self._table.leave()
+            finally:
+                await self._queue.aclose()
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
@@ -150,8 +155,12 @@ class Fleet:
             await self._clock.sleep(pause)
 
     async def _wake(self) -> None:
-        for mailbox, worker in await self._table.due():
+        self._waking.update(await self._table.due())
+        await self._queue.free_ended()
+        while self._waking:
+            mailbox, worker = next(iter(self._waking.items()))
             await self._queue.wake(mailbox, worker)
+            self._waking.pop(mailbox, None)
 
     async def _look_after_others(self) -> None:
         await self._table.seen()
@@ -163,13 +172,14 @@ class Fleet:
             self._turns.drop(self._taken.pop(mailbox).name)
 
     async def _take_turn(self, mailbox: int) -> None:
-        """A turn, if one is due. Where the table can't be read or written, it is due as before."""
+        """A turn, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
         try:
             begun = await self._table.begin(mailbox)
             if begun is not None:
                 self._under_way.add(mailbox)
                 await self._take(begun)
         except StoreError as error:
+            self._waking[mailbox] = self._worker
             _LOGGER.warning("fleet: %s", error)
         finally:
             self._under_way.discard(mailbox)
@@ -179,11 +189,16 @@ class Fleet:
         if last is None or last.number != begun.number - 1:
             self._forget(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
         self._taken[begun.mailbox] = begun
+        breaks = self._connections.breaks
         try:
             turn = await self._turns.take(begun.name)
         except Exception as error:  # a fault of ours: this mailbox waits, the others go on
             await self._table.finish(begun, _AFTER_A_FAULT, type(error).__name__)
             raise
+        if turn.report is None and self._connections.breaks != breaks:
+            self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's
+            self._waking[begun.mailbox] = self._worker
+            return
         problem = self._turns.status[begun.name].problem
         if await self._table.finish(begun, turn.rest, problem) and turn.rest < _AT_ONCE:
             await self._queue.wake(begun.mailbox, self._worker)

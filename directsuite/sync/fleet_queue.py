@@ -34,6 +34,8 @@ _TO_ALL = """
             AND t.next_due_at < now() - make_interval(secs => %(patience)s)))
     RETURNING j.id
 """
+_HERE = "SET LOCAL search_path TO directsuite"
+_FREE = "DELETE FROM procrastinate_jobs WHERE id = ANY(%s) AND status = 'doing'"
 
 
 class FleetQueue:
@@ -60,7 +62,9 @@ class FleetQueue:
         self._grace = grace
         self._patience = patience
         self._app = _app(connections)
-        self._task: Any = self._app.task(name=_TASK, queue=_QUEUE)(self._job)
+        self._task: Any = self._app.task(name=_TASK, queue=_QUEUE, pass_context=True)(self._job)
+        self._ended = set[int]()
+        self._ended_before = set[int]()  # the last look
 
     async def open(self) -> None:
         """Connect; make procrastinate's tables in our schema where there are none. Raises StoreError."""
@@ -68,8 +72,7 @@ class FleetQueue:
 
         async def prepare(connection: Connection) -> None:
             """In the version of procrastinate that is first."""
-            there = b"SET LOCAL search_path TO directsuite"
-            await ensure_part(connection, "queue", _VERSION, [there, schema])
+            await ensure_part(connection, "queue", _VERSION, [_HERE, schema])
 
         await self._connections.run(prepare)
         with self.translated():
@@ -100,6 +103,22 @@ class FleetQueue:
                     await self._app.job_manager.finish_job(job, status=Status.FAILED, delete_job=True)
         await self._connections.fetch(_TO_ALL, {"patience": self._patience})
 
+    async def free_ended(self) -> None:
+        """Free mailboxes whose turn here has ended, and whose job has not, two looks later. Raises StoreError.
+
+        Where procrastinate can't note the end of a job, it does not try again, and the worker that has it lives.
+        """
+        ended = list(self._ended_before)
+
+        async def free(connection: Connection) -> None:
+            """As procrastinate does, whose triggers look for its tables there."""
+            await connection.execute(_HERE)
+            await connection.execute(_FREE, (ended,))
+
+        if ended:
+            await self._connections.run(free)
+        self._ended_before, self._ended = self._ended, set[int]()
+
     async def work(self) -> None:
         """Run what comes, until cancelled; then nothing new is begun. Ends where PostgreSQL is away for long."""
         with self.translated():
@@ -128,8 +147,12 @@ class FleetQueue:
             kind = type(error).__name__
         raise StoreError(f"The fleet's queue in PostgreSQL failed ({kind}): it is tried again.")
 
-    async def _job(self, mailbox: int) -> None:
-        await self._run(mailbox)
+    async def _job(self, context: procrastinate.JobContext, mailbox: int) -> None:
+        try:
+            await self._run(mailbox)
+        finally:
+            if context.job.id is not None:
+                self._ended.add(context.job.id)
 
 
 def _app(connections: Connections) -> procrastinate.App:

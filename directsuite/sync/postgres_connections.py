@@ -68,7 +68,7 @@ class Connections:
 
     conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. most: how
     many there are at a time. timeout: seconds for a call, its wait for a connection included. made: how many there were
-    so far. Raises ConfigurationError.
+    so far. breaks: how often PostgreSQL was not reached, was silent, or broke one off. Raises ConfigurationError.
     """
 
     def __init__(self, conninfo: str | Secret, *, most: int = 4, timeout: float = TIMEOUT) -> None:
@@ -76,6 +76,7 @@ class Connections:
         del conninfo  # this frame may stand in a traceback
         self.timeout = timeout
         self.made = 0
+        self.breaks = 0
         self._free = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
         self._closed = False
@@ -153,6 +154,7 @@ class Connections:
                 raise
             failure = StoreError(_SILENT)
             await self.disconnect()  # they lead where this one led
+        self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
         raise failure  # here, where PostgreSQL's own error is no context of it
 
     def _one_that_is_alive(self) -> Connection | None:

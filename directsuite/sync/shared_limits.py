@@ -1,101 +1,46 @@
-"""Requests a second that all processes of a fleet share: places in PostgreSQL, leased some at a time.
+"""Limits that the suites of all processes of a fleet share, through PostgreSQL.
 
-    go ◄── places leased, each with its time ◄── take_places, one row for all (GCRA)
-     ▲                                              └─ no answer: this process's share, until there is one
-     └──── none is used later than its slack allows: it lapses
-
-It takes the place of `directsuite.core.limits.Rate`, whose methods it has.
+async with SharedLimits(conninfo, processes=4, connections=20) as shared:
+    async with ds.DirectSuite(settings, shared_limits=shared) as suite:
+        ...
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from types import TracebackType
 from typing import Self
 
-from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.limits import Rate
-from directsuite.errors import DirectSuiteError
-from directsuite.secret import Secret
-from directsuite.sync.postgres_connections import Connection, Connections
-from directsuite.sync.postgres_schema import ensure_part
-
-_VERSION = 1
-_TABLES = (
-    "CREATE UNLOGGED TABLE directsuite.rate (name text PRIMARY KEY, arrival timestamptz NOT NULL)",
-    # A crash empties a table that isn't logged: the row is made wherever it is missing.
-    """
-    CREATE FUNCTION directsuite.take_places(
-        rate_name text, places integer, spacing float8, tolerance float8, longest float8
-    ) RETURNS float8 LANGUAGE plpgsql AS $$
-    DECLARE
-        next_arrival timestamptz;
-        this_moment timestamptz;
-        wait float8;
-    BEGIN
-        INSERT INTO directsuite.rate VALUES (rate_name, clock_timestamp()) ON CONFLICT DO NOTHING;
-        SELECT arrival INTO next_arrival FROM directsuite.rate WHERE name = rate_name FOR UPDATE;
-        this_moment := clock_timestamp();
-        wait := extract(epoch FROM next_arrival - this_moment) - tolerance;
-        IF wait > longest THEN
-            RETURN -wait;
-        END IF;
-        next_arrival := greatest(next_arrival, this_moment) + make_interval(secs => places * spacing);
-        UPDATE directsuite.rate SET arrival = next_arrival WHERE name = rate_name;
-        RETURN greatest(wait, 0);
-    END $$
-    """,
-)
-_TAKE = "SELECT directsuite.take_places(%s::text, %s::integer, %s::float8, %s::float8, %s::float8)"
-_PUSH_BACK = """
-    INSERT INTO directsuite.rate AS r VALUES (%s, clock_timestamp() + make_interval(secs => %s))
-    ON CONFLICT (name) DO UPDATE SET arrival = greatest(r.arrival, excluded.arrival) RETURNING name
-"""
-
-_TIMEOUT = 2.0  # seconds for an answer of PostgreSQL, while which nobody goes
-_AGAIN = 1.0  # seconds until PostgreSQL is asked again after none
-_LONGEST = 1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
-_SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
+from directsuite.core.clock import Clock
+from directsuite.errors import ConfigurationError
+from directsuite.secret import Secret, as_secret
+from directsuite.sync.postgres_connections import Connections
+from directsuite.sync.shared_rate import SharedRate
+from directsuite.sync.shared_slots import SharedSlots
 
 
-class SharedRate:
-    """So many requests per second, and a burst, for all processes that give the same name. One event loop each.
+class SharedLimits:
+    """What suites in several processes may do together, service by service: `DirectSuite(shared_limits=...)`.
 
-    In any second no more than per_second + burst go, to within the time that PostgreSQL takes to answer. conninfo: as
-    PostgresStore has it. processes: how many share it; where PostgreSQL doesn't answer, this one keeps to its part of
-    per_second. lease: places taken at a time. Raises ConfigurationError.
+    The settings' requests_per_second and burst hold for all processes together then, and are the same in each; an
+    answer that asks one process for a pause pauses all. conninfo: as PostgresStore has it; connections to PostgreSQL
+    are made when a service is first called. processes: how many there are at most; where PostgreSQL doesn't answer,
+    each keeps to its part. connections: to one service, of all processes together; None for max_connections in each.
+    name: of those who share, where one database has several. Open it before the suite; it belongs to one event loop.
+    Raises ConfigurationError.
     """
 
     def __init__(
-        self,
-        conninfo: str | Secret,
-        name: str,
-        *,
-        per_second: float,
-        burst: int,
-        processes: int,
-        lease: int = 5,
-        clock: Clock | None = None,
+        self, conninfo: str | Secret, *, processes: int, connections: int | None = None, name: str = "directsuite"
     ) -> None:
-        self._connections = Connections(conninfo, most=2, timeout=_TIMEOUT)
+        self._conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
-        self.interval = 1.0 / per_second
+        if processes < 1 or (connections is not None and connections < processes):
+            raise ConfigurationError("processes has to be 1 or more, and connections one or more for each of them")
+        Connections(self._conninfo)
+        self._processes = processes
+        self._connections = connections
         self._name = name
-        self._lease = lease
-        self._clock = clock or SystemClock()
-        # Of what the burst allows, some is for places that are used late, and the rest for those taken early.
-        early = self.interval * max(0, burst - 1)
-        self._slack = min(early, max(_SLACK, 2 * self.interval))
-        self._tolerance = early - self._slack
-        self._share = Rate(per_second / processes, 1, self._clock)
-        self._places = deque[float]()
-        self._held_until = float("-inf")
-        self._ask_at = float("-inf")
-        self._is_lost = False
-        self._is_prepared = False
-        self._asking: asyncio.Task[None] | None = None
-        self._pushing = set[asyncio.Task[None]]()
+        self._parts: list[SharedRate | SharedSlots] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,114 +50,30 @@ class SharedRate:
     ) -> None:
         await self.aclose()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether PostgreSQL gave no answer, and this process keeps to its share."""
-        return self._is_lost
+    def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
+        """Places for requests to a service. For the suite."""
+        rate = SharedRate(
+            self._conninfo,
+            f"{self._name} {service}",
+            per_second=per_second,
+            burst=burst,
+            processes=self._processes,
+            clock=clock,
+        )
+        self._parts.append(rate)
+        return rate
 
-    def go(self) -> bool:
-        """Take the next place, if it is there."""
-        now = self._clock.monotonic()
-        while self._places and self._places[0] + self._slack < now:
-            self._places.popleft()
-        goes = False
-        if self._places and not self._is_lost:
-            goes = self._places[0] <= now
-            if goes:
-                self._places.popleft()
-        elif self._is_lost:
-            goes = self._share.go()
-        if len(self._places) <= self._lease // 2:
-            self._ask(now)
-        return goes
-
-    def wait(self) -> float:
-        """Seconds until a request that came now might go; it may be more."""
-        now = self._clock.monotonic()
-        if self._is_lost:
-            return self._share.wait()
-        if self._places:
-            return max(0.0, self._places[0] - now)
-        self._ask(now)
-        return max(self.interval, self._ask_at - now)
-
-    async def take(self) -> None:
-        """Return when a request may go."""
-        while not self.go():
-            await self._clock.sleep(self.wait())
-
-    def hold(self, seconds: float) -> bool:
-        """Let nobody go for so many seconds, in any process; begun here, and at once there. Whether that is news."""
-        news = self._hold_here(seconds)
-        if news:
-            task = asyncio.ensure_future(self._push_back(seconds))
-            self._pushing.add(task)
-            task.add_done_callback(self._pushing.discard)
-        return news
-
-    async def push_back(self, seconds: float) -> None:
-        """As `hold`, for an answer of 429 or 503; returns when the other processes' next leases know."""
-        self._hold_here(seconds)
-        await self._push_back(seconds)
+    def slots(self, service: str) -> tuple[int, SharedSlots] | None:
+        """How many connections to a service there are, and who shares them out. For the suite."""
+        if self._connections is None:
+            return None
+        slots = SharedSlots(
+            self._conninfo, f"{self._name} {service}", slots=self._connections, processes=self._processes
+        )
+        self._parts.append(slots)
+        return self._connections, slots
 
     async def aclose(self) -> None:
-        """Give up what is under way, and close the connections."""
-        tasks = [*self._pushing, *([] if self._asking is None else [self._asking])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._connections.aclose()
-
-    def _hold_here(self, seconds: float) -> bool:
-        until = self._clock.monotonic() + seconds
-        if until <= self._held_until:
-            return False
-        self._held_until = self._ask_at = until
-        self._places.clear()
-        self._share.hold(seconds)
-        return True
-
-    async def _push_back(self, seconds: float) -> None:
-        try:
-            await self._prepare()
-            await self._connections.fetch(_PUSH_BACK, (self._name, seconds + self._tolerance))
-        except DirectSuiteError:
-            self._lose()  # others learn it from the service itself, as this one did
-
-    def _ask(self, now: float) -> None:
-        """Have places leased, unless that is under way or was in vain just now."""
-        if now >= self._ask_at and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.ensure_future(self._lease_places())
-
-    async def _lease_places(self) -> None:
-        try:
-            await self._prepare()
-            asked = (self._name, self._lease, self.interval, self._tolerance, _LONGEST)
-            ((wait,),) = await self._connections.fetch(_TAKE, asked)
-        except DirectSuiteError:
-            self._lose()
-            return
-        now = self._clock.monotonic()
-        self._is_lost = False
-        if now < self._held_until:
-            return
-        if wait < 0:
-            self._ask_at = max(self._ask_at, now + min(_AGAIN, -wait))
-            return
-        self._places.extend(now + wait + number * self.interval for number in range(self._lease))
-
-    def _lose(self) -> None:
-        self._is_lost = True
-        self._places.clear()
-        self._ask_at = max(self._ask_at, self._clock.monotonic() + _AGAIN)
-
-    async def _prepare(self) -> None:
-        if self._is_prepared:
-            return
-
-        async def prepare(connection: Connection) -> None:
-            """The table and its function."""
-            await ensure_part(connection, "rate", _VERSION, _TABLES)
-
-        await self._connections.run(prepare)
-        self._is_prepared = True
+        """Give everything back, and close the connections to PostgreSQL."""
+        for part in self._parts:
+            await part.aclose()

@@ -36,9 +36,10 @@ def shaky_postgres() -> Generator[PostgresServer]:
 
 
 @pytest.fixture
-def conninfo(postgres: PostgresServer) -> str:
-    """A database that nobody has used before."""
-    return postgres.new_database()
+def conninfo(postgres: PostgresServer) -> Generator[str]:
+    """A database in which nothing is."""
+    with postgres.lent_database() as conninfo:
+        yield conninfo
 
 
 @pytest.fixture(scope="session")

@@ -1,34 +1,45 @@
-"""A process that takes as many places of a shared rate as it gets, and prints when (monotonic seconds)."""
+"""A process that calls the messaging service as often as it may: `python -m … URL CONNINFO SECONDS NUMBERS…`.
+
+Its suite shares the limits. It prints `ready`, begins at a line on its standard input, and prints how many calls that
+were.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
-from directsuite.sync.shared_limits import SharedRate
+import directsuite as ds
+from directsuite.sync.shared_limits import SharedLimits
 
-_USERS = 4
+ADDRESS, PASSWORD = "alice@direct.example.test", "correct horse"
+_USERS = 12
 
 
-async def main(conninfo: str, per_second: float, burst: int, processes: int, seconds: float) -> None:
+async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int, processes: int, slots: int) -> None:
     """For so many seconds."""
-    times = list[float]()
-    async with SharedRate(conninfo, "test", per_second=per_second, burst=burst, processes=processes) as rate:
+    settings = ds.Settings(message_url=url, requests_per_second=rate, burst=burst)
+    async with (
+        SharedLimits(conninfo, processes=processes, connections=slots) as shared,
+        ds.DirectSuite(settings, shared_limits=shared) as suite,
+    ):
         print("ready", flush=True)  # noqa: T201
-        sys.stdin.readline()
-        end = time.monotonic() + seconds
+        await asyncio.to_thread(sys.stdin.readline)
+        box, loop = suite.mailbox(ADDRESS, PASSWORD), asyncio.get_running_loop()
+        end, calls = loop.time() + seconds, 0
 
         async def use() -> None:
-            """One user after the other."""
-            while time.monotonic() < end:
-                await rate.take()
-                times.append(time.monotonic())  # the same clock in all processes
+            """One call after the other."""
+            nonlocal calls
+            while loop.time() < end:
+                await box.get_message_count()
+                calls += 1
 
         await asyncio.gather(*(use() for _ in range(_USERS)))
-    print(*times, flush=True)  # noqa: T201
+    print(calls, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    given, *numbers = sys.argv[1:]
-    asyncio.run(main(given, float(numbers[0]), int(numbers[1]), int(numbers[2]), float(numbers[3])))
+    url, conninfo, *numbers = sys.argv[1:]
+    seconds, rate, burst, processes, slots = map(float, numbers)
+    asyncio.run(main(url, conninfo, seconds, rate, int(burst), int(processes), int(slots)))

@@ -18,6 +18,10 @@ from typing import Any
 import psycopg
 
 _NUMBERS = itertools.count(1)
+_END_OTHERS = """
+    SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 def binaries() -> Path | None:
@@ -34,11 +38,28 @@ class PostgresServer:
         self._folder = folder
         self._where = where
         self.port = port
+        self._empty = list[str]()
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
-        options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c max_connections=200"
-        self._run("pg_ctl", "-D", self._folder / "pg", "-l", self._folder / "log", "-o", options, "-w", "start")
+        own = {
+            "listen_addresses": "127.0.0.1",
+            "max_connections": 200,
+            "fsync": "off",  # it is killed, and its machine never: what it wrote is there without being on disk
+            "authentication_timeout": 1,  # seconds; while it stops it waits for who has connected and says nothing
+        }
+        settings = " ".join(f"-c {name}={value}" for name, value in own.items())
+        self._run(
+            "pg_ctl",
+            "-D",
+            self._folder / "pg",
+            "-l",
+            self._folder / "log",
+            "-o",
+            f"-p {self.port} -k {self._folder} {settings}",
+            "-w",
+            "start",
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it, as a crash would unless mode says otherwise."""
@@ -54,6 +75,17 @@ class PostgresServer:
         with psycopg.connect(self.conninfo(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
         return self.conninfo(name)
+
+    @contextlib.contextmanager
+    def lent_database(self) -> Generator[str]:
+        """Where a database is in which nothing is. Emptied afterwards: that costs less than to make another."""
+        conninfo = self._empty.pop() if self._empty else self.new_database()
+        yield conninfo
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(_END_OTHERS)
+            connection.execute("DROP SCHEMA IF EXISTS directsuite, public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        self._empty.append(conninfo)
 
     @contextlib.contextmanager
     def frozen(self) -> Generator[None]:
@@ -84,7 +116,9 @@ def a_server(where: Path) -> Generator[PostgresServer]:
             user = pwd.getpwnam("postgres")
             os.chown(folder, user.pw_uid, user.pw_gid)
         server = PostgresServer(folder, where, _free_port())
-        server._run("initdb", "-D", folder / "pg", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale")
+        server._run(
+            "initdb", "-D", folder / "pg", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"
+        )
         server.start()
         try:
             yield server

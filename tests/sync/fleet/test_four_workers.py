@@ -1,4 +1,4 @@
-"""Four workers in processes of their own; one is killed, one is paused and goes on: the sink equals the server.
+"""Four workers in processes of their own; they are killed, paused, left without PostgreSQL: the sink equals the server.
 
 What is told in the sink's own transaction is told once: every message NEW one time, whoever died or slept meanwhile.
 """
@@ -6,12 +6,13 @@ What is told in the sink's own transaction is told once: every message NEW one t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +21,7 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.store import StoreError
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -91,19 +93,39 @@ class Scene:
         query = "SELECT number FROM directsuite.turn"
         return [number for (number,) in await self.store.connections.fetch(query)]
 
-    async def until(self, seen: Callable[[], Any], seconds: float) -> None:
+    async def in_step(self) -> bool:
+        """Whether the sink equals the server; it doesn't while PostgreSQL is away."""
+        with contextlib.suppress(StoreError):
+            return await self.in_sink() == await self.on_server()
+        return False
+
+    async def all_had_turns(self) -> bool:
+        """Whether each mailbox had more than one."""
+        return min(await self.turns()) > 1
+
+    async def until(self, seen: Callable[[], Awaitable[bool]], seconds: float) -> None:
         """Return when something is so: the processes that make it so are real."""
         async with asyncio.timeout(seconds):
             while not await seen():  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
 
+    async def stop_workers(self) -> None:
+        """Those that live, in order."""
+        living = [worker for worker in self.workers if worker.poll() is None]
+        for worker in living:
+            worker.send_signal(signal.SIGTERM)
+        for worker in living:
+            assert await asyncio.to_thread(worker.wait, 15) == 0
 
-@pytest.fixture
-async def scene(postgres: PostgresServer) -> AsyncGenerator[Scene]:
-    conninfo = postgres.new_database()
+
+@contextlib.asynccontextmanager
+async def a_scene(conninfo: str) -> AsyncGenerator[Scene]:
     async with Sandbox() as sandbox:
         settings = ds.Settings(message_url=sandbox.message_url, requests_per_second=1000, burst=1000)
-        async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink()) as store:
+        async with (
+            ds.DirectSuite(settings) as suite,
+            PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store,
+        ):
             for name in NAMES:
                 await sandbox.add_account(name, PASSWORD)
                 await suite.mailbox(name, PASSWORD).create_folder("INBOX.Archive")
@@ -117,40 +139,48 @@ async def scene(postgres: PostgresServer) -> AsyncGenerator[Scene]:
 
 
 @pytest.mark.slow
-async def test_one_is_killed_and_one_is_paused_and_nothing_is_lost_or_doubled(scene: Scene) -> None:
-    fleet = fleet_of(scene.suite, scene.store)
-    await fleet.add(NAMES)
-    for _ in range(4):
-        await scene.start_worker()
+async def test_one_is_killed_and_one_is_paused_and_nothing_is_lost_or_doubled(conninfo: str) -> None:
+    async with a_scene(conninfo) as scene:
+        fleet = fleet_of(scene.suite, scene.store)
+        await fleet.add(NAMES)
+        for _ in range(4):
+            await scene.start_worker()
+        await scene.until(scene.all_had_turns, 30)
+        changing = asyncio.create_task(scene.change(400))
+        await asyncio.sleep(2)
+        scene.workers[0].kill()
+        scene.workers[1].send_signal(signal.SIGSTOP)
+        await asyncio.sleep(6)  # twice as long as the others wait for it
+        scene.workers[1].send_signal(signal.SIGCONT)
+        await changing
+        await scene.until(scene.in_step, 45)
+        told = await scene.told()
+        assert set(told.values()) == {1}
+        assert len(told) <= scene.delivered  # some were deleted before anybody saw them
+        turns = await scene.turns()
 
-    async def all_had_turns() -> bool:
-        return min(await scene.turns()) > 1
+        async def all_had_another() -> bool:
+            return all(now > before for now, before in zip(await scene.turns(), turns, strict=True))
 
-    await scene.until(all_had_turns, 30)
-    changing = asyncio.create_task(scene.change(400))
-    await asyncio.sleep(2)
-    scene.workers[0].kill()
-    scene.workers[1].send_signal(signal.SIGSTOP)
-    await asyncio.sleep(6)  # twice as long as the others wait for it
-    scene.workers[1].send_signal(signal.SIGCONT)
-    await changing
+        await scene.until(all_had_another, 20)  # none was left behind by the dead
+        assert all(worker.poll() is None for worker in scene.workers[1:])
+        await scene.stop_workers()
+        assert (await fleet.status()).workers == 0
 
-    async def in_step() -> bool:
-        return await scene.in_sink() == await scene.on_server()
 
-    await scene.until(in_step, 45)
-    told = await scene.told()
-    assert set(told.values()) == {1}
-    assert len(told) <= scene.delivered  # some were deleted before anybody saw them
-    turns, living = await scene.turns(), scene.workers[1:]
-
-    async def all_had_another() -> bool:
-        return all(now > before for now, before in zip(await scene.turns(), turns, strict=True))
-
-    await scene.until(all_had_another, 20)  # none was left behind by the dead
-    assert all(worker.poll() is None for worker in living)
-    for worker in living:
-        worker.send_signal(signal.SIGTERM)
-    for worker in living:
-        assert await asyncio.to_thread(worker.wait, 15) == 0
-    assert (await fleet.status()).workers == 0
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+async def test_postgresql_is_restarted_under_them(shaky_postgres: PostgresServer, times: int) -> None:
+    async with a_scene(shaky_postgres.new_database()) as scene:
+        await fleet_of(scene.suite, scene.store).add(NAMES)
+        for _ in range(4):
+            await scene.start_worker()
+        await scene.until(scene.all_had_turns, 30)
+        for _ in range(times):
+            changing = asyncio.create_task(scene.change(60))
+            await asyncio.to_thread(shaky_postgres.stop)
+            await asyncio.to_thread(shaky_postgres.start)
+            await changing
+            await scene.until(scene.in_step, 20)  # less than the back-off of a mailbox that fails
+        assert set((await scene.told()).values()) == {1}
+        assert all(worker.poll() is None for worker in scene.workers)
+        await scene.stop_workers()

@@ -98,7 +98,7 @@ async def test_stopped_within_a_commit_nothing_of_it_is_there(
 
 
 async def test_one_that_does_not_answer_ends_a_call_in_time(shaky_postgres: PostgresServer) -> None:
-    async with PostgresStore(shaky_postgres.new_database(), timeout=1) as store:
+    async with PostgresStore(shaky_postgres.new_database(), timeout=0.5) as store:
         lease = await store.claim(MAILBOX)
         began = time.monotonic()
         with shaky_postgres.frozen():
@@ -112,7 +112,7 @@ async def test_one_that_does_not_answer_ends_a_call_in_time(shaky_postgres: Post
 
 
 async def test_a_worker_that_hangs_within_a_commit_holds_the_mailbox_no_longer_than_its_time(conninfo: str) -> None:
-    async with PostgresStore(conninfo, timeout=1) as store:
+    async with PostgresStore(conninfo, timeout=0.4) as store:
         lease = await store.claim(MAILBOX)
         async with store.connections.lent() as hung:  # a process that was stopped keeps its locks
             await hung.execute("BEGIN")

@@ -1,231 +1,133 @@
-"""Limits that processes share: kept to by all together, and by each alone where PostgreSQL is away."""
+"""Suites of four processes keep to the limits together, as the server sees it."""
 
 from __future__ import annotations
 
 import asyncio
 import bisect
-import subprocess
+import logging
 import sys
-from typing import TYPE_CHECKING
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
-from directsuite.core.limits import Limits
-from directsuite.sync.shared_limits import SharedRate
-from directsuite.sync.shared_slots import SharedSlots
+import directsuite as ds
+from directsuite.errors import ConfigurationError
+from directsuite.sandbox.server import Sandbox
+from directsuite.sync.shared_limits import SharedLimits
+from tests.sync.fleet.limited_process import ADDRESS, PASSWORD
 
-if TYPE_CHECKING:
-    from tests.sync.fleet.postgres_server import PostgresServer
+PROCESSES, RATE, BURST, SLOTS = 4, 50.0, 15, 6
+TAKES = 0.03
+"""Seconds that the server takes for an answer: slots for more requests than may come."""
+_LOG = logging.getLogger(__name__)
+_ROOT = Path(__file__).resolve().parents[3]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-NOWHERE = "host=127.0.0.1 port=1 user=tester"
 
-
-class FakeClock:
-    """Time that passes when somebody sleeps; tasks that wait for a socket have their turn, too."""
+class WatchedSandbox(Sandbox):
+    """A sandbox that takes its time, and knows when requests came and how many connections were open then."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__()
+        self.times = list[float]()
+        self.most_connections = 0
+        self.pause: int | None = None
+        self._transports = set[asyncio.BaseTransport]()
 
-    def monotonic(self) -> float:
-        return self.now
+    def _application(self) -> web.Application:
+        application = super()._application()
 
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        await asyncio.sleep(0.001)
+        @web.middleware
+        async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._watched(request, handler)
 
+        application.middlewares.insert(0, watch)
+        return application
 
-async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float]:
-    """When so many went."""
-    times = list[float]()
-    for _ in range(count):
-        await rate.take()
-        times.append(clock.now)
-    return times
+    async def _watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.times.append(time.monotonic())
+        if request.transport is not None:
+            self._transports = {each for each in self._transports if not each.is_closing()} | {request.transport}
+        self.most_connections = max(self.most_connections, len(self._transports))
+        if self.pause is not None:
+            return web.Response(status=429, headers={"Retry-After": str(self.pause)})
+        await asyncio.sleep(TAKES)  # the processes are real, and so is their time
+        return await handler(request)
 
-
-def lost(rate: SharedRate) -> bool:
-    """Whether it has no answer; it may be another a moment later."""
-    return rate.is_lost
-
-
-def most_in(seconds: float, times: list[float]) -> int:
-    return max(bisect.bisect_right(times, time + seconds) - place for place, time in enumerate(times))
-
-
-def test_four_processes_together_keep_to_the_limit(conninfo: str) -> None:
-    command = [sys.executable, "-m", "tests.sync.fleet.limited_process", conninfo, "100", "5", "4", "2.5"]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    printed = [process.communicate()[0] for process in processes]
-    times = sorted(float(each) for line in printed for each in line.split())
-    assert most_in(1.0, times) <= 105
-    assert len(times) > 100
+    def most_in(self, seconds: float) -> int:
+        """How many requests came in any so many seconds."""
+        times = sorted(self.times)
+        return max(bisect.bisect_right(times, each + seconds) - place for place, each in enumerate(times))
 
 
-async def test_where_postgresql_is_away_each_keeps_to_its_share() -> None:
-    clock = FakeClock()
-    async with SharedRate(NOWHERE, "x", per_second=100, burst=50, processes=4, clock=clock) as rate:
-        await asyncio.wait_for(rate.take(), 10)
-        assert lost(rate)
-        times = await times_of(rate, clock, 60)
-        assert most_in(1.0, times) <= 26
-        assert times[-1] - times[0] < 3
+async def a_process(sandbox: Sandbox, conninfo: str, seconds: float) -> asyncio.subprocess.Process:
+    numbers = map(str, (seconds, RATE, BURST, PROCESSES, SLOTS))
+    command = (sys.executable, "-m", "tests.sync.fleet.limited_process", sandbox.message_url, conninfo, *numbers)
+    return await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=PIPE, stdout=PIPE)
 
 
-async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
-    clock = FakeClock()
-    conninfo = shaky_postgres.new_database()
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
-        await times_of(rate, clock, 10)
-        assert not lost(rate)
-        await asyncio.to_thread(shaky_postgres.stop)
-        try:
-            while not lost(rate):
-                await rate.take()
-        finally:
-            await asyncio.to_thread(shaky_postgres.start)
-        while lost(rate):  # the crash has emptied the table, too
-            await rate.take()
-        await times_of(rate, clock, 10)
-        assert not lost(rate)
-
-
-async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> None:
-    async with (
-        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as one,
-        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as other,
-        SharedRate(conninfo, "y", per_second=100, burst=5, processes=2) as another_service,
-    ):
-        await one.push_back(30)
-        assert not one.hold(10)
-        assert one.wait() > 25
-        for rate in (one, other):
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(rate.take(), 0.3)
-        assert not lost(other)
-        await asyncio.wait_for(another_service.take(), 10)
-
-
-async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
-    clock = FakeClock()
-    async with SharedRate(NOWHERE, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
-        await rate.take()
-        began = clock.now
-        assert rate.hold(30)
-        await rate.take()
-        assert clock.now - began >= 30
-
-
-@pytest.mark.slow
-async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None:
-    clock = FakeClock()
-    limits = Limits(
-        "messaging",
-        connections=1,
-        requests_per_second=1,
-        burst=1,
-        circuit_failures=0,
-        circuit_pause=1,
-        clock=clock,
-        tell=lambda _: None,
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(60, marks=pytest.mark.slow)])
+async def test_four_processes_together_keep_to_the_limits(conninfo: str, seconds: float) -> None:
+    async with WatchedSandbox() as sandbox:
+        await sandbox.add_account(ADDRESS, PASSWORD)
+        processes = [await a_process(sandbox, conninfo, seconds) for _ in range(PROCESSES)]
+        for each in processes:
+            assert each.stdout is not None
+            assert await each.stdout.readline() == b"ready\n"
+        outputs = await asyncio.gather(*(each.communicate(b"\n") for each in processes))
+    calls = [int(output) for output, _ in outputs]
+    took = max(sandbox.times) - min(sandbox.times)
+    _LOG.info(
+        "%d requests in %.1f s, at most %d in any second, on at most %d connections; by process %s",
+        sum(calls),
+        took,
+        sandbox.most_in(1.0),
+        sandbox.most_connections,
+        calls,
     )
-    checked = list[float]()
-    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=1, clock=clock) as rate:
-        vars(limits)["rate"] = rate
-        began = clock.now
-        for _ in range(30):
-            if not limits.go():
-                await limits.turn(checked.append, clock.sleep)
-        assert 0.2 < clock.now - began < 2
-        limits.pause(20)
-        await limits.turn(checked.append, clock.sleep)
-        assert clock.now - began > 20
-        assert max(checked) > 19
+    assert sandbox.most_in(1.0) <= RATE + BURST
+    assert sandbox.most_connections <= SLOTS
+    assert sum(calls) > RATE * seconds / 3  # a busy machine makes it slower
+    assert min(calls) > 0
 
 
-async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
-    clock = FakeClock()
-    async with SharedRate(conninfo, "x", per_second=100, burst=3, processes=1, clock=clock) as rate:
-        await rate.take()
-        for _ in range(5):
-            await clock.sleep(60)
-            assert not rate.go()
+async def several(box: ds.Mailbox, times: int) -> None:
+    """Calls, one after the other."""
+    for _ in range(times):
+        await box.get_message_count()
 
 
-async def test_slots_are_never_more_than_there_are(conninfo: str) -> None:
-    used, most = 0, 0
-
-    async def use(slots: SharedSlots) -> None:
-        nonlocal used, most
-        for _ in range(5):
-            async with slots.slot():
-                used += 1
-                most = max(most, used)
-                await asyncio.sleep(0.002)
-                used -= 1
-
+async def test_a_pause_that_one_was_asked_for_is_kept_by_all(conninfo: str) -> None:
+    settings: dict[str, Any] = {"requests_per_second": 50.0, "timeout": 1.0, "retry": ds.RetryPolicy(attempts=1)}
     async with (
-        SharedSlots(conninfo, "x", slots=3, processes=2) as one,
-        SharedSlots(conninfo, "x", slots=3, processes=2) as other,
+        WatchedSandbox() as sandbox,
+        SharedLimits(conninfo, processes=2) as here,
+        SharedLimits(conninfo, processes=2) as there,
+        ds.DirectSuite(ds.Settings(message_url=sandbox.message_url, **settings), shared_limits=here) as one,
+        ds.DirectSuite(ds.Settings(message_url=sandbox.message_url, **settings), shared_limits=there) as other,
     ):
-        await asyncio.gather(*(use(slots) for slots in (one, other) for _ in range(4)))
-    assert most == 3
+        await sandbox.add_account(ADDRESS, PASSWORD)
+        boxes = [suite.mailbox(ADDRESS, PASSWORD) for suite in (one, other)]
+        assert await asyncio.gather(*(box.get_message_count() for box in boxes)) == [0, 0]
+        sandbox.pause = 30
+        with pytest.raises(ds.RateLimitedError):
+            await boxes[0].get_message_count()
+        sandbox.pause = None
+        requests = len(sandbox.times)
+        with pytest.raises(ds.DeadlineExceededError) as raised:
+            await several(boxes[1], 5)  # those that were leased before may still go
+        assert (raised.value.retry_after or 0) > 20
+        assert len(sandbox.times) - requests < 5
 
 
-async def test_a_process_that_dies_gives_its_slots_back(conninfo: str) -> None:
-    program = (
-        "import asyncio, sys\n"
-        "from directsuite.sync.shared_slots import SharedSlots\n"
-        "async def main():\n"
-        "    slots = SharedSlots(sys.argv[1], 'x', slots=1, processes=2)\n"
-        "    async with slots.slot():\n"
-        "        print('taken', flush=True)\n"
-        "        await asyncio.sleep(60)\n"
-        "asyncio.run(main())\n"
-    )
-    process = await asyncio.to_thread(
-        subprocess.Popen, [sys.executable, "-c", program, conninfo], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert await asyncio.to_thread(process.stdout.readline) == "taken\n"
-        async with SharedSlots(conninfo, "x", slots=1, processes=2) as slots:
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(slots.slot().__aenter__(), 0.2)
-            process.kill()
-            async with asyncio.timeout(10), slots.slot():
-                pass
-    finally:
-        process.kill()
-        process.communicate()
-
-
-async def test_where_postgresql_is_away_each_has_its_part_of_the_slots() -> None:
-    async with SharedSlots(NOWHERE, "x", slots=8, processes=4) as slots:
-        async with slots.slot(), slots.slot():
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(slots.slot().__aenter__(), 0.2)
-        async with slots.slot():
-            pass
-
-
-async def test_slots_in_use_while_postgresql_restarted_still_count(shaky_postgres: PostgresServer) -> None:
-    conninfo = shaky_postgres.new_database()
-    async with (
-        SharedSlots(conninfo, "x", slots=2, processes=1) as one,
-        SharedSlots(conninfo, "x", slots=2, processes=1) as other,
-    ):
-        async with one.slot():
-            await asyncio.to_thread(shaky_postgres.stop)
-            await asyncio.to_thread(shaky_postgres.start)
-            async with one.slot():
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(other.slot().__aenter__(), 0.3)
-        async with asyncio.timeout(5), other.slot():
-            pass
+def test_bounds_that_cannot_be_kept_are_refused() -> None:
+    with pytest.raises(ConfigurationError):
+        SharedLimits("host=127.0.0.1", processes=4, connections=3)
+    with pytest.raises(ConfigurationError) as raised:
+        SharedLimits("not a conninfo hunter2", processes=1)
+    assert "hunter2" not in str(raised.value)

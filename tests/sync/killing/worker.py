@@ -1,6 +1,7 @@
-"""A worker in a process of its own: `python -m tests.sync.killing.worker URL FOLDER run|once ADDRESS …`.
+"""A worker in a process of its own: `python -m tests.sync.killing.worker URL STORE run|once ADDRESS …`.
 
-run: until it is killed. once: until all is in step; it prints the problem of each mailbox that isn't.
+STORE: the path of an SQLite database, or where PostgreSQL is (`host=…`). run: until it is killed. once: until all is in
+step; it prints the problem of each mailbox that isn't.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import directsuite as ds
 from directsuite.sync.changes import Change
+from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks.sqlite import SqliteSink
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
+from tests.sync.fleet import fleet_worker
 
 PASSWORD = "correct horse"
-DATABASE = "sync.db"
 INTERVAL = 0.05
 """Seconds between two looks at a mailbox: as often as it can, so that a kill comes at any point."""
 
@@ -47,10 +49,16 @@ async def _password(_: str) -> str:
     return PASSWORD
 
 
-async def work(url: str, folder: Path, how: str, addresses: Sequence[str]) -> int:
+def _store(where: str) -> SqliteStore | PostgresStore:
+    if where.startswith("host="):
+        return PostgresStore(where, sink=fleet_worker.LoggingSink())
+    return SqliteStore(Path(where), sink=LoggingSink())
+
+
+async def work(url: str, where: str, how: str, addresses: Sequence[str]) -> int:
     """Keep the mailboxes in step, or bring them there once."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
-    async with ds.DirectSuite(settings) as suite, SqliteStore(folder / DATABASE, sink=LoggingSink()) as store:
+    async with ds.DirectSuite(settings) as suite, _store(where) as store:
         sync = Synchronizer(suite, store, addresses, _password, folders=None, interval=INTERVAL)
         if how == "run":
             await sync.run()
@@ -60,4 +68,4 @@ async def work(url: str, folder: Path, how: str, addresses: Sequence[str]) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:])))
+    sys.exit(asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])))

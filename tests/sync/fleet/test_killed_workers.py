@@ -1,0 +1,20 @@
+"""A worker on PostgreSQL is killed every second or so, as is one on SQLite elsewhere: the sink equals the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from directsuite.sync.postgres_connections import Connections
+from tests.sync.killing.traffic import assert_equal, survived
+
+
+@pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
+async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:
+    listed = await survived(seconds, conninfo)
+    connections = Connections(conninfo)
+    rows = await connections.fetch("SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present")
+    new = await connections.fetch("SELECT subject FROM told WHERE kind = 'new'")
+    await connections.aclose()
+    assert_equal(
+        listed, [(mailbox, folder, uid, subject) for mailbox, folder, uid, subject in rows], [s for (s,) in new]
+    )

@@ -1,0 +1,149 @@
+"""Requests a second that processes share: kept to by all together, and by each alone where PostgreSQL is away."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directsuite.core.limits import Limits
+from directsuite.sync.shared_rate import SharedRate
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
+
+NOWHERE = "host=127.0.0.1 port=1 user=tester"
+
+
+class FakeClock:
+    """Time that passes when somebody sleeps; tasks that wait for a socket have their turn, too."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0.001)
+
+
+async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float]:
+    """When so many went."""
+    times = list[float]()
+    for _ in range(count):
+        await rate.take()
+        times.append(clock.now)
+    return times
+
+
+def lost(rate: SharedRate) -> bool:
+    """Whether it has no answer; it may be another a moment later."""
+    return rate.is_lost
+
+
+def most_in(seconds: float, times: list[float]) -> int:
+    return max(bisect.bisect_right(times, time + seconds) - place for place, time in enumerate(times))
+
+
+async def test_where_postgresql_is_away_each_keeps_to_its_share() -> None:
+    clock = FakeClock()
+    async with SharedRate(NOWHERE, "x", per_second=100, burst=50, processes=4, clock=clock) as rate:
+        await asyncio.wait_for(rate.take(), 10)
+        assert lost(rate)
+        times = await times_of(rate, clock, 60)
+        assert most_in(1.0, times) <= 26
+        assert times[-1] - times[0] < 3
+
+
+async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
+    clock = FakeClock()
+    conninfo = shaky_postgres.new_database()
+    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
+        await times_of(rate, clock, 10)
+        assert not lost(rate)
+        await asyncio.to_thread(shaky_postgres.stop)
+        try:
+            while not lost(rate):
+                await rate.take()
+        finally:
+            await asyncio.to_thread(shaky_postgres.start)
+        while lost(rate):  # the crash has emptied the table, too
+            await rate.take()
+        await times_of(rate, clock, 10)
+        assert not lost(rate)
+
+
+async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> None:
+    async with (
+        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as one,
+        SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as other,
+        SharedRate(conninfo, "y", per_second=100, burst=5, processes=2) as another_service,
+    ):
+        await one.push_back(30)
+        assert not one.hold(10)
+        assert one.wait() > 25
+        for rate in (one, other):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(rate.take(), 0.3)
+        assert not lost(other)
+        await asyncio.wait_for(another_service.take(), 10)
+
+
+async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
+    clock = FakeClock()
+    async with SharedRate(NOWHERE, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
+        await rate.take()
+        began = clock.now
+        assert rate.hold(30)
+        await rate.take()
+        assert clock.now - began >= 30
+
+
+async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None:
+    clock = FakeClock()
+    checked = list[float]()
+    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=1, clock=clock) as rate:
+        limits = Limits(
+            "messaging",
+            connections=1,
+            requests_per_second=1,
+            burst=1,
+            circuit_failures=0,
+            circuit_pause=1,
+            clock=clock,
+            tell=lambda _: None,
+            rate=rate,
+        )
+        began = clock.now
+        for _ in range(30):
+            if not limits.go():
+                await limits.turn(checked.append, clock.sleep)
+        assert 0.2 < clock.now - began < 2
+        limits.pause(0.6)
+        await limits.turn(checked.append, clock.sleep)
+        assert clock.now - began > 0.6
+        assert max(checked) > 0.5
+
+
+async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
+    clock = FakeClock()
+    async with SharedRate(conninfo, "x", per_second=100, burst=3, processes=1, clock=clock) as rate:
+        await rate.take()
+        for _ in range(5):
+            await clock.sleep(60)
+            assert not rate.go()
+
+
+async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        rates = [
+            await stack.enter_async_context(SharedRate(conninfo, "x", per_second=1, burst=10, processes=6))
+            for _ in range(6)
+        ]
+        async with asyncio.timeout(10):  # the burst has room for all six, and not for six times five
+            await asyncio.gather(*(rate.take() for rate in rates))

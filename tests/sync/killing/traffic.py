@@ -1,0 +1,143 @@
+"""Mailboxes that change all the time, and workers that are killed meanwhile.
+
+change, kill, change, kill, … ─► two workers that end by themselves ─► what the server has, to compare the sink with
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+import directsuite as ds
+from directsuite.sandbox.server import Sandbox
+from tests.sync.killing.worker import PASSWORD
+
+ADDRESSES = ("alice@direct.example.test", "bob@direct.example.test")
+FOLDERS = ("INBOX", "INBOX.Archive")
+SEED = 7
+Listing = dict[tuple[str, str], set[tuple[int, str]]]
+"""Of each mailbox and folder, each uid and subject."""
+_LOG = logging.getLogger(__name__)
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+@attrs.define
+class Traffic:
+    """What happens to the mailboxes meanwhile: mail comes, goes, moves, and folders are numbered anew."""
+
+    sandbox: Sandbox
+    suite: ds.DirectSuite
+    dice: random.Random
+    delivered: int = 0
+    renumbered: int = 0
+
+    async def go_on(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.once()
+            await asyncio.sleep(self.dice.uniform(0, 0.02))  # the workers are real processes, and so is their time
+
+    async def once(self) -> None:
+        """One change in one mailbox."""
+        address = self.dice.choice(ADDRESSES)
+        folder = self.dice.choice(FOLDERS)
+        box = self.suite.mailbox(address, PASSWORD)
+        uids = await box.get_uids(folder)
+        match self.dice.choices(["deliver", "delete", "move", "renumber"], [80, 10, 9, 1])[0]:
+            case "delete" if uids:
+                await box.delete_messages_by_uids(folder, self.dice.sample(uids, 1), forever=True)
+            case "move" if uids:
+                other = FOLDERS[1 - FOLDERS.index(folder)]
+                await box.move_messages_by_uids(folder, other, self.dice.sample(uids, min(3, len(uids))))
+            case "renumber" if uids:
+                self.renumbered += 1
+                await self.sandbox.renumber(address, folder, first=self.dice.randint(1, 3 * max(uids)))
+            case _:
+                for _ in range(self.dice.randint(1, 5)):
+                    self.delivered += 1
+                    await self.sandbox.deliver(address, _letter(self.delivered, address), folder)
+
+    async def listing(self) -> Listing:
+        """What is on the server."""
+        listed = Listing()
+        for address in ADDRESSES:
+            box = self.suite.mailbox(address, PASSWORD)
+            for folder in await box.get_folders() + ["INBOX"]:
+                found = {(each.uid or 0, each.subject or "") for each in await box.get_message_metadata(folder)}
+                if found:
+                    listed[address, folder] = found
+        return listed
+
+
+def _letter(number: int, address: str) -> bytes:
+    head = (
+        "From: carol@clinic.example.test",
+        f"To: {address}",
+        f"Subject: letter {number}",
+        f"Message-ID: <{number}@c>",
+    )
+    return "\r\n".join((*head, "", f"This is letter {number}.", "x" * (number % 7 * 1000), "")).encode()
+
+
+async def _worker(url: str, store: str, how: str) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", "tests.sync.killing.worker", url, store, how, *ADDRESSES)
+    return await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdout=PIPE, stderr=PIPE)
+
+
+async def _kill_for(seconds: float, url: str, store: str, dice: random.Random) -> int:
+    """Start workers and kill each; how many."""
+    loop = asyncio.get_running_loop()
+    end, kills = loop.time() + seconds, 0
+    while loop.time() < end:
+        worker = await _worker(url, store, "run")
+        await asyncio.sleep(dice.uniform(0.6, 1.6))
+        assert worker.returncode is None, (await worker.communicate())[1].decode()
+        worker.kill()
+        await worker.communicate()
+        kills += 1
+    return kills
+
+
+async def survived(seconds: float, store: str) -> Listing:
+    """What the server has after workers on this store were killed for so many seconds, and two more were not."""
+    dice = random.Random(SEED)
+    async with Sandbox() as sandbox:
+        for address in ADDRESSES:
+            await sandbox.add_account(address, PASSWORD)
+        async with ds.DirectSuite(ds.Settings(message_url=sandbox.message_url, requests_per_second=1000)) as suite:
+            for address in ADDRESSES:
+                await suite.mailbox(address, PASSWORD).create_folder(FOLDERS[1])
+            traffic = Traffic(sandbox, suite, dice)
+            going_on = asyncio.create_task(traffic.go_on())
+            kills = await _kill_for(seconds, sandbox.message_url, store, dice)
+            going_on.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await going_on
+            for _ in range(2):
+                worker = await _worker(sandbox.message_url, store, "once")
+                output = await worker.communicate()
+                assert worker.returncode == 0, output
+            listed = await traffic.listing()
+    _LOG.info("%d workers killed, %d letters, %d folders numbered anew", kills, traffic.delivered, traffic.renumbered)
+    return listed
+
+
+def assert_equal(listed: Listing, rows: Iterable[tuple[str, str, int, str]], new: Iterable[str]) -> None:
+    """The sink's rows are what the server lists, each once; and no subject was told to be new twice."""
+    kept, count = Listing(), 0
+    for mailbox, folder, uid, subject in rows:
+        kept.setdefault((mailbox, folder), set()).add((uid, subject))
+        count += 1
+    assert kept == listed
+    assert count == sum(map(len, listed.values()))
+    assert not {subject: times for subject, times in Counter(new).items() if times > 1}
+    _LOG.info("%d messages in the sink, as on the server", count)
