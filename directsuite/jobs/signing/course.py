@@ -1,0 +1,180 @@
+"""The way of one document: each step is written into the journal before the next begins.
+
+    NEW      save it                                         what gets lost on the way expires by itself
+    SAVED    write SIGNING, then ask for signature and PDF   a stored document is asked for at most once, ever
+    SIGNING  get the PDF, and count its signatures           exactly ours more: it is adopted; else it is abandoned
+    SIGNED   delete what is stored
+
+After an unknown outcome nothing is signed again: the first request may still be on its way. What is stored is abandoned
+unless it shows the signatures, and the document is saved anew, under another identifier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from directsuite.errors import (
+    BadRequestError,
+    ConflictError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    NotFoundError,
+    Outcome,
+    OutcomeUnknownError,
+    PaymentError,
+    PermissionDeniedError,
+    ServiceError,
+)
+from directsuite.jobs.signing.documents import Examined, Pdf, examined
+from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.journal import Journal
+from directsuite.jobs.signing.targets import Target
+from directsuite.signing.models import Signature
+from directsuite.signing.service import Signing
+
+_KEPT = 3.5 * 3600
+"""Seconds for which a stored document is sure to be there: the service keeps it for 4 hours without activity."""
+
+_TRIES = 5
+"""Stored documents that may be abandoned for a document before it counts as failed."""
+
+_REFUSED = (BadRequestError, ConflictError, InvalidArgumentError, PaymentError, PermissionDeniedError)
+"""Failures that are the document's own."""
+
+MISSING = (NotFoundError, BadRequestError)
+"""What the service may say of an identifier that it doesn't know: the specification leaves open which."""
+
+CHANGED = "it is another document than when it was first read"
+LOST = "its signature was asked for again and again, and never seen"
+
+
+@attrs.define(kw_only=True, repr=False, eq=False)
+class Course:
+    """Brings documents through. workshop: a folder for PDFs while they come. now: Unix time."""
+
+    signing: Signing
+    journal: Journal
+    target: Target
+    workshop: Path
+    now: Callable[[], float]
+
+    async def go(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
+        """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was."""
+        try:
+            content = await pdf.read()
+            source = await asyncio.to_thread(examined, content)
+        except OSError as error:
+            return await self._abandon(entry, State.FAILED, f"it can't be read ({type(error).__name__})")
+        while not entry.state.is_final:
+            if entry.source_sha not in (None, source.sha256):
+                entry = await self._abandon(entry, State.FAILED, CHANGED)
+            elif entry.state is State.NEW:
+                entry = await self._save(entry, content, source)
+            elif entry.state is State.SAVED:
+                entry = await self._sign(entry, signatures, source)
+            elif entry.state is State.SIGNING:
+                entry = await self._look(entry, signatures, source)
+            else:
+                entry = await self._clear(entry)
+        return entry
+
+    async def _save(self, entry: Entry, content: bytes | Path, source: Examined) -> Entry:
+        try:
+            stored = await self.signing.save(content)
+        except _REFUSED as error:
+            return await self._fail(entry, error)
+        saved = attrs.evolve(
+            entry,
+            state=State.SAVED,
+            identifier=stored.identifier,
+            saved_at=self.now(),
+            source_sha=source.sha256,
+        )
+        return await self.journal.put(saved)
+
+    async def _sign(self, entry: Entry, signatures: Sequence[Signature], source: Examined) -> Entry:
+        identifier = entry.identifier
+        if identifier is None or entry.saved_at is None or self.now() - entry.saved_at > _KEPT:
+            return await self._abandon(entry)
+        entry = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
+        file = self._file(entry)
+        try:
+            if len(signatures) == 1:
+                await self.signing.sign_and_pull(identifier, signatures[0], destination=file)
+            else:
+                await self.signing.multi_sign_and_pull(identifier, signatures, destination=file)
+        except OutcomeUnknownError:
+            return entry
+        except DirectSuiteError as error:
+            if isinstance(error, MISSING) and not await self._is_there(identifier):
+                return await self._abandon(attrs.evolve(entry, state=State.SAVED))
+            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
+                await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # nobody has signed it
+                raise
+            if isinstance(error, _REFUSED):
+                return await self._fail(attrs.evolve(entry, state=State.SAVED), error)
+            raise
+        return await self._keep(entry, file, len(signatures), source)
+
+    async def _look(self, entry: Entry, signatures: Sequence[Signature], source: Examined) -> Entry:
+        """What became of a request whose answer nobody has."""
+        if entry.identifier is None:
+            return await self._abandon(entry)
+        file = self._file(entry)
+        try:
+            await self.signing.download(entry.identifier, file)
+        except (*MISSING, *_REFUSED):
+            return await self._abandon(entry)
+        return await self._keep(entry, file, len(signatures), source)
+
+    async def _keep(self, entry: Entry, file: Path, signatures: int, source: Examined) -> Entry:
+        """Have the target take a PDF, if it has the signatures."""
+        signed = await asyncio.to_thread(examined, file)
+        if signed.signatures != source.signatures + signatures:
+            return await self._abandon(entry)
+        try:
+            await self.target.keep(entry.name, file)
+        except InvalidArgumentError as error:
+            return await self._fail(entry, error)
+        return await self.journal.put(attrs.evolve(entry, state=State.SIGNED, output_sha=signed.sha256))
+
+    async def _is_there(self, identifier: str) -> bool:
+        try:
+            await self.signing.get_doc_info(identifier)
+        except MISSING:
+            return False
+        return True
+
+    async def _clear(self, entry: Entry) -> Entry:
+        """What can't be deleted now is tried later: the document itself is done."""
+        try:
+            if entry.identifier is not None:
+                await self.signing.delete(entry.identifier)
+        except MISSING:
+            pass
+        except DirectSuiteError:
+            return await self.journal.abandon(entry, at=self.now(), then=State.DONE)
+        return await self.journal.put(attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None))
+
+    async def _abandon(self, entry: Entry, then: State = State.NEW, problem: str | None = None) -> Entry:
+        if then is State.NEW and entry.tries + 1 >= _TRIES:
+            then, problem = State.FAILED, LOST
+        return await self.journal.abandon(entry, at=self.now(), then=then, problem=problem)
+
+    async def _fail(self, entry: Entry, error: DirectSuiteError) -> Entry:
+        return await self._abandon(entry, State.FAILED, problem_of(error))
+
+    def _file(self, entry: Entry) -> Path:
+        return self.workshop / f"{entry.number}.pdf"
+
+
+def problem_of(error: DirectSuiteError) -> str:
+    """A failure in words: its kind, and the service's code."""
+    kind = type(error).__name__
+    if isinstance(error, ServiceError):
+        return f"{kind} (HTTP {error.status}, code {'none' if error.code is None else error.code})"
+    return f"{kind}: {error.explanation}"

@@ -1,0 +1,218 @@
+"""The journal of a signing job: an SQLite file that knows how far each document is, whatever happens to the program.
+
+document     one row each, by its name
+abandoned    stored documents that are to be deleted when there is time, for they may be signed or not
+job          what is signed with: a journal belongs to one job
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+
+from directsuite.core.sqlite_file import SqliteFile
+from directsuite.core.transactions import Transactions
+from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.jobs.signing.entry import Entry, State
+
+T = TypeVar("T")
+
+_AT_A_TIME = 500
+"""Names of a statement."""
+
+_FINAL = f"({State.DONE:d}, {State.FAILED:d})"
+
+
+class JournalError(DirectSuiteError):
+    """The journal could not be read or written. What was to be written is not."""
+
+
+_FILE = SqliteFile(
+    noun="journal",
+    error=JournalError,
+    version=1,
+    tables="""
+CREATE TABLE document (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, state INTEGER NOT NULL, identifier TEXT, saved_at REAL,
+    source_sha TEXT, output_sha TEXT, tries INTEGER NOT NULL, problem TEXT
+);
+CREATE INDEX document_state ON document (state);
+CREATE TABLE abandoned (identifier TEXT PRIMARY KEY, asked INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE job (kind TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE tally (name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+""",
+)
+
+_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
+_PUT = """
+    UPDATE document SET state = ?, identifier = ?, saved_at = ?, source_sha = ?, output_sha = ?, tries = ?, problem = ?
+    WHERE number = ?
+"""
+_RENEW = """
+    UPDATE document SET state = 1, problem = NULL, tries = 0, source_sha = NULL
+    WHERE state = 6 AND problem = coalesce(?, problem)
+"""
+_COUNT = "INSERT INTO tally VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET count = count + 1"
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """A job in numbers. abandoned: stored documents; asked: how many of those may have been signed, in vain."""
+
+    states: Mapping[State, int]
+    abandoned: int
+    asked: int
+
+
+class Journal:
+    """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
+
+    Each method raises JournalError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).resolve()
+        connect = functools.partial(_FILE.writing, self._path)
+        self._writer = Transactions(connect, begin="BEGIN IMMEDIATE", explain=_FILE.explained)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._writer.open()
+        except BaseException:
+            await self._writer.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._writer.aclose()
+
+    async def claim(self, digest: str) -> None:
+        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+
+        def work(connection: sqlite3.Connection) -> str:
+            """The digest that it belongs to."""
+            connection.execute("INSERT INTO job VALUES ('signing', ?) ON CONFLICT DO NOTHING", (digest,))
+            (found,) = connection.execute("SELECT digest FROM job WHERE kind = 'signing'").fetchone()
+            return str(found)
+
+        if await self._do(work) != digest:
+            raise ConfigurationError(
+                "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
+            )
+
+    async def entries(self, names: Sequence[str]) -> list[Entry]:
+        """The entry of each of these documents, made where there is none."""
+
+        def work(connection: sqlite3.Connection) -> list[Entry]:
+            """All of them in one transaction."""
+            known = dict[str, Entry]()
+            for start in range(0, len(names), _AT_A_TIME):
+                some = names[start : start + _AT_A_TIME]
+                marks = ", ".join("?" * len(some))
+                found = connection.execute(f"SELECT {_COLUMNS} FROM document WHERE name IN ({marks})", some)  # noqa: S608
+                known |= {values[1]: _entry(values) for values in found}
+            for name in names:
+                if name not in known:
+                    made = connection.execute("INSERT INTO document (name, state, tries) VALUES (?, 1, 0)", (name,))
+                    known[name] = Entry(number=made.lastrowid or 0, name=name)
+            return [known[name] for name in names]
+
+        return await self._do(work)
+
+    async def put(self, entry: Entry) -> Entry:
+        """Write how far a document is; the entry itself, for whoever goes on with it."""
+        await self._do(lambda connection: _put(connection, entry))
+        return entry
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """Have nothing to do any more with what is stored for a document. at: Unix time."""
+        left = attrs.evolve(
+            entry, state=then, identifier=None, saved_at=None, tries=entry.tries + (then is State.NEW), problem=problem
+        )
+        asked = entry.state is State.SIGNING
+
+        def work(connection: sqlite3.Connection) -> None:
+            """Both in one transaction."""
+            if entry.identifier is not None:
+                connection.execute("INSERT OR IGNORE INTO abandoned VALUES (?, ?, ?)", (entry.identifier, asked, at))
+                for name in ("abandoned",) * (then is not State.DONE) + ("asked",) * asked:
+                    connection.execute(_COUNT, (name,))
+            _put(connection, left)
+
+        await self._do(work)
+        return left
+
+    async def abandoned(self) -> Sequence[str]:
+        """Identifiers of stored documents that are to be deleted."""
+        return await self._do(
+            lambda connection: [each for (each,) in connection.execute("SELECT identifier FROM abandoned ORDER BY at")]
+        )
+
+    async def forget(self, identifiers: Iterable[str]) -> None:
+        """These stored documents are deleted, or have expired."""
+        values = [(each,) for each in identifiers]
+        await self._do(lambda connection: connection.executemany("DELETE FROM abandoned WHERE identifier = ?", values))
+
+    async def unfinished(self) -> Sequence[Entry]:
+        """Documents for which something is stored, or was asked for: they need no source to be looked after."""
+        select = f"SELECT {_COLUMNS} FROM document WHERE state IN (2, 3, 4) ORDER BY number"  # noqa: S608
+        return await self._do(lambda connection: [_entry(values) for values in connection.execute(select)])
+
+    async def failures(self) -> Sequence[Entry]:
+        """Documents that failed, in the order in which they came."""
+        select = f"SELECT {_COLUMNS} FROM document WHERE state = 6 ORDER BY number"  # noqa: S608
+        return await self._do(lambda connection: [_entry(values) for values in connection.execute(select)])
+
+    async def renew(self, problem: str | None = None) -> int:
+        """Have documents that failed tried again, all or those with this problem; how many they are."""
+        return await self._do(lambda connection: connection.execute(_RENEW, (problem,)).rowcount)
+
+    async def tally(self) -> Tally:
+        """The job in numbers."""
+
+        def work(connection: sqlite3.Connection) -> Tally:
+            """All of one moment."""
+            states = Counter[State]()
+            for state, count in connection.execute("SELECT state, count(*) FROM document GROUP BY state"):
+                states[State(state)] = count
+            counts = dict(connection.execute("SELECT name, count FROM tally"))
+            return Tally(states=states, abandoned=counts.get("abandoned", 0), asked=counts.get("asked", 0))
+
+        return await self._do(work)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._writer.do(work)
+        except sqlite3.Error as error:
+            raise _FILE.explained(error) from error
+
+
+def _put(connection: sqlite3.Connection, entry: Entry) -> None:
+    values = attrs.astuple(entry)[2:]
+    connection.execute(_PUT, (*values, entry.number))
+
+
+def _entry(values: Sequence[Any]) -> Entry:
+    number, name, state, *rest = values
+    identifier, saved_at, source_sha, output_sha, tries, problem = rest
+    return Entry(
+        number=number,
+        name=name,
+        state=State(state),
+        identifier=identifier,
+        saved_at=saved_at,
+        source_sha=source_sha,
+        output_sha=output_sha,
+        tries=tries,
+        problem=problem,
+    )

@@ -1,0 +1,1 @@
+"""Jobs: they survive what breaks."""

@@ -1,0 +1,1 @@
+"""Batch signing: each output has its signatures exactly once, whatever breaks."""

@@ -1,0 +1,1 @@
+"""Signing jobs in processes that are killed."""

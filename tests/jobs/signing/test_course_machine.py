@@ -1,0 +1,85 @@
+"""Whatever is lost, late, forgotten, or crashes: each output has exactly the signatures asked for, and no identifier
+was asked for twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
+from directsuite.jobs.signing.course import Course
+from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault, FragileService, digest_of
+
+_PATIENCE = 60
+"""Runs until everything has come to its end: each has one fault at the most."""
+
+faults = st.lists(st.one_of(st.none(), st.sampled_from(Fault)), max_size=24)
+refusals = st.sampled_from([ds.NotFoundError, ds.BadRequestError])
+signed_before = st.lists(st.integers(0, 2), min_size=1, max_size=3)
+
+
+async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]) -> list[Entry]:
+    """One run of the program: it goes on until something is raised, or everything has come to its end."""
+    target = TargetFolder(folder / "out")
+    async with Journal(folder / "journal.db") as journal, target.workshop() as workshop:
+        signing: Any = service
+        course = Course(signing=signing, journal=journal, target=target, workshop=workshop, now=lambda: 0.0)
+        with contextlib.suppress(CrashError, ds.TransportError):
+            for entry, pdf in zip(await journal.entries([pdf.name for pdf in pdfs]), pdfs, strict=True):
+                if not entry.state.is_final:
+                    await course.go(entry, pdf, signatures)
+        return await journal.entries([pdf.name for pdf in pdfs])
+
+
+def _holds(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(
+        happens=faults, before=signed_before, wanted=st.integers(1, 2), late_after=st.integers(0, 5), missing=refusals
+    )
+    def check(
+        happens: list[Fault | None], before: list[int], wanted: int, late_after: int, missing: type[ds.ServiceError]
+    ) -> None:
+        service = FragileService(faults=happens, missing=missing)
+        pdfs = [Pdf(f"{number}.pdf", b"%PDF-1.7" + SIGNATURE * count) for number, count in enumerate(before)]
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            entries = list[Entry]()
+            for number in range(_PATIENCE):
+                entries = asyncio.run(_run(folder, service, pdfs, [ds.Signature(name="S")] * wanted))
+                if number >= late_after:
+                    service.act_late()
+                if all(entry.state.is_final for entry in entries):
+                    break
+            service.act_late()
+            for entry, pdf in zip(entries, pdfs, strict=True):
+                output = folder / "out" / entry.name
+                assert output.exists() == (entry.state is State.DONE)
+                if entry.state is State.DONE:
+                    assert isinstance(pdf.content, bytes)
+                    assert output.read_bytes() == pdf.content + SIGNATURE * wanted
+                    assert entry.output_sha == digest_of(output.read_bytes())
+                else:
+                    assert entry.state is State.FAILED
+                    assert entry.tries == 4  # it was begun again and again, and only then given up
+            assert list((folder / "out").rglob("*.part")) == []
+            assert not (folder / "out" / ".directsuite").exists()
+        assert all(count == 1 for count in service.asked.values())
+
+    check()
+
+
+def test_each_output_is_signed_exactly_once() -> None:
+    _holds(60)
+
+
+@pytest.mark.slow
+def test_each_output_is_signed_exactly_once_at_length() -> None:
+    _holds(1_500)

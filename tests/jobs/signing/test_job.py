@@ -1,0 +1,171 @@
+"""A job of many documents: what it passes over, what it waits for, and when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.signing import (
+    Folder,
+    JobStoppedError,
+    Journal,
+    JournalError,
+    Pdf,
+    SigningJob,
+    State,
+    TargetFolder,
+)
+from tests.core.virtual_time import until
+from tests.integration.world import StoppedClock
+from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
+
+SIGN = [ds.Signature(name="S")]
+CONTENT = b"%PDF-1.7"
+
+
+async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:
+    """Documents by these names."""
+    for name in names:
+        yield Pdf(name, content)
+
+
+class Jobs:
+    """Makes jobs on one journal, service and folder."""
+
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        self.out = folder / "out"
+        self.service = FragileService()
+        self.clock = StoppedClock()
+        self.journal = journal
+
+    def job(self, source: AsyncIterator[Pdf] | Folder, **options: Any) -> SigningJob:
+        """One of them."""
+        service: Any = options.pop("service", self.service)
+        signatures: Sequence[ds.Signature] = options.pop("signatures", SIGN)
+        target = TargetFolder(self.out)
+        return SigningJob(
+            service, source, target, signatures, journal=self.journal, clock=self.clock, now=lambda: 0.0, **options
+        )
+
+    def signed(self) -> list[str]:
+        """What the target has."""
+        return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+    async with Journal(tmp_path / "journal.db") as journal:
+        yield Jobs(tmp_path, journal)
+
+
+async def test_a_folder_is_signed_name_by_name_and_a_second_run_has_nothing_to_do(jobs: Jobs, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    for name in ("a.pdf", "b/c.pdf", "b/d.pdf"):
+        file = source / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(CONTENT)
+    (source / "e.txt").write_text("no PDF")
+    progress = await jobs.job(Folder(source)).run()
+    assert (progress.done, progress.failed, progress.passed_over) == (3, 0, 0)
+    assert jobs.signed() == ["a.pdf", "b/c.pdf", "b/d.pdf"]
+    assert (jobs.out / "b" / "c.pdf").read_bytes() == CONTENT + SIGNATURE
+    assert jobs.service.stored == {}
+    again = await jobs.job(Folder(source)).run()
+    assert (again.done, again.passed_over) == (0, 3)
+    assert jobs.service.made == 3
+
+
+async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(jobs: Jobs) -> None:
+    progress = await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.name == "../out of it.pdf"
+    assert failed.problem is not None
+    assert "no path below the target's folder" in failed.problem
+    assert (await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
+    assert await jobs.journal.renew("something else") == 0
+    assert await jobs.journal.renew(failed.problem) == 1
+    assert (await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
+
+
+async def test_a_source_that_changed_meanwhile_is_not_signed(jobs: Jobs) -> None:
+    jobs.service.faults = [None, Fault.CRASH_BEFORE]
+    with contextlib.suppress(BaseException):
+        await jobs.job(pdfs("a.pdf")).run()
+    progress = await jobs.job(pdfs("a.pdf", content=CONTENT + b" other")).run()
+    assert (progress.done, progress.failed) == (0, 1)
+    assert (await jobs.journal.tally()).abandoned == 1
+
+
+async def test_trouble_is_waited_out_and_nothing_fails(jobs: Jobs) -> None:
+    jobs.service.faults = [Fault.NOT_SENT] * 5
+    progress = await jobs.job(pdfs("a.pdf"), at_a_time=1).run()
+    assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
+    assert jobs.clock.slept == [1, 2, 4, 8, 16]
+
+
+async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(jobs: Jobs) -> None:
+    jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
+    with pytest.raises(JobStoppedError, match="too long") as stopped:
+        await jobs.job(pdfs("a.pdf", "b.pdf"), at_a_time=1, patience=100).run()
+    assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
+    assert 100 < sum(jobs.clock.slept) < 200
+    jobs.service.faults = []
+    assert (await jobs.job(pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert jobs.signed() == ["a.pdf", "b.pdf"]
+
+
+async def test_many_failures_in_a_row_stop_the_job(jobs: Jobs) -> None:
+    with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
+        await jobs.job(pdfs(*(f"../{number}.pdf" for number in range(50))), at_a_time=1).run()
+    assert (await jobs.journal.tally()).states[State.FAILED] == 20
+
+
+async def test_paused_it_begins_nothing_and_drained_it_ends(jobs: Jobs) -> None:
+    job = jobs.job(pdfs(*(f"{number}.pdf" for number in range(50))), at_a_time=2)
+    job.pause()
+    running = asyncio.create_task(job.run())
+    await until(lambda: bool(job._open._waiters))
+    assert (job.progress.done, jobs.service.made) == (0, 0)
+    job.resume()
+    await until(lambda: job.progress.done > 0)
+    job.drain()
+    progress = await running
+    assert 1 <= progress.done <= 4
+    assert progress.under_way == 0
+    assert len(jobs.signed()) == progress.done
+    states = (await jobs.journal.tally()).states
+    assert states[State.DONE] == progress.done
+    assert states[State.SIGNING] == states[State.SAVED] == states[State.SIGNED] == 0
+
+
+async def test_a_journal_belongs_to_what_is_signed_with(jobs: Jobs) -> None:
+    await jobs.job(pdfs("a.pdf")).run()
+    with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
+        await jobs.job(pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
+
+
+async def test_a_journal_is_open_once(jobs: Jobs, tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="open already"):
+        async with Journal(tmp_path / "journal.db"):
+            pass
+
+
+def test_nothing_to_sign_with_is_refused(jobs: Jobs) -> None:
+    with pytest.raises(ds.ConfigurationError, match="at least one signature"):
+        jobs.job(pdfs(), signatures=[])
+
+
+async def test_what_is_stored_and_could_not_be_deleted_is_deleted_later(jobs: Jobs) -> None:
+    jobs.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
+    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
+    assert len(jobs.service.stored) == 1
+    await jobs.job(pdfs("a.pdf")).run()
+    assert jobs.service.stored == {}
+    assert await jobs.journal.abandoned() == []
