@@ -28,6 +28,7 @@ from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.remote import Remote
 from directsuite.sync.store import Delta, Lease
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
@@ -163,10 +164,10 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
     async with _kept(url, folder) as (suite, store):
         sync = Synchronizer(suite, store, names, _password)
 
-        async def opened(name: str) -> MailboxRounds:
-            """The rounds of a canned mailbox; the first is the large one."""
+        async def opened(name: str) -> Remote:
+            """A canned mailbox; the first is the large one."""
             box = suite.mailbox(work.USERNAME, work.PASSWORD)
-            return _rounds(CannedRemote(box, large if name == names[0] else SMALL), store, name)
+            return CannedRemote(box, large if name == names[0] else SMALL)
 
         sync._turns._opened = opened  # type: ignore[method-assign]
         began = time.time()

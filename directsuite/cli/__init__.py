@@ -1,7 +1,8 @@
-"""The command `directsuite`: a sandbox to try things on, and a demo of all four services.
+"""The command `directsuite`: a sandbox to try things on, a demo of all four services, and mailboxes kept in step.
 
     main ──► app ──► sandbox   serves until a signal comes
-              └────► demo      uses all four services, checks what they did, and reports
+              ├────► demo      uses all four services, checks what they did, and reports
+              └────► sync      runs a worker, and looks after it
 
 What a command needs is imported when it runs, so that `--help` is quick and a missing extra can be named.
 """

@@ -10,6 +10,7 @@ from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
 from directsuite.cli.extras import require
+from directsuite.cli.sync.app import app as sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,9 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
+
+
+app.command(sync)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -26,6 +26,8 @@ _TABLES = (
     "CREATE TABLE directsuite.worker (id text PRIMARY KEY, seen_at timestamptz NOT NULL)",
 )
 
+_IN_STEP = ("ALTER TABLE directsuite.turn ADD COLUMN in_step_at timestamptz",)
+
 _ADD_MAILBOXES = """
     INSERT INTO directsuite.mailbox (name, fence) SELECT unnest(%s::text[]), 0 ON CONFLICT (name) DO NOTHING
 """
@@ -56,9 +58,21 @@ _BEGIN = """
     WHERE t.mailbox = %s AND m.id = t.mailbox AND t.next_due_at <= now() RETURNING m.name, t.number, t.fail_count
 """
 _FINISH = """
-    UPDATE directsuite.turn SET next_due_at = now() + make_interval(secs => %s), woken_at = NULL, last_error = %s,
-        fail_count = CASE WHEN %s::text IS NULL THEN 0 ELSE fail_count + 1 END
-    WHERE mailbox = %s AND number = %s RETURNING number
+    UPDATE directsuite.turn t SET woken_at = NULL, last_error = %(problem)s,
+        next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.wish w WHERE w.mailbox = t.mailbox)
+            THEN now() ELSE now() + make_interval(secs => %(rest)s) END,
+        in_step_at = CASE WHEN %(problem)s::text IS NULL AND %(rest)s > 0 THEN now() ELSE in_step_at END,
+        fail_count = CASE WHEN %(problem)s::text IS NULL THEN 0 ELSE fail_count + 1 END
+    WHERE mailbox = %(mailbox)s AND number = %(number)s RETURNING number
+"""
+_HASTEN = """
+    UPDATE directsuite.turn t SET next_due_at = least(next_due_at, now()), woken_at = NULL
+    FROM directsuite.mailbox m WHERE m.id = t.mailbox AND m.name = ANY(%s) RETURNING t.mailbox
+"""
+_MAILBOXES = """
+    SELECT m.name, t.number, extract(epoch FROM t.in_step_at)::float8, extract(epoch FROM t.next_due_at)::float8,
+        t.fail_count, t.last_error
+    FROM directsuite.turn t JOIN directsuite.mailbox m ON m.id = t.mailbox ORDER BY m.name COLLATE "C"
 """
 _OF_WORKER = "SELECT mailbox FROM directsuite.turn WHERE worker = %s"
 _STANDING = """
@@ -83,7 +97,7 @@ class BegunTurn:
 
 @attrs.frozen(kw_only=True)
 class FleetStatus:
-    """How a fleet stands. waiting: mailboxes that had no turn yet; failing: by the kind of their last failure.
+    """How a fleet stands. waiting: mailboxes that had no turn yet; failing: by what is wrong, in words.
 
     late: seconds since the mailbox that waits longest was due. workers: those that were seen lately.
     """
@@ -93,6 +107,18 @@ class FleetStatus:
     failing: dict[str, int]
     late: float
     workers: int
+
+
+@attrs.frozen(kw_only=True)
+class FleetMailbox:
+    """A mailbox of a fleet. in_step_at, due_at: Unix time. failures: turns that failed, in a row. problem: in words."""
+
+    name: str = attrs.field(repr=False)
+    turns: int
+    in_step_at: float | None
+    due_at: float
+    failures: int
+    problem: str | None
 
 
 class FleetTable:
@@ -109,6 +135,7 @@ class FleetTable:
         async def prepare(connection: Connection) -> None:
             """Beside those of the store."""
             await ensure_part(connection, "fleet", _VERSION, _TABLES)
+            await ensure_part(connection, "fleet: in step", _VERSION, _IN_STEP)
 
         await self._connections.run(prepare)
 
@@ -150,8 +177,18 @@ class FleetTable:
 
     async def finish(self, turn: BegunTurn, rest: float, problem: str | None) -> bool:
         """End a turn: the next is due in so many seconds. Whether nobody has begun a later one meanwhile."""
-        values = (rest, problem, problem, turn.mailbox, turn.number)
+        values = {"rest": rest, "problem": problem, "mailbox": turn.mailbox, "number": turn.number}
         return bool(await self._connections.fetch(_FINISH, values))
+
+    async def hasten(self, names: Iterable[str]) -> int:
+        """Have the next turns of mailboxes due at once; how many there are in the fleet."""
+        return len(await self._connections.fetch(_HASTEN, (list(names),)))
+
+    async def mailboxes(self) -> Sequence[FleetMailbox]:
+        """Every mailbox, by their names."""
+        names = ("name", "turns", "in_step_at", "due_at", "failures", "problem")
+        found = await self._connections.fetch(_MAILBOXES)
+        return [FleetMailbox(**dict(zip(names, values, strict=True))) for values in found]
 
     async def own(self) -> Collection[int]:
         """Mailboxes whose last turn was this worker's."""

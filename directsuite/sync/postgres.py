@@ -7,7 +7,7 @@ import itertools
 import operator
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 from directsuite.secret import Secret
 from directsuite.sync.changes import Change
@@ -17,6 +17,7 @@ from directsuite.sync.postgres_connections import TIMEOUT, Connection, Connectio
 from directsuite.sync.postgres_schema import ensure_part
 from directsuite.sync.status import MailboxStatus, folder_statuses
 from directsuite.sync.store import Delta, Folder, Lease, Row, State
+from directsuite.sync.wishes import Wish
 
 _VERSION = 1
 _TABLES = (
@@ -70,6 +71,33 @@ _WITH_DIGESTS = """
 _IN_STATE = f"{_NAMED} AND m.state = %s{_IN_ORDER}"
 _WAITING = f"{_NAMED} AND m.state = %s AND m.state IN (2, 4, 5){_IN_ORDER}"  # as the index of those says
 
+_WISHES = (
+    """
+    CREATE TABLE directsuite.wish (
+        mailbox bigint NOT NULL REFERENCES directsuite.mailbox, kind text NOT NULL, PRIMARY KEY (mailbox, kind)
+    )
+    """,
+)
+_WISH = """
+    INSERT INTO directsuite.wish (mailbox, kind)
+    SELECT id, %s FROM directsuite.mailbox WHERE %s::text[] = '{}' OR name = ANY(%s)
+    ON CONFLICT (mailbox, kind) DO UPDATE SET kind = excluded.kind
+    RETURNING (SELECT name FROM directsuite.mailbox b WHERE b.id = mailbox)
+"""
+_WISHED = "SELECT DISTINCT b.name FROM directsuite.wish w JOIN directsuite.mailbox b ON b.id = w.mailbox"
+_IS_WISHED = f"{_WISHED} WHERE b.name = %s"
+_GRANTED = """
+    DELETE FROM directsuite.wish w USING directsuite.mailbox b WHERE b.id = w.mailbox AND b.name = %s
+    RETURNING w.mailbox, w.kind
+"""
+_GRANTS: Mapping[str, LiteralString] = {
+    Wish.AUDIT: "UPDATE directsuite.folder SET audited_ms = 0 WHERE mailbox = %s AND audited_ms IS NOT NULL",
+    Wish.RETRY: """
+        UPDATE directsuite.msg SET retry_ms = 0
+        WHERE state = 5 AND folder IN (SELECT id FROM directsuite.folder WHERE mailbox = %s)
+    """,
+}
+
 _STATUS = """
     SELECT b.name, f.name, f.generation, f.audited_ms, m.state, count(m.uid) FROM directsuite.mailbox b
     LEFT JOIN directsuite.folder f ON f.mailbox = b.id LEFT JOIN directsuite.msg m ON m.folder = f.id
@@ -113,6 +141,7 @@ class PostgresStore:
         async def prepare(connection: Connection) -> None:
             """Those of the store, and those of the sink."""
             await ensure_part(connection, "store", _VERSION, _TABLES)
+            await ensure_part(connection, "wishes", _VERSION, _WISHES)
             if self._sink is not None:
                 await self._sink.prepare(connection)
 
@@ -191,6 +220,30 @@ class PostgresStore:
                 await write(self._sink, connection, changes)
 
         await self.connections.run(work)
+
+    async def wish(self, kind: Wish, names: Iterable[str] = ()) -> Sequence[str]:
+        """Leave a wish for mailboxes, or for all; those for which it was left."""
+        wanted = list(names)
+        return sorted(name for (name,) in await self.connections.fetch(_WISH, (kind.value, wanted, wanted)))
+
+    async def wished(self) -> Sequence[str]:
+        """Mailboxes for which another process has left wishes."""
+        return [name for (name,) in await self.connections.fetch(_WISHED)]
+
+    async def grant(self, mailbox: str) -> bool:
+        """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
+        if not await self.connections.fetch(_IS_WISHED, (mailbox,)):
+            return False
+
+        async def work(connection: Connection) -> bool:
+            """As one."""
+            wishes = await (await connection.execute(_GRANTED, (mailbox,))).fetchall()
+            for identifier, kind in wishes:
+                if kind in _GRANTS:  # a later release may know others
+                    await connection.execute(_GRANTS[kind], (identifier,))
+            return bool(wishes)
+
+        return await self.connections.run(work)
 
     async def status(self) -> Sequence[MailboxStatus]:
         """What is known of every mailbox, by their names."""

@@ -28,8 +28,9 @@ class Standing(enum.StrEnum):
 class MailboxProgress:
     """One mailbox, since this process began. in_step_at: seconds of the day's clock (Unix time), when it last was.
 
-    problem: the kind of the last failure, None where there is none; folders: those that failed, with the kind.
-    lag: seconds since it was last in step.
+    problem: what is wrong and what to do, in words that name nobody; None where nothing is. failing_since: when that
+    began, in Unix time. folders: those that failed, with what is wrong. failures: rounds that failed, in a row.
+    set_aside: messages that could not be fetched.
     """
 
     name: str
@@ -40,6 +41,7 @@ class MailboxProgress:
     set_aside: int = 0
     failures: int = 0
     problem: str | None = None
+    failing_since: float | None = None
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
 
     def lag(self, now: float) -> float | None:
@@ -52,7 +54,10 @@ class MailboxProgress:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RoundFinished(Event):
-    """A mailbox was looked at. elapsed: seconds. failure: the error's type where the whole mailbox failed."""
+    """A mailbox was looked at. elapsed: seconds. failure: the error's type where the whole mailbox failed.
+
+    problem: what is wrong, in words, where anything is.
+    """
 
     new: int = 0
     moved: int = 0
@@ -64,3 +69,4 @@ class RoundFinished(Event):
     more: bool = False
     elapsed: float = 0.0
     failure: str | None = None
+    problem: str | None = None

@@ -14,29 +14,21 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.listing import Listing
 from directsuite.errors import ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
-from directsuite.sync.progress import MailboxProgress, Standing
+from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.sinks.iterator import Changes
-from directsuite.sync.store import Store
+from directsuite.sync.store import Store, StoreError
+from directsuite.sync.turn_queue import TurnQueue
 from directsuite.sync.turns import Passwords, Turns, interval_of
+from directsuite.sync.wishes import GrantsWishes
 
 _TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
-
-
-@attrs.define(eq=False, repr=False)
-class _Queued:
-    """A mailbox's place in the queue. due: monotonic seconds."""
-
-    name: str
-    due: float
-    busy: bool = False
+_HEARING = 2.0  # seconds between two looks for wishes
 
 
 class Synchronizer:
@@ -69,9 +61,8 @@ class Synchronizer:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock or SystemClock()
-        begun = self._clock.monotonic()
-        self._queue = [_Queued(name, begun) for name in dict.fromkeys(mailboxes)]
-        looks = len(self._queue) * (1 if folders is None else len(folders))
+        self._names = list(dict.fromkeys(mailboxes))
+        looks = len(self._names) * (1 if folders is None else len(folders))
         self._turns = Turns(
             suite,
             store,
@@ -82,13 +73,16 @@ class Synchronizer:
             clock=self._clock,
             now=now,
         )
+        self._wishes = store if isinstance(store, GrantsWishes) else None
         self._side_by_side = turns
         self._changed = asyncio.Event()
+        self._is_stopping = False
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
         """How each mailbox stands, by its address."""
-        return {each.name: self._turns.status.get(each.name, MailboxProgress(name=each.name)) for each in self._queue}
+        known = self._turns.status
+        return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def once(self) -> Mapping[str, MailboxProgress]:
         """Bring each mailbox in step, once; the status tells of those where that failed."""
@@ -99,24 +93,39 @@ class Synchronizer:
             """Turns until nothing is left to do; between two, others have theirs."""
             for _ in range(_TURNS):
                 async with free:
+                    if self._is_stopping:
+                        return
                     turn = await self._turns.take(name)
                 if turn.done:
                     return
 
-        async with asyncio.TaskGroup() as group:
-            for each in self._queue:
-                group.create_task(bring(each.name))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in self._names:
+                    group.create_task(bring(name))
+        finally:
+            self._is_stopping = False
         return self.status
 
     async def run(self) -> None:
-        """Keep all in step until cancelled: what is under way is broken off then, and begun again the next time."""
+        """Keep all in step until stopped, or cancelled: then what is under way is broken off, and begun again later."""
         self._turns.refuse_without_sink()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                for queued in self._startable():
-                    queued.busy = True
-                    group.create_task(self._take_turn(queued))
-                await self._until_something_is_due()
+        queue = TurnQueue(self._names, places=self._side_by_side, now=self._clock.monotonic())
+        try:
+            async with asyncio.TaskGroup() as group:
+                hearing = group.create_task(self._hear_wishes(queue))
+                while not self._is_stopping:
+                    for name in queue.start(self._clock.monotonic()):
+                        group.create_task(self._take_turn(queue, name))
+                    await self._until_something_is_due(queue)
+                hearing.cancel()
+        finally:
+            self._is_stopping = False
+
+    def stop(self) -> None:
+        """Let `run` or `once` return when the turns under way have ended. Whoever can't wait cancels it."""
+        self._is_stopping = True
+        self._changed.set()
 
     def changes(self) -> Listing[Change]:
         """Keep all in step, and give each change as it comes; asking for the next says that one is done.
@@ -149,45 +158,28 @@ class Synchronizer:
         if not running.cancelled():
             running.result()  # nothing but a fault of the package's own ends it
 
-    def _startable(self) -> list[_Queued]:
-        """Mailboxes whose turn it is, the longest due first; those with a backlog only in half of the turns."""
-        busy = [each for each in self._queue if each.busy]
-        free = self._side_by_side - len(busy)
-        for_backlogs = max(1, self._side_by_side // 2) - sum(self._is_behind(each) for each in busy)
-        now = self._clock.monotonic()
-        startable = list[_Queued]()
-        for each in sorted(
-            (each for each in self._queue if not each.busy and each.due <= now), key=lambda each: each.due
-        ):
-            if len(startable) == free:
-                break
-            if self._is_behind(each):
-                if for_backlogs <= 0:
-                    continue
-                for_backlogs -= 1
-            startable.append(each)
-        return startable
-
-    def _is_behind(self, queued: _Queued) -> bool:
-        return self._turns.standing(queued.name) is Standing.BEHIND
-
-    async def _until_something_is_due(self) -> None:
-        now = self._clock.monotonic()
-        later = [each.due for each in self._queue if not each.busy and each.due > now]
+    async def _until_something_is_due(self, queue: TurnQueue) -> None:
+        due = queue.next_due()
         self._changed.clear()
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
-        if later:
-            waiting.append(asyncio.create_task(self._clock.sleep(min(later) - now)))
+        if due is not None:
+            waiting.append(asyncio.create_task(self._clock.sleep(max(0.0, due - self._clock.monotonic()))))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
 
-    async def _take_turn(self, queued: _Queued) -> None:
-        try:
-            turn = await self._turns.take(queued.name)
-            queued.due = self._clock.monotonic() + turn.rest
-        finally:
-            queued.busy = False
-            self._changed.set()
+    async def _take_turn(self, queue: TurnQueue, name: str) -> None:
+        turn = await self._turns.take(name)
+        queue.end(name, self._clock.monotonic() + turn.rest, behind=not turn.rest)
+        self._changed.set()
+
+    async def _hear_wishes(self, queue: TurnQueue) -> None:
+        """Have the turn of a mailbox come at once for which something is wished; the turn itself grants it."""
+        while self._wishes is not None:
+            await asyncio.sleep(_HEARING)
+            with contextlib.suppress(StoreError):  # the turns tell of it
+                for name in await self._wishes.wished():
+                    queue.hasten(name)
+                    self._changed.set()

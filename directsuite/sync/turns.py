@@ -5,6 +5,7 @@ The same turn is taken by one process for all its mailboxes (`synchronizer`), or
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,15 +13,17 @@ from types import MappingProxyType
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Kind
-from directsuite.sync.commits import Deliver
+from directsuite.sync.commits import Deliver, SinkError
 from directsuite.sync.mailbox import MailboxRounds, Report
+from directsuite.sync.problems import NO_SUCH_FOLDER, problem_of
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
-from directsuite.sync.remote import DirectRemote
-from directsuite.sync.store import Store
+from directsuite.sync.remote import DirectRemote, Remote
+from directsuite.sync.store import StaleLeaseError, Store, StoreError
+from directsuite.sync.wishes import GrantsWishes
 
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
@@ -31,6 +34,8 @@ _SHARE = 0.7  # of the requests a second that looking for changes may take
 _HOT = 3600.0  # seconds for which a mailbox is looked at more often after a change
 _JITTER = 0.1
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 30.0, 3600.0  # seconds after failures
+_STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
+_LONGEST_FOR_THE_SINK = 300.0  # seconds; what a sink lacks is given to it sooner than a mailbox its password
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +57,7 @@ class _Mailbox:
 
     status: MailboxProgress
     rounds: MailboxRounds | None = None
+    remote: Remote | None = None
     hot_until: float = 0.0
 
 
@@ -83,6 +89,7 @@ class Turns:
         self.interval = interval
         self._clock = clock
         self._now = now
+        self._wishes = store if isinstance(store, GrantsWishes) else None
         self._mailboxes: dict[str, _Mailbox] = {}
 
     @property
@@ -110,75 +117,104 @@ class Turns:
     async def take(self, name: str) -> Turn:
         """One round of a mailbox. Its failures are in its status."""
         mailbox = self._mailboxes.setdefault(name, _Mailbox(MailboxProgress(name=name)))
-        report = await self._round(mailbox)
-        return Turn(report=report, rest=self._rest(mailbox, report))
-
-    async def _round(self, mailbox: _Mailbox) -> Report | None:
-        """One round; None where the whole mailbox failed."""
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
         try:
-            if mailbox.rounds is None:
-                mailbox.rounds = await self._opened(status.name)
-            report = await mailbox.rounds.round()
+            report = await self._round(mailbox)
         except DirectSuiteError as error:
             mailbox.rounds = None  # its password may be another, or its lease another's
-            status.failures += 1
-            status.standing, status.problem = Standing.FAILING, type(error).__name__
+            self._fail(status, problem_of(error), {})
             elapsed = self._clock.monotonic() - began
-            self._suite._events.emit(RoundFinished(failure=status.problem, elapsed=elapsed))
-            return None
-        self._note(status, report)
-        self._suite._events.emit(_finished(report, self._clock.monotonic() - began))
-        return report
+            self._suite._events.emit(
+                RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
+            )
+            return Turn(report=None, rest=_back_off(status, error))
+        await self._note(mailbox, report)
+        self._suite._events.emit(_finished(report, status.problem, self._clock.monotonic() - began))
+        return Turn(report=report, rest=self._rest(mailbox, report))
 
-    async def _opened(self, name: str) -> MailboxRounds:
+    async def _round(self, mailbox: _Mailbox) -> Report:
+        name = mailbox.status.name
+        if self._wishes is not None and await self._wishes.grant(name):
+            mailbox.rounds = None  # what it remembers is from before that
+        if mailbox.rounds is None:
+            mailbox.remote = await self._opened(name)
+            mailbox.rounds = MailboxRounds(
+                mailbox.remote,
+                self._store,
+                name=name,
+                folders=self._folders,
+                deliver=self.deliver,
+                clock=self._clock,
+                now_ms=lambda: round(self._now() * 1000),
+            )
+        return await mailbox.rounds.round()
+
+    async def _opened(self, name: str) -> Remote:
         try:
             password = await self._password(name)
+        except DirectSuiteError:
+            raise
         except Exception as error:
-            text = f"the source of passwords raised {type(error).__name__}"
+            text = f"The source of passwords raised {type(error).__name__}: see to it."
             raise ConfigurationError(text) from error
-        remote = DirectRemote(self._suite.mailbox(name, password))
-        return MailboxRounds(
-            remote,
-            self._store,
-            name=name,
-            folders=self._folders,
-            deliver=self.deliver,
-            clock=self._clock,
-            now_ms=lambda: round(self._now() * 1000),
-        )
+        return DirectRemote(self._suite.mailbox(name, password))
 
-    def _note(self, status: MailboxProgress, report: Report) -> None:
+    async def _note(self, mailbox: _Mailbox, report: Report) -> None:
+        status = mailbox.status
         status.changes.update(report.changes)
         status.set_aside += report.poison
-        status.folders = {name: type(error).__name__ for name, error in report.failed.items()}
         if report.failed:
-            status.failures += 1
-            status.standing, status.problem = Standing.FAILING, next(iter(status.folders.values()))
+            folders = await self._problems_of_folders(mailbox, report)
+            self._fail(status, next(iter(folders.values())), folders)
             return
-        status.failures, status.problem = 0, None
+        status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
         status.standing = Standing.BEHIND if report.more else Standing.IN_STEP
         if not report.more:
             status.in_step_at = self._now()
 
-    def _rest(self, mailbox: _Mailbox, report: Report | None) -> float:
+    def _fail(self, status: MailboxProgress, problem: str, folders: dict[str, str]) -> None:
+        status.failures += 1
+        status.standing, status.problem, status.folders = Standing.FAILING, problem, folders
+        if status.failing_since is None:
+            status.failing_since = self._now()
+
+    async def _problems_of_folders(self, mailbox: _Mailbox, report: Report) -> dict[str, str]:
+        """What is wrong with each. That one is no more has no error of its own: the list of folders tells."""
+        there = set(report.failed)
+        if mailbox.remote is not None and any(isinstance(error, ServiceError) for error in report.failed.values()):
+            with contextlib.suppress(DirectSuiteError):
+                there = set(await mailbox.remote.folders())
+        return {name: problem_of(error) if name in there else NO_SUCH_FOLDER for name, error in report.failed.items()}
+
+    def _rest(self, mailbox: _Mailbox, report: Report) -> float:
         """Seconds until a mailbox's next turn."""
-        if report is None or report.failed:
-            wait = _FIRST_BACK_OFF * 2.0 ** min(mailbox.status.failures - 1, 10)
-            return min(wait, _LONGEST_BACK_OFF) * random.uniform(1 - _JITTER, 1 + _JITTER)
-        if report.more:
-            return 0.0
-        now = self._clock.monotonic()
-        if report.changes:
+        now, changed = self._clock.monotonic(), report.changes.total() > 0
+        if changed:
             mailbox.hot_until = now + _HOT
+        if report.failed and not (report.idle or changed):
+            return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
+        if report.more and (changed or not report.failed):
+            return 0.0
         hot = now < mailbox.hot_until or report.waiting
-        wait = min(SOONEST, self.interval) if hot else self.interval
-        return wait * random.uniform(1 - _JITTER, 1 + _JITTER)
+        return _jittered(min(SOONEST, self.interval) if hot else self.interval)
 
 
-def _finished(report: Report, elapsed: float) -> RoundFinished:
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+def _back_off(status: MailboxProgress, error: DirectSuiteError | None = None) -> float:
+    """Seconds until a mailbox's next turn after one that failed. error: of the whole mailbox."""
+    if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
+        return _jittered(_STORE_AWAY)
+    longest = _LONGEST_FOR_THE_SINK if isinstance(error, SinkError) else _LONGEST_BACK_OFF
+    return _jittered(min(longest, _FIRST_BACK_OFF * 2.0 ** min(status.failures - 1, 10)))
+
+
+def _finished(report: Report, problem: str | None, elapsed: float) -> RoundFinished:
     return RoundFinished(
+        problem=problem,
         new=report.changes[Kind.NEW],
         moved=report.changes[Kind.MOVED],
         restored=report.changes[Kind.RESTORED],

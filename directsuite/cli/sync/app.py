@@ -1,0 +1,206 @@
+"""The commands below `directsuite sync`, and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path  # cyclopts reads the annotations when it runs
+from typing import Annotated
+
+from cyclopts import App, Group, Parameter
+from cyclopts.validators import Number, mutually_exclusive
+
+STORE = Path("directsuite-sync.db")
+"""The store where none is named."""
+
+_WHERE = Group("Where it is kept", validator=mutually_exclusive)
+_FOLDERS = Group("Which folders", validator=mutually_exclusive)
+
+_Flag = Parameter(negative=(), show_default=False)
+_Several = Parameter(negative=(), consume_multiple=False, show_default=False)
+_Seconds = Parameter(validator=Number(gt=0))
+_Store = Annotated[Path | None, Parameter(group=_WHERE)]
+_Postgres = Annotated[bool, _Flag, Parameter(group=_WHERE)]
+
+app = App(
+    name="sync",
+    help="Keep mailboxes in step with the server, and look after the worker that does.",
+    help_format="plaintext",
+    result_action="return_value",
+)
+
+
+@app.command
+def run(
+    *,
+    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    mailboxes: Path | None = None,
+    passwords: Path | None = None,
+    folder: Annotated[tuple[str, ...], _Several, Parameter(group=_FOLDERS)] = (),
+    all_folders: Annotated[bool, _Flag, Parameter(group=_FOLDERS)] = False,
+    store: _Store = None,
+    postgres: _Postgres = False,
+    workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
+    maildir: Path | None = None,
+    keep_gone: Annotated[bool, _Flag] = False,
+    once: Annotated[bool, _Flag] = False,
+    interval: Annotated[float | None, _Seconds] = None,
+    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+    status_file: Path | None = None,
+    json: Annotated[bool, _Flag] = False,
+) -> int:
+    """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
+
+    Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
+    stands in the environment: DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_CONFIG.
+
+    Exit status 0 says that it was stopped, or with --once that all is in step; 1 that a mailbox is failing at the end
+    of --once, or that the worker can't begin; 2 that an option, file or variable is wrong; 130 and 143 that a signal
+    broke off --once.
+
+    Parameters
+    ----------
+    mailbox: tuple[str, ...]
+        The address of a mailbox; as often as there are.
+    mailboxes: Path
+        A file with one address a line.
+    passwords: Path
+        A file of addresses and passwords, as JSON or TOML, that no other user may read. Without it,
+        DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
+    folder: tuple[str, ...]
+        A folder to look at; as often as there are. INBOX where nothing is given.
+    all_folders: bool
+        Look at all folders that a mailbox has.
+    store: Path
+        The SQLite file that keeps what is known; directsuite-sync.db where nothing is given.
+    postgres: bool
+        Be one of a fleet of workers that share the PostgreSQL database of DIRECTSUITE_POSTGRES.
+    workers: int
+        How many workers the fleet has at most: they keep to the service's rate together.
+    maildir: Path
+        Put messages into Maildirs below this folder, and not into the store.
+    keep_gone: bool
+        Keep messages that were deleted on the server.
+    once: bool
+        Bring all in step and end.
+    interval: float
+        Seconds between two looks at a mailbox; as often as the service's rate allows where nothing is given.
+    grace: float
+        Seconds that what is under way gets when a signal comes.
+    status_file: Path
+        The worker's report, which status reads; beside the store where nothing is given.
+    json: bool
+        Tell what happens as lines of JSON on stdout.
+    """
+    from directsuite.cli.sync.refusal import carefully
+    from directsuite.cli.sync.running import Asked, run_worker
+
+    asked = Asked(
+        named=mailbox,
+        listed=mailboxes,
+        passwords=passwords,
+        folders=None if all_folders else folder or ("INBOX",),
+        store=store or STORE,
+        postgres=postgres,
+        workers=workers,
+        maildir=maildir,
+        keep_gone=keep_gone,
+        once=once,
+        interval=interval,
+        grace=grace,
+        status_file=status_file,
+        as_json=json,
+    )
+    return carefully(lambda: run_worker(asked))
+
+
+@app.command
+def status(
+    *,
+    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    store: _Store = None,
+    postgres: _Postgres = False,
+    status_file: Path | None = None,
+    max_age: Annotated[float | None, _Seconds] = None,
+    json: Annotated[bool, _Flag] = False,
+) -> int:
+    """Tell how each mailbox stands, beside the worker or without one.
+
+    Exit status 0 says that no mailbox is failing, 1 that one is. With --max-age it says whether the worker lives, and
+    nothing of mailboxes: 0 where its last report is no older, 1 where it is, or there is none.
+
+    Parameters
+    ----------
+    mailbox: tuple[str, ...]
+        The address of a mailbox; as often as there are. All where nothing is given.
+    store: Path
+        The store's file; directsuite-sync.db where nothing is given.
+    postgres: bool
+        Of the fleet whose database DIRECTSUITE_POSTGRES names.
+    status_file: Path
+        The worker's report; beside the store where nothing is given.
+    max_age: float
+        Seconds that the worker's last report may be old.
+    json: bool
+        Tell it as one JSON document.
+    """
+    from directsuite.cli.sync.refusal import carefully
+    from directsuite.cli.sync.status import Looked, tell
+
+    looked = Looked(
+        mailboxes=mailbox,
+        store=store or STORE,
+        postgres=postgres,
+        status_file=status_file,
+        max_age=max_age,
+        as_json=json,
+    )
+    return carefully(lambda: tell(looked))
+
+
+@app.command
+def audit(
+    *,
+    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    store: _Store = None,
+    postgres: _Postgres = False,
+) -> int:
+    """Have everything compared with the server: by the worker, at once, or by the next run.
+
+    Parameters
+    ----------
+    mailbox: tuple[str, ...]
+        The address of a mailbox; as often as there are. All where nothing is given.
+    store: Path
+        The store's file; directsuite-sync.db where nothing is given.
+    postgres: bool
+        Of the fleet whose database DIRECTSUITE_POSTGRES names.
+    """
+    return _wish("audit", mailbox, store, postgres=postgres)
+
+
+@app.command
+def retry(
+    *,
+    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    store: _Store = None,
+    postgres: _Postgres = False,
+) -> int:
+    """Have tried again what was set aside, and mailboxes that fail: by the worker, at once, or by the next run.
+
+    Parameters
+    ----------
+    mailbox: tuple[str, ...]
+        The address of a mailbox; as often as there are. All where nothing is given.
+    store: Path
+        The store's file; directsuite-sync.db where nothing is given.
+    postgres: bool
+        Of the fleet whose database DIRECTSUITE_POSTGRES names.
+    """
+    return _wish("retry", mailbox, store, postgres=postgres)
+
+
+def _wish(kind: str, mailboxes: tuple[str, ...], store: Path | None, *, postgres: bool) -> int:
+    from directsuite.cli.sync.refusal import carefully
+    from directsuite.cli.sync.wishing import leave
+    from directsuite.sync.wishes import Wish
+
+    return carefully(lambda: leave(Wish(kind), mailboxes, store or STORE, postgres=postgres))

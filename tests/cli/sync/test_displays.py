@@ -1,0 +1,91 @@
+"""What is seen of a worker: a table on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+
+import pytest
+from rich.console import Console
+
+from directsuite.cli.sync.displays import Lines, Table, display_for, standings
+from directsuite.cli.sync.table import duration
+from directsuite.core.events import Event
+from directsuite.sync import Kind, MailboxProgress, RoundFinished, Standing
+
+
+def mailbox(number: int, standing: Standing = Standing.IN_STEP, **more: object) -> MailboxProgress:
+    progress = MailboxProgress(name=f"nurse{number}@direct.example", standing=standing)
+    for name, value in more.items():
+        setattr(progress, name, value)
+    return progress
+
+
+def named(*mailboxes: MailboxProgress) -> dict[str, MailboxProgress]:
+    return {each.name: each for each in mailboxes}
+
+
+FAILING = mailbox(9, Standing.FAILING, problem="The password is [b]refused[/b].", failing_since=40.0)
+FETCHED = mailbox(1, in_step_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), set_aside=4)
+
+
+def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=9, color_system=None)
+    with Table(console) as table:
+        table.round(RoundFinished(new=3))
+        table.say("stopping", "stopping [now]")
+        table.show(named(FETCHED, FAILING, *(mailbox(number) for number in range(2, 9))), 100.0)
+    told = screen.getvalue()
+    assert "stopping [now]" in told
+    assert told.index("nurse9") < told.index("nurse1@")
+    assert "[b]refused[/b]. (for 60 s)" in told
+    row = next(line for line in told.splitlines() if "nurse1@" in line)
+    assert row.split() == ["nurse1@direct.example", "in", "step", "10", "s", "7", "3", "4"]
+    assert "and 6 more" in told
+
+
+def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines(as_json=False) as lines:
+        for event in (
+            RoundFinished(new=3, set_aside=1),
+            RoundFinished(problem="The password is refused."),
+            RoundFinished(idle_folders=2),
+            Event(),
+        ):
+            lines.round(event)
+        for now in (100.0, 130.0, 160.0, 161.0):
+            lines.show(named(FAILING, FETCHED), now)
+    told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert told == [
+        "a mailbox: 3 new, 1 set aside",
+        "a mailbox: The password is refused.",
+        "1 in step, 1 failing; longest lag 70 s",
+    ]
+
+
+def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(as_json=True)
+    for now in (100.0, 160.0):
+        lines.show(named(FAILING, FETCHED), now)
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    del line["at"]
+    assert line == {"event": "summary", "waiting": 0, "behind": 0, "in_step": 1, "failing": 1, "longest_lag": 70.0}
+
+
+def test_what_is_no_terminal_gets_lines() -> None:
+    assert isinstance(display_for(as_json=False), Lines)
+    assert isinstance(display_for(as_json=True), Lines)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(None, ""), (0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_a_span_of_time_is_told_in_one_unit(seconds: float | None, told: str) -> None:
+    assert duration(seconds) == told
+
+
+def test_no_mailboxes_have_a_word_of_their_own() -> None:
+    assert standings({}) == "no mailboxes"

@@ -1,0 +1,151 @@
+"""Where passwords come from, in which order, and that no other user can read them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.cli.sync.passwords import VARIABLE, PasswordFile, passwords_for
+from directsuite.cli.sync.refusal import RefusedError
+from directsuite.errors import ConfigurationError
+from directsuite.secret import Secret
+
+ALICE, BOB = "alice@direct.example.test", "bob@direct.example.test"
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def look_for_libraries(monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
+    def find_spec(name: str) -> str | None:
+        return name if there else None
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: is_terminal))
+
+
+@pytest.fixture(autouse=True)
+def without_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_for_libraries(monkeypatch, there=False)
+    sit_at(monkeypatch, is_terminal=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.json", f'{{"{ALICE}": "pässword"}}'),
+        ("p.toml", f'"{ALICE}" = "pässword"'),
+        ("p", f' {{"{ALICE}": "pässword"}}'),
+        ("p", f'# mine\n"{ALICE}" = "pässword"'),
+    ],
+)
+async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
+    password = passwords_for([ALICE], written(tmp_path / name, text))
+    assert await password(ALICE) == Secret("pässword")
+    with pytest.raises(ConfigurationError, match="has none for this mailbox") as raised:
+        await password(BOB)
+    assert "bob" not in str(raised.value)
+
+
+async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
+    password = PasswordFile(path)
+    assert await password(ALICE) == Secret("before")
+    written(tmp_path / "new", f'"{ALICE}" = "afterwards"').replace(path)
+    assert await password(ALICE) == Secret("afterwards")
+    path.unlink()
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        await password(ALICE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o777])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
+    with pytest.raises(RefusedError, match="others may read"):
+        passwords_for([ALICE], path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.json", '["hunter2"]'),
+        ("p.json", "{hunter2"),
+        ("p.toml", f"{ALICE} = hunter2"),
+        ("p.toml", f'{ALICE} = "hunter2"'),  # without quotes it is a key within a key
+        ("p.json", f'{{"{ALICE}": 2}}'),
+        ("p", ""),
+        ("p", "hunter2\x00"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path, name: str, text: str) -> None:
+    path = written(tmp_path / name, text)
+    if not text:
+        assert passwords_for([ALICE], path) is not None
+        return
+    with pytest.raises(RefusedError) as raised:
+        passwords_for([ALICE], path)
+    assert "hunter2" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+async def test_the_variable_is_for_one_mailbox() -> None:
+    environment = {VARIABLE: "hunter2"}
+    assert await passwords_for([ALICE], None, environment)(ALICE) == Secret("hunter2")
+    with pytest.raises(RefusedError, match="a single mailbox"):
+        passwords_for([ALICE, BOB], None, environment)
+
+
+async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    sit_at(monkeypatch, is_terminal=True)
+    password = passwords_for([ALICE, BOB], None, {}, ask=lambda prompt: f"of {prompt.split()[2]}")
+    assert await password(BOB) == Secret(f"of {BOB}:")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+    class KeyringError(Exception):
+        """As keyring has it."""
+
+    def get_password(service: str, address: str) -> str | None:
+        assert service == "directsuite"
+        if address == "locked@direct.example.test":
+            raise KeyringError("hunter2")
+        return "hers" if address == ALICE else None
+
+    keyring: Any = types.ModuleType("keyring")
+    keyring.get_password, keyring.errors = get_password, types.SimpleNamespace(KeyringError=KeyringError)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    look_for_libraries(monkeypatch, there=True)
+    sit_at(monkeypatch, is_terminal=is_terminal)
+    asked = list[str]()
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return "typed"
+
+    password = passwords_for([ALICE, BOB], None, {}, ask)
+    assert await password(ALICE) == Secret("hers")
+    if is_terminal:
+        assert asked == [f"Password of {BOB}: "]
+        assert await password(BOB) == Secret("typed")
+        return
+    for address in (BOB, "locked@direct.example.test"):
+        with pytest.raises(ConfigurationError, match="The keyring has no password"):
+            await password(address)
+
+
+def test_where_there_are_none_it_says_how_to_give_them() -> None:
+    with pytest.raises(RefusedError, match=VARIABLE):
+        passwords_for([ALICE], None, {})

@@ -1,0 +1,153 @@
+"""`directsuite sync run` as a process: signals end it gracefully, and what it did stays done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.sync.conftest import Desk
+from tests.integration.world import ALICE, BOB
+from tests.sync.fleet.conftest import conninfo as conninfo
+from tests.sync.fleet.conftest import postgres as postgres
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+
+COMMAND = (sys.executable, "-W", "error", "-m", "directsuite.cli", "sync")
+
+
+@asynccontextmanager
+async def process_of(desk: Desk, *arguments: str) -> AsyncGenerator[Process]:
+    """A command of its own; killed where the block leaves it running."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *arguments, stdout=PIPE, stderr=PIPE, cwd=desk.folder, env=environment
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def line_with(process: Process, word: str) -> str:
+    """The next line that has a word in it."""
+    assert process.stdout is not None
+    while line := (await process.stdout.readline()).decode():
+        if word in line:
+            return line
+    assert process.stderr is not None
+    raise AssertionError((await process.stderr.read()).decode())
+
+
+def subjects(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(folder / "directsuite-sync.db")) as connection:
+        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
+
+
+async def until(seen: Callable[[], bool]) -> None:
+    """The process and its server are real."""
+    async with asyncio.timeout(20):
+        while not seen():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -> None:
+    await desk.deliver(ALICE, "one")
+    options = ("--mailbox", ALICE, "--mailbox", BOB, "--passwords", desk.passwords(bob="wrong"), "--interval", "0.2")
+    async with process_of(desk, "run", *options) as process:
+        await line_with(process, "1 new")
+        await until(lambda: (desk.folder / "directsuite-sync.db.status.json").exists())
+        assert (await desk.run("status", "--max-age", "60")).status == 0
+        second = await desk.run("run", *options, "--once")
+        assert (second.status, second.err) == (
+            1,
+            "directsuite: The store is open already: close it there, or give this one another path.\n",
+        )
+        desk.passwords()  # the right ones: the file is read again
+        assert (await desk.run("retry")).status == 0
+        await desk.deliver(BOB, "his")
+        await line_with(process, "1 new")
+        process.send_signal(number)
+        async with asyncio.timeout(20):  # less than the grace: there is nothing to wait for
+            out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert b"stopping: what is under way gets 30 s" in out
+    assert b"the same command goes on from here" in out
+    assert subjects(desk.folder) == ["his", "one"]
+    ended = await desk.run("status")
+    assert ended.status == 0
+    assert ended.out.startswith("no worker is running: the last one ended")
+
+
+async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: Desk) -> None:
+    desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await desk.deliver(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--grace", "0.2", "--json")
+    async with process_of(desk, "run", *options) as process:
+        await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
+        process.send_signal(signal.SIGTERM)
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["stopping", "stopped"]
+    desk.sandbox.clear_faults()
+    assert (await desk.run("run", *options)).status == 0
+    assert subjects(desk.folder) == ["one"]
+
+
+async def test_a_second_signal_breaks_it_off_at_once(desk: Desk) -> None:
+    desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await desk.deliver(ALICE, "one")
+    async with process_of(desk, "run", "--mailbox", ALICE, "--passwords", desk.passwords()) as process:
+        await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
+        process.send_signal(signal.SIGINT)
+        await line_with(process, "stopping")
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(20):
+            _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+
+
+async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+    monkeypatch.setenv("DIRECTSUITE_POSTGRES", conninfo)
+    await desk.deliver(ALICE, "one")
+    mailboxes = ("--mailbox", ALICE, "--mailbox", BOB)
+    options = ("--postgres", "--passwords", desk.passwords(bob="wrong"), "--status-file", "report.json")
+    async with process_of(desk, "run", *mailboxes, *options, "--grace", "5") as process:
+        await line_with(process, "1 new")
+        await until(lambda: b"refused" in (desk.folder / "report.json").read_bytes())
+        ended = await desk.run("status", "--postgres")
+        assert ended.status == 1
+        assert ended.out.startswith("1 workers keep 2 mailboxes in step\n")
+        assert "The password is refused: give the right one." in ended.out
+        assert (await desk.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
+        desk.passwords()
+        ended = await desk.run("retry", "--postgres", "--mailbox", BOB)
+        assert (ended.status, ended.out.split()[0]) == (0, "1")
+        await desk.deliver(BOB, "his")
+        await line_with(process, "1 new")
+        process.send_signal(signal.SIGTERM)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    document = json.loads((await desk.run("status", "--postgres", "--json")).out)
+    assert [(each["mailbox"], each["standing"], each["messages"]) for each in document["mailboxes"]] == [
+        (ALICE, "in step", 1),
+        (BOB, "in step", 1),
+    ]
+    assert document["worker"]["workers"] == 0

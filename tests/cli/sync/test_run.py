@@ -1,0 +1,135 @@
+"""`directsuite sync run --once`: where messages go, what is told, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.cli.sync.conftest import Desk
+from tests.integration.world import ALICE, BOB, PASSWORD
+
+BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
+
+
+def subjects(path: str = "directsuite-sync.db") -> list[str]:
+    """Subjects of the messages that a store's own sink has."""
+    with closing(sqlite3.connect(path)) as connection:
+        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
+
+
+async def test_messages_go_into_the_store_once(desk: Desk) -> None:
+    await desk.deliver(ALICE, "one", "two")
+    await desk.deliver(BOB, "three")
+    passwords = desk.passwords()
+    for delivered in ("four", None):
+        ended = await desk.run("run", *BOTH, "--passwords", passwords, "--once")
+        assert (ended.status, ended.err) == (0, "")
+        assert ended.out.endswith("2 in step\n")
+        if delivered:
+            assert subjects() == ["one", "three", "two"]
+            await desk.deliver(BOB, delivered)
+    assert subjects() == ["four", "one", "three", "two"]
+    assert "direct.example" not in ended.out
+
+
+async def test_messages_go_into_maildirs(desk: Desk) -> None:
+    await desk.deliver(ALICE, "one")
+    passwords = desk.passwords()
+    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
+    assert ended.status == 0
+    assert len(list(desk.folder.glob("mail/alice*/new/*.eml"))) == 1
+
+
+async def test_all_folders_or_some_of_them(desk: Desk) -> None:
+    passwords = desk.passwords()
+    sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
+    for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
+        ended = await desk.run(
+            "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", store, *options
+        )
+        assert ended.status == 0
+        with closing(sqlite3.connect(store)) as connection:
+            found = {name for (name,) in connection.execute("SELECT name FROM folder")}
+        assert {"INBOX", "INBOX.Sent"} <= found
+        assert (len(found) > 2) == (store == "all.db")
+
+
+async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    ended = await desk.run("run", "--mailboxes", "addresses", "--once")
+    assert (ended.status, ended.out.split()[-3:]) == (0, ["1", "in", "step"])
+
+
+async def test_a_mailbox_that_fails_is_told_without_its_name_and_the_others_go_on(desk: Desk) -> None:
+    await desk.deliver(BOB, "his")
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(alice="wrong"), "--once")
+    assert ended.status == 1
+    assert "The password is refused: give the right one." in ended.out
+    assert ended.out.endswith("1 in step, 1 failing\n")
+    assert "alice" not in ended.out + ended.err
+    assert subjects() == ["his"]
+
+
+async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
+    await desk.deliver(ALICE, "one", "two")
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(bob="wrong"), "--once", "--json")
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    assert {line.pop("at")[-1] for line in lines} == {"Z"}
+    assert {"event": "round", "new": 2, "more": False, "problem": None} in lines
+    assert lines[-1] == {"event": "done", "words": "1 in step, 1 failing"}
+    assert [line["problem"] for line in lines[:-1] if line["problem"]] == [
+        "The password is refused: give the right one."
+    ]
+    assert ended.status == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ([], "--mailbox"),
+        (["--mailbox", "alice"], "no address"),
+        (["--mailbox", "a b@direct.example.test"], "no address"),
+        (["--mailboxes", "nothing"], "no file nothing"),
+        (["--mailbox", ALICE, "--passwords", "nothing"], "passwords file nothing"),
+        (["--mailbox", ALICE], "--passwords"),
+        (["--mailbox", ALICE, "--interval", "0"], "--interval"),
+        (["--mailbox", ALICE, "--grace", "-1"], "--grace"),
+        (["--mailbox", ALICE, "--store", "a", "--postgres"], "--postgres"),
+        (["--mailbox", ALICE, "--folder", "INBOX", "--all-folders"], "--all-folders"),
+        (["--postgres", "--once", "--mailbox", ALICE], "--once"),
+        (["--password", "secret"], "--password"),
+    ],
+)
+async def test_what_can_not_be_is_named_with_status_2(desk: Desk, options: list[str], named: str) -> None:
+    ended = await desk.run("run", *options)
+    assert ended.status == 2
+    assert named in ended.err
+    assert ended.out == ""
+    assert "Traceback" not in ended.err
+
+
+async def test_no_url_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords())
+    assert (ended.status, ended.err) == (2, "directsuite: set DIRECTSUITE_MESSAGE_URL to where the service is\n")
+
+
+async def test_a_fleet_without_a_database_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_POSTGRES", raising=False)
+    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",)):
+        ended = await desk.run(*arguments, "--postgres")
+        assert ended.status == 2
+        assert "set DIRECTSUITE_POSTGRES" in ended.err
+
+
+async def test_a_store_that_can_not_be_opened_is_told_with_status_1(desk: Desk) -> None:
+    desk.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once", "--store", "letter.db")
+    assert ended.status == 1
+    assert "no SQLite database" in ended.err

@@ -1,0 +1,153 @@
+"""`directsuite sync status`, `audit` and `retry`: beside a worker, after it, and where there was none."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, Standing
+from directsuite.sync.status_file import WorkerStatus, write_status
+from tests.cli.sync.conftest import Desk
+from tests.integration.world import ALICE, BOB
+
+BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
+
+
+async def ran(desk: Desk, **passwords: str) -> None:
+    """A worker that has brought both mailboxes in step, or tried to."""
+    await desk.deliver(ALICE, "one")
+    await desk.run("run", *BOTH, "--passwords", desk.passwords(**passwords), "--once")
+
+
+def report(desk: Desk, age: float, *mailboxes: MailboxProgress) -> None:
+    """A worker's report that was written so many seconds ago."""
+    written = WorkerStatus(
+        pid=os.getpid(),
+        started=time.time() - 1000,
+        written_at=time.time() - age,
+        mailboxes={each.name: each for each in mailboxes},
+    )
+    write_status(desk.folder / "directsuite-sync.db.status.json", written)
+
+
+async def test_a_store_that_is_not_there_is_told(desk: Desk) -> None:
+    for command in ("status", "audit", "retry"):
+        ended = await desk.run(command)
+        assert (ended.status, ended.out) == (1, "")
+        assert ended.err.startswith("directsuite: There is no store at this path")
+    assert list(desk.folder.iterdir()) == []
+
+
+async def test_after_a_worker_it_tells_what_that_left(desk: Desk) -> None:
+    await ran(desk)
+    ended = await desk.run("status")
+    assert (ended.status, ended.err) == (0, "")
+    first, header, *rows = ended.out.splitlines()
+    assert first.startswith("no worker is running: the last one ended")
+    assert header.split()[:2] == ["mailbox", "standing"]
+    assert sorted(row.split()[0] for row in rows) == [ALICE, BOB]
+    assert all("in step" in row for row in rows)
+
+
+async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> None:
+    await ran(desk, bob="wrong")
+    ended = await desk.run("status")
+    assert ended.status == 1
+    row = ended.out.splitlines()[2]
+    assert row.startswith(BOB)
+    assert "The password is refused: give the right one." in row
+    assert (await desk.run("status", "--mailbox", ALICE)).status == 0
+    unknown = await desk.run("status", "--mailbox", "nobody@direct.example.test")
+    assert (unknown.status, unknown.out) == (2, "")
+
+
+async def test_as_json_it_is_one_document(desk: Desk) -> None:
+    await ran(desk, bob="wrong")
+    document = json.loads((await desk.run("status", "--json")).out)
+    assert document["worker"]["running"] is False
+    alice, bob = document["mailboxes"]
+    assert (alice["mailbox"], alice["standing"], alice["messages"]) == (ALICE, "in step", 1)
+    assert alice["since_the_start"] == {"new": 1, "moved": 0, "gone": 0}
+    assert alice["folders"]["INBOX"]["messages"] == 1
+    assert alice["folders"]["INBOX"]["audited_at"].endswith("Z")
+    assert alice["lag"] < 60
+    assert (bob["standing"], bob["lag"], bob["in_step_at"]) == ("failing", None, None)
+    assert bob["failing_for"] < 60
+
+
+async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
+    failing = MailboxProgress(
+        name=ALICE,
+        standing=Standing.FAILING,
+        problem="The folder is no more on the server.",
+        failing_since=time.time() - 7300,
+        folders={"INBOX.Ward": "The folder is no more on the server."},
+    )
+    async with SqliteStore("directsuite-sync.db", sink=SqliteSink()):
+        report(desk, 2.0, failing, MailboxProgress(name=BOB))
+        ended = await desk.run("status")
+        assert ended.status == 1
+        assert ended.out.startswith(f"the worker (process {os.getpid()}) has reported 2 s ago\n")
+        assert "(for 2 h)" in ended.out
+        assert ended.out.endswith(f"{ALICE}, INBOX.Ward: The folder is no more on the server.\n")
+        report(desk, 100.0, failing)
+        assert "silent, or was killed: it reported 100 s ago" in (await desk.run("status")).out
+
+
+async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> None:
+    await ran(desk)
+    desk.folder.joinpath("directsuite-sync.db.status.json").unlink()
+    ended = await desk.run("status")
+    assert ended.status == 0
+    assert ended.out.startswith("no worker is running: this is what the store knows\n")
+    assert "waiting" in ended.out
+    assert ALICE in ended.out
+
+
+@pytest.mark.parametrize(("age", "status"), [(1.0, 0), (119.0, 0), (125.0, 1)])
+async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
+    desk: Desk, age: float, status: int
+) -> None:
+    report(desk, age, MailboxProgress(name=ALICE, standing=Standing.FAILING, problem="It fails."))
+    ended = await desk.run("status", "--max-age", "120")
+    assert ended.status == status
+    assert ended.out == f"the worker has reported {age:.0f} s ago\n"
+
+
+async def test_a_worker_that_has_ended_does_not_live(desk: Desk) -> None:
+    for _ in range(2):
+        ended = await desk.run("status", "--max-age", "120")
+        assert (ended.status, ended.out) == (1, "no worker is running\n")
+        await ran(desk)
+
+
+async def test_one_of_a_fleet_is_known_by_its_report(desk: Desk) -> None:
+    ended = await desk.run("status", "--postgres", "--max-age", "120")
+    assert (ended.status, "--status-file" in ended.err) == (2, True)
+    report(desk, 1.0)
+    ended = await desk.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
+    assert ended.status == 0
+
+
+async def test_wishes_are_left_and_granted_by_the_next_run(desk: Desk) -> None:
+    await ran(desk)
+    before = json.loads((await desk.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
+    ended = await desk.run("audit", "--mailbox", ALICE)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("1 mailboxes: everything is compared with the server")
+    ended = await desk.run("retry")
+    assert ended.out.startswith("2 mailboxes: what was set aside, or fails, is tried again")
+    desk.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
+    await ran(desk)
+    assert [rule["applied"] for rule in desk.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [1]
+    assert before is not None
+
+
+async def test_a_wish_for_somebody_unknown_is_refused(desk: Desk) -> None:
+    await ran(desk)
+    ended = await desk.run("retry", "--mailbox", "nobody@direct.example.test")
+    assert (ended.status, ended.out) == (2, "")
+    assert "nobody@direct.example.test is not known" in ended.err

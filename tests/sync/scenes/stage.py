@@ -1,0 +1,117 @@
+"""A worker that runs on time of its own, its sink, and what `status` says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+
+from directsuite.cli.sync.gathered import Mailbox, of_one_worker
+from directsuite.core.events import Event
+from directsuite.sync import RoundFinished, Standing, Synchronizer
+from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of, write_status
+from tests.integration.world import PASSWORD, World
+from tests.sync.test_synchronizer import HeldClock
+
+AN_HOUR = 3600.0
+
+
+@attrs.define
+class Passwords:
+    """Gives passwords; those of `wrong` are wrong."""
+
+    wrong: set[str] = attrs.field(factory=set[str])
+
+    async def __call__(self, address: str) -> str:
+        """The password of a mailbox."""
+        return "wrong" if address in self.wrong else PASSWORD
+
+
+@attrs.define
+class Running:
+    """A worker under way. ended: rounds so far; another: set when one ends."""
+
+    sync: Synchronizer
+    clock: HeldClock
+    store: Path
+    ended: int = 0
+    another: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def listen(self, event: Event) -> None:
+        """Count rounds."""
+        if isinstance(event, RoundFinished):
+            self.ended += 1
+            self.another.set()
+
+    def status(self) -> dict[str, Mailbox]:
+        """What the command `status` says of each mailbox, from the worker's report and the store."""
+        report = WorkerStatus(pid=1, started=0.0, written_at=self.clock.now, mailboxes=self.sync.status)
+        path = status_file_of(self.store)
+        write_status(path, report)
+        gathered = of_one_worker(self.store, read_status(path), self.clock.now)
+        return {each.shown.name: each for each in gathered.mailboxes}
+
+    def standing(self, name: str) -> Standing:
+        """How a mailbox stands."""
+        return self.status()[name].shown.standing
+
+    def problem(self, name: str) -> str:
+        """What is wrong with a mailbox; empty where nothing is."""
+        return self.status()[name].shown.problem or ""
+
+    async def until(self, seen: Callable[[], bool], *, within: float) -> float:
+        """Let time pass until something is so; the seconds that it took."""
+        began = self.clock.now
+        async with asyncio.timeout(20):
+            while not seen():
+                assert self.clock.now - began < within, "it did not come about"
+                await self._pass_by(1.0)
+        return self.clock.now - began
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let so many seconds pass, and each round end that comes due."""
+        until = self.clock.now + seconds
+        while self.clock.now < until:
+            await self._pass_by(1.0)
+
+    async def _pass_by(self, seconds: float) -> None:
+        """None passes while a turn is under way."""
+        self.clock.pass_by(seconds)
+        await _settled()
+        while self.ended < sum(each.rounds for each in self.sync.status.values()):
+            self.another.clear()
+            await self.another.wait()
+            await _settled()
+
+
+async def _settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(world: World, make: Callable[[HeldClock], Synchronizer], store: Path) -> AsyncGenerator[Running]:
+    """A worker, until the block ends."""
+    clock = HeldClock()
+    worker = Running(make(clock), clock, store)
+    world.suite.add_listener(worker.listen)
+    working = asyncio.create_task(worker.sync.run())
+    try:
+        await worker.pass_by(1.0)
+        yield worker
+        assert not working.done()
+    finally:
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+
+def subjects(store: Path) -> list[str]:
+    """Subjects of the messages in the SQLite sink, in order; one that is doubled is there twice."""
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        return [subject for (subject,) in connection.execute("SELECT subject FROM message ORDER BY subject")]

@@ -1,0 +1,154 @@
+"""What an operator does to a worker that runs: it is stopped, and gets wishes from another process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from directsuite.sync import Change, SqliteSink, SqliteStore, Standing, StoreError, Synchronizer, synchronizer
+from directsuite.sync.wishes import Wish, wish_in
+from tests.integration.world import ALICE, BOB, World
+from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
+
+
+class Held:
+    """A sink that takes nothing until it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.taken = 0
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        """Take changes."""
+        self.begun.set()
+        await self.may_end.wait()
+        self.taken += len(changes)
+
+
+@pytest.mark.parametrize("how", ["run", "once"])
+async def test_a_turn_under_way_ends_and_none_begins_when_it_is_stopped(world: World, how: str) -> None:
+    sink, clock = Held(), HeldClock()
+    await world.deliver("one")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=sink, turns=1, clock=clock)
+        working = asyncio.create_task(getattr(sync, how)())
+        await sink.begun.wait()
+        sync.stop()
+        done, _ = await asyncio.wait([working], timeout=0.05)
+        assert not done
+        sink.may_end.set()
+        await asyncio.wait_for(working, 5)
+        assert sink.taken == 1
+        assert [sync.status[name].rounds for name in (ALICE, BOB)] == [1, 0]
+        sink.begun.clear()
+        await asyncio.wait_for(sync.once(), 5)  # it can go on afterwards
+        assert sync.status[BOB].standing is Standing.IN_STEP
+
+
+async def test_one_that_is_stopped_while_it_waits_ends_at_once(world: World) -> None:
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=HeldClock())
+        async with _at_rest(world, sync) as working:
+            sync.stop()
+            await asyncio.wait_for(working, 5)
+
+
+@asynccontextmanager
+async def _at_rest(world: World, sync: Synchronizer) -> AsyncGenerator[asyncio.Task[None]]:
+    """A worker whose mailboxes have had their turn."""
+    heard = Heard()
+    world.suite.add_listener(heard)
+    working = asyncio.create_task(sync.run())
+    try:
+        await until(lambda: len(heard.rounds) >= len(sync.status))
+        yield working
+    finally:
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+
+async def until(seen: Callable[[], bool]) -> None:
+    """Let others go on until something is so."""
+    async with asyncio.timeout(10):
+        while not seen():  # noqa: ASYNC110  what makes it so is a server and a thread
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(synchronizer, "_HEARING", 0.01)
+    return tmp_path / "sync.db"
+
+
+async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world: World, path: Path) -> None:
+    passwords = Passwords(wrong={ALICE, BOB})
+    async with SqliteStore(path, sink=SqliteSink()) as store:
+        for name in (ALICE, BOB):
+            await store.claim(name)  # known from an earlier run
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=HeldClock())
+        async with _at_rest(world, sync):
+            passwords.wrong.clear()
+            assert wish_in(path, Wish.RETRY, [ALICE]) == [ALICE]
+            await until(lambda: sync.status[ALICE].standing is Standing.IN_STEP)
+            assert sync.status[BOB].standing is Standing.FAILING
+            assert await store.wished() == []
+
+
+async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_wished(world: World, path: Path) -> None:
+    told = Told()
+    await world.deliver("one", "two")
+    world.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
+    async with SqliteStore(path) as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=HeldClock())
+        async with _at_rest(world, sync):
+            assert sync.status[ALICE].set_aside == 2
+            world.sandbox.clear_faults()
+            wish_in(path, Wish.RETRY, [])
+            await until(lambda: len(told.changes) == 2)
+    assert told.subjects == [("new", "one"), ("new", "two")]
+
+
+async def test_everything_is_compared_where_that_is_wished(world: World, path: Path) -> None:
+    heard = Heard()
+    await world.deliver("one")
+    async with SqliteStore(path, sink=SqliteSink()) as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock())
+        async with _at_rest(world, sync):
+            world.suite.add_listener(heard)
+            wish_in(path, Wish.AUDIT, [ALICE])
+            await until(lambda: bool(heard.rounds))
+        assert heard.requests["GetMessageMetaData"] == 1
+        assert len(heard.rounds) == 1
+    wish_in(path, Wish.AUDIT, [])  # while no worker runs
+    heard.requests.clear()
+    async with SqliteStore(path, sink=SqliteSink()) as store:
+        await Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock()).once()
+    assert heard.requests["GetMessageMetaData"] == 2
+
+
+async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(world: World, path: Path) -> None:
+    await world.deliver("one")
+    async with SqliteStore(path, sink=SqliteSink()) as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock())
+        await sync.once()
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            before = other.execute("PRAGMA data_version").fetchone()
+            for _ in range(3):
+                await sync.once()
+            assert other.execute("PRAGMA data_version").fetchone() == before
+
+
+def test_wishes_are_only_left_in_a_store(path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at this path"):
+        wish_in(path, Wish.AUDIT, [])
+    assert not path.exists()
+    path.touch()
+    with pytest.raises(StoreError, match="no store in this file"):
+        wish_in(path, Wish.AUDIT, [])

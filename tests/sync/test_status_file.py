@@ -1,0 +1,111 @@
+"""A worker's report: what is written is read, whole or not at all, by nobody else, and on a full disk, too."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.sync import Kind, MailboxProgress, Standing
+from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of, write_status
+
+seconds = st.floats(0, 2**33)
+progress = st.builds(
+    MailboxProgress,
+    name=st.just("?"),
+    standing=st.sampled_from(Standing),
+    in_step_at=st.none() | seconds,
+    rounds=st.integers(0, 9),
+    changes=st.dictionaries(st.sampled_from(Kind), st.integers(0, 9)).map(Counter[Kind]),
+    set_aside=st.integers(0, 9),
+    failures=st.integers(0, 9),
+    problem=st.none() | st.text(max_size=9),
+    failing_since=st.none() | seconds,
+    folders=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=2),
+)
+
+
+def status(mailboxes: dict[str, MailboxProgress], **more: Any) -> WorkerStatus:
+    for name, each in mailboxes.items():
+        each.name = name
+    about: dict[str, Any] = {"pid": 7, "started": 1.0, "written_at": 2.0, **more}
+    return WorkerStatus(**about, mailboxes=mailboxes)
+
+
+ONE = status({"jane@direct.example": MailboxProgress(name="", problem="x" * 100)})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return status_file_of(tmp_path / "sync.db")
+
+
+@given(mailboxes=st.dictionaries(st.text(max_size=9), progress, max_size=3), ended=st.booleans())
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, mailboxes: Any, ended: bool) -> None:
+    path = tmp_path_factory.getbasetemp() / "report.json"
+    written = status(mailboxes, ended=ended)
+    write_status(path, written)
+    assert read_status(path) == written
+
+
+def test_it_is_for_its_owner_alone_and_leaves_nothing_beside_it(path: Path) -> None:
+    for _ in range(2):
+        write_status(path, ONE)
+    assert [each.name for each in path.parent.iterdir()] == ["sync.db.status.json"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_its_age_is_since_it_was_written() -> None:
+    assert ONE.age(12.0) == 10.0
+    assert ONE.age(1.0) == 0.0  # a clock that was put back
+
+
+def test_what_it_tells_is_in_no_repr() -> None:
+    assert "jane" not in repr(ONE)
+
+
+def test_on_a_full_disk_it_takes_the_room_of_the_one_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_status(path, ONE)
+    room, opens = path.stat().st_size, os.open
+
+    def full(name: Any, flags: int, *more: Any, **others: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, "full")
+        return opens(name, flags, *more, **others)
+
+    monkeypatch.setattr(os, "open", full)
+    longer = status({"jane@direct.example": MailboxProgress(name="", problem="x" * 500)}, written_at=3.0)
+    write_status(path, longer)
+    assert read_status(path) == longer
+    assert path.stat().st_size == room
+
+
+def test_where_nothing_can_be_written_the_system_s_error_says_so(path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        write_status(path.parent / "gone" / path.name, ONE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"version": 2}', '{"version": 1}', '{"version": 1, "mailboxes": {"a": {"new": 1}}}'],
+)
+def test_what_is_no_report_is_none(path: Path, text: str) -> None:
+    assert read_status(path) is None
+    path.write_text(text)
+    assert read_status(path) is None
+
+
+def test_a_report_of_a_later_release_is_none(path: Path) -> None:
+    write_status(path, ONE)
+    document = json.loads(path.read_bytes())
+    document["mailboxes"]["jane@direct.example"]["more"] = 1
+    path.write_text(json.dumps(document))
+    assert read_status(path) is None

@@ -1,0 +1,106 @@
+"""Whose turn it is: the same as if all mailboxes were sorted each time, and no dearer the more there are."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from directsuite.sync.turn_queue import TurnQueue
+
+NAMES = [f"mailbox {number}" for number in range(6)]
+
+
+@attrs.define
+class Sorted:
+    """The plain way to say the same."""
+
+    name: str
+    place: int
+    due: float = 0.0
+    behind: bool = False
+    busy: bool = False
+    hastened: bool = False
+
+
+class BesideSorted(RuleBasedStateMachine):
+    """Each rule does the same to both."""
+
+    @initialize(places=st.integers(1, 4))
+    def begin(self, places: int) -> None:
+        self.now = 0.0
+        self.places = places
+        self.queue = TurnQueue([*NAMES, NAMES[0]], places=places, now=0.0)
+        self.all = [Sorted(name, number) for number, name in enumerate(NAMES)]
+        self.places_taken = len(NAMES)
+
+    @rule(seconds=st.integers(0, 3))
+    def start(self, seconds: int) -> None:
+        self.now += seconds
+        busy = [each for each in self.all if each.busy]
+        free, for_backlogs = self.places - len(busy), max(1, self.places // 2) - sum(each.behind for each in busy)
+        started = list[str]()
+        for each in sorted((e for e in self.all if not e.busy and e.due <= self.now), key=lambda e: (e.due, e.place)):
+            if len(started) == free or (each.behind and for_backlogs <= 0):
+                continue
+            for_backlogs -= each.behind
+            each.busy = True
+            started.append(each.name)
+        assert self.queue.start(self.now) == started
+        later = [each.due for each in self.all if not each.busy and each.due > self.now]
+        assert self.queue.next_due() == min(later, default=None)
+
+    @precondition(lambda self: any(each.busy for each in self.all))
+    @rule(data=st.data(), rest=st.integers(0, 4), behind=st.booleans())
+    def end(self, data: st.DataObject, rest: int, behind: bool) -> None:
+        each = data.draw(st.sampled_from([each for each in self.all if each.busy]))
+        self.queue.end(each.name, self.now + rest, behind=behind)
+        each.busy, each.behind = False, behind
+        self.put(each, float("-inf") if each.hastened else self.now + rest)
+        each.hastened = False
+
+    @rule(each=st.integers(0, len(NAMES) - 1))
+    def hasten(self, each: int) -> None:
+        self.queue.hasten(NAMES[each])
+        if self.all[each].busy:
+            self.all[each].hastened = True
+        else:
+            self.put(self.all[each], float("-inf"))
+
+    def put(self, each: Sorted, due: float) -> None:
+        """Behind those that are due at the same time."""
+        self.places_taken += 1
+        each.due, each.place = due, self.places_taken
+
+    @rule()
+    def hasten_somebody_else(self) -> None:
+        self.queue.hasten("of another worker")
+
+
+TestBesideSorted = BesideSorted.TestCase
+TestBesideSorted.settings = settings(max_examples=60, stateful_step_count=20, derandomize=True)
+
+
+def test_a_turn_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
+    compared = 0
+
+    class Counted(float):
+        """A time that counts how often it is compared."""
+
+        def __lt__(self, other: float) -> bool:
+            nonlocal compared
+            compared += 1
+            return float(self) < float(other)
+
+        __hash__ = float.__hash__
+
+    queue = TurnQueue((str(number) for number in range(10_000)), places=8, now=Counted(0.0))
+    started = queue.start(0.0)
+    compared = 0
+    for _ in range(100):
+        for name in started:
+            queue.end(name, Counted(1.0), behind=False)
+        started = queue.start(0.0)
+    assert len(started) == 8
+    assert compared < 100 * 8 * 60

@@ -1,0 +1,87 @@
+"""When a mailbox's next turn is due: after what went well, and after each kind of failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.sync import Kind, MailboxProgress, SinkError, SqliteStore, StaleLeaseError, StoreError, Synchronizer
+from directsuite.sync.mailbox import Report
+from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
+from tests.integration.world import ALICE, BOB, World
+from tests.sync.test_synchronizer import HeldClock, Passwords, Told
+
+INTERVAL = 200.0
+FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (StoreError("PostgreSQL is away"), 10),  # all mailboxes wait for it, and none of them is to blame
+        (SinkError("the sink raised OSError"), 300),
+        (ds.AuthenticationError("refused", status=401), 3600),
+        (StaleLeaseError("Another worker has claimed it"), 3600),
+        (None, 3600),
+    ],
+)
+def test_back_off_after_many_failures(error: ds.DirectSuiteError | None, seconds: float) -> None:
+    status = MailboxProgress(name=ALICE, failures=50)
+    for _ in range(20):
+        assert _back_off(status, error) == pytest.approx(seconds, rel=0.11)
+
+
+def test_back_off_after_the_first_failures() -> None:
+    rests = [_back_off(MailboxProgress(name=ALICE, failures=times)) for times in (1, 2, 3)]
+    assert rests == [pytest.approx(seconds, rel=0.11) for seconds in (30, 60, 120)]
+
+
+@pytest.mark.parametrize(
+    ("report", "seconds"),
+    [
+        (Report(idle=1), INTERVAL),
+        (Report(idle=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
+        (Report(changes=Counter({Kind.NEW: 1})), 30),
+        (Report(idle=1, waiting=True), 30),
+        (Report(more=True, changes=Counter({Kind.NEW: 1})), 0),
+        (Report(more=True), 0),
+        (Report(failed=FAILED), 30),
+        (Report(failed=FAILED, idle=2), INTERVAL),
+        (Report(failed=FAILED, idle=2, more=True), INTERVAL),
+        (Report(failed=FAILED, more=True, changes=Counter({Kind.NEW: 1})), 0),
+    ],
+    ids=repr,
+)
+async def test_rest_after_a_round(world: World, report: Report, seconds: float) -> None:
+    about: dict[str, Any] = {"deliver": None, "folders": None, "interval": INTERVAL, "now": lambda: 0.0}
+    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=HeldClock(now=10_000.0), **about)
+    mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
+    assert turns._rest(mailbox, report) == pytest.approx(seconds, rel=0.11)
+
+
+async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way, most, taken = set[str](), list[int](), Counter[str]()
+
+    async def take(name: str) -> Turn:
+        """A backlog that has no end."""
+        taken[name] += 1
+        under_way.add(name)
+        if taken[name] > 1:
+            most.append(len(under_way))
+        await asyncio.sleep(0)
+        under_way.remove(name)
+        if sum(taken.values()) > 40:
+            sync.stop()
+        return Turn(report=Report(more=True), rest=0.0)
+
+    sync = Synchronizer(
+        world.suite, SqliteStore(":memory:"), [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock()
+    )
+    monkeypatch.setattr(sync._turns, "take", take)
+    await asyncio.wait_for(sync.run(), 10)
+    assert max(most) == 1
+    assert min(taken.values()) > 15
