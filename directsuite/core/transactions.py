@@ -153,8 +153,8 @@ class Transactions:
         except sqlite3.Error as error:
             for job in begun:
                 job.fail(self._explain(error))
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):  # the next one's BEGIN says it again
+            with contextlib.suppress(sqlite3.Error):  # the next one's BEGIN says it again
+                if connection.in_transaction:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:

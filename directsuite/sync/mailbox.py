@@ -118,6 +118,7 @@ class MailboxRounds:
         try:
             return await self._round(audit=audit)
         except BaseException:  # cancelled, too: nobody knows whether the commit under way was written
+            self._commits = None  # another claim waits for it, and what is read then has seen it
             self._begin_anew()
             raise
 
@@ -213,7 +214,9 @@ class MailboxRounds:
 
     async def _rebuilt(self, commits: Commits, place: Place, *, audit: bool) -> Look:
         self._unsettled = True  # it may leave LEFT and ORPHAN rows
-        return await rebuild(commits, self._remote, place, audit=audit)
+        look = await rebuild(commits, self._remote, place, audit=audit)
+        place.looked_at = self._clock.monotonic()  # it has seen more than the canaries
+        return look
 
     def _canaries_are_due(self, place: Place) -> bool:
         return place.looked_at is None or self._clock.monotonic() - place.looked_at >= _CANARIES

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -45,15 +45,17 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
         if message.uid is None:
             continue
         found[message.uid] = _kept(message.uid, message)
+    listed = await remote.uids(place.folder.name) or Listed(array("q"), b"")
+    there = frozenset(listed.uids)  # the metadata may be of some of them only
+    found = {uid: each for uid, each in found.items() if uid in there}
     same = not place.suspect and _is_the_same(rows, found)
     if same and await have_content(remote, place.folder.name, _doubtful(rows, found, audit=audit)):
-        await _reconcile(commits, place, rows, found)
+        await _reconcile(commits, place, rows, there)
     else:
         await _begin_generation(commits, place, rows, found)
     place.mark, place.suspect = None, False
-    listed = Listed(array("q", sorted(found)), b"")
     states = await commits.store.states(place.folder)
-    return Look(place=place, uids=frozenset(found), states=states, fingerprint=listed.fingerprint)
+    return Look(place=place, uids=there, states=states, fingerprint=listed.fingerprint, mark=listed.mark)
 
 
 def _kept(uid: int, message: MessageDetail) -> _Metadata:
@@ -81,21 +83,13 @@ def _doubtful(rows: dict[int, Row], found: dict[int, _Metadata], *, audit: bool)
     return [row for row in known if not found[row.uid].strong and (every or row.state in back)]
 
 
-async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]) -> None:
-    """Note what is missing, and what came back before anybody was told."""
-    delta = Delta()
-    for uid, row in rows.items():
-        now = found.get(uid)
-        if now is None:
-            if row.state is State.LIVE:
-                delta.rows.append(attrs.evolve(row, state=State.LEFT))
-            elif row.state is State.POISON:
-                delta.rows.append(attrs.evolve(row, state=State.GONE))
-        elif row.state is State.LEFT:
-            delta.rows.append(attrs.evolve(row, state=State.LIVE))
-    if delta.rows:
-        delta.folders = place.reopened()
-        await commits.write(delta)
+async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], there: Collection[int]) -> None:
+    """Note what came back before anybody was told. What is missing a second listing confirms, as ever."""
+    back = [
+        attrs.evolve(row, state=State.LIVE) for uid, row in rows.items() if uid in there and row.state is State.LEFT
+    ]
+    if back:
+        await commits.write(Delta(rows=back, folders=place.reopened()))
 
 
 async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]) -> None:

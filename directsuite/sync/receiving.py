@@ -93,7 +93,9 @@ class Receiving:
         if row.folder == self._look.place.folder.id:
             listed = self._look.uids
         else:  # listed after this folder was: what has moved here is no more there
-            listed = self._elsewhere[name] = self._elsewhere.get(name) or await self._listed(name)
+            if name not in self._elsewhere:
+                self._elsewhere[name] = await self._listed(name)
+            listed = self._elsewhere[name]
         if row.uid not in listed:
             return False
         if await is_still_there(self._remote, name, row):

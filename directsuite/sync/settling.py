@@ -41,18 +41,19 @@ class Settling:
         """
         gone = list[tuple[str, Row]]()
         waiting = False
+        since, self._since = self._since, {}  # of those that still wait: who came back begins anew
         for state in (State.LEFT, State.ORPHAN):
             for name, row in await commits.store.in_state(commits.lease, state):
-                waited = number - self._since.setdefault((row.folder, row.generation, row.uid), number)
+                place = row.folder, row.generation, row.uid
+                waited = number - since.get(place, number)
                 elsewhere = several and (waited < 1 or (bool(incomplete) and waited < _PATIENCE))
                 if elsewhere or name in incomplete:
                     waiting = True
+                    self._since[place] = number - waited
                 else:
                     gone.append((name, row))
         await commits.announce(row for _, row in gone)
         await commits.write_each(_told(commits, name, row) for name, row in gone)
-        for _, row in gone:
-            del self._since[row.folder, row.generation, row.uid]
         return Settled(len(gone), waiting)
 
 

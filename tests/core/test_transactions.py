@@ -348,3 +348,15 @@ async def test_reads_see_what_is_committed_while_another_writes(writer: Transact
     await writing
     assert await reader.do(count) == 2
     await reader.aclose()
+
+
+async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: Transactions) -> None:
+    def fail_too(connection: sqlite3.Connection) -> None:
+        connection.close()
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        await writer.do(fail_too)
+    for _ in range(2):
+        with pytest.raises(ExplainedError):
+            await writer.do(lambda connection: connection.execute("SELECT 1"))
