@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -44,12 +45,13 @@ async def _signed_in_spite_of_kills(sandbox: Sandbox, folder: Path, seconds: tup
         assert worker.stdout is not None
         await worker.stdout.readline()
         ending = asyncio.create_task(worker.communicate())
-        with contextlib.suppress(TimeoutError):
-            _, errors = await asyncio.wait_for(asyncio.shield(ending), dice.uniform(*seconds))
-            assert worker.returncode == 0, errors.decode()
+        await asyncio.wait([ending], timeout=dice.uniform(*seconds))
+        with contextlib.suppress(ProcessLookupError):  # it has come to its end by itself
+            worker.kill()
+        _, errors = await ending
+        if worker.returncode == 0:
             return kills
-        worker.kill()
-        await ending
+        assert worker.returncode == -signal.SIGKILL, errors.decode()
         kills += 1
 
 
