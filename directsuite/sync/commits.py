@@ -12,7 +12,10 @@ from directsuite.sync.changes import Change, Key
 from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
 
 Deliver = Callable[[Sequence[Change]], Awaitable[object]]
-"""Takes changes, at least once each, before they count as done."""
+"""Takes changes, at least once each, before they count as done.
+
+An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them.
+"""
 
 _AT_A_TIME = 500
 """Changes of a commit."""

@@ -2,12 +2,15 @@
 
 mailbox ─► folder ─► msg; a mailbox's fence counts its claims
   └────► wish, left there by other processes
+sink: at most one row, of whoever was told of what the others say
 """
 
 from __future__ import annotations
 
+import sqlite3
+
 from directsuite.core.sqlite_file import SqliteFile
-from directsuite.sync.store import StoreError
+from directsuite.sync.store import StoreError, refuse_another
 
 WISHES = """
     CREATE TABLE IF NOT EXISTS wish (
@@ -16,12 +19,17 @@ WISHES = """
 """
 """Made wherever it is missing: a store from before it was thought of is none the worse."""
 
+SINK = "CREATE TABLE IF NOT EXISTS sink (kind TEXT NOT NULL)"
+"""As WISHES; a store from before it was thought of is bound by its next run."""
+
+_BIND = "INSERT INTO sink (kind) SELECT ? WHERE NOT EXISTS (SELECT * FROM sink)"
+
 STORE = SqliteFile(
     noun="store",
     error=StoreError,
     version=1,
     page=16384,  # its sink may keep messages whole
-    also=(WISHES,),
+    also=(WISHES, SINK),
     tables="""
 CREATE TABLE mailbox (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL);
 CREATE TABLE folder (
@@ -37,3 +45,10 @@ CREATE INDEX msg_digest ON msg (folder, digest) WHERE digest IS NOT NULL;
 CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5);
 """,
 )
+
+
+def bind(connection: sqlite3.Connection, sink: str) -> None:
+    """Bind a store to a sink, within a transaction. Raises ConfigurationError where it is bound to another."""
+    connection.execute(_BIND, (sink,))
+    (bound,) = connection.execute("SELECT kind FROM sink").fetchone()
+    refuse_another(bound, sink)

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.suite import DirectSuite
@@ -22,6 +22,7 @@ from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_queue import FleetQueue
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.store import StoreError
 from directsuite.sync.turns import SOONEST, Passwords, Turns, interval_of
 
@@ -106,6 +107,11 @@ class Fleet:
         await self._table.prepare()
         return await self._table.status()
 
+    @property
+    def progress(self) -> Mapping[str, MailboxProgress]:
+        """How the mailboxes stand whose last turn was this worker's, by their addresses."""
+        return self._turns.status
+
     def stop(self) -> None:
         """Let `run` return when the turns under way have ended, or their grace has."""
         self._stopping.set()
@@ -116,7 +122,7 @@ class Fleet:
         Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
         ConfigurationError where nothing takes the changes.
         """
-        self._turns.refuse_without_sink()
+        await self._turns.bind()
         await self._table.prepare()
         await self._queue.open()
         try:
@@ -193,7 +199,8 @@ class Fleet:
         try:
             turn = await self._turns.take(begun.name)
         except Exception as error:  # a fault of ours: this mailbox waits, the others go on
-            await self._table.finish(begun, _AFTER_A_FAULT, type(error).__name__)
+            fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
+            await self._table.finish(begun, _AFTER_A_FAULT, fault)
             raise
         if turn.report is None and self._connections.breaks != breaks:
             self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's

@@ -105,6 +105,7 @@ class MailboxRounds:
         self._now_ms = now_ms
         self._commits: Commits | None = None
         self._number = 0
+        self._in_doubt = False
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -118,8 +119,8 @@ class MailboxRounds:
         try:
             return await self._round(audit=audit)
         except BaseException:  # cancelled, too: nobody knows whether the commit under way was written
-            self._commits = None  # another claim waits for it, and what is read then has seen it
             self._begin_anew()
+            self._in_doubt = True
             raise
 
     async def _round(self, *, audit: bool) -> Report:
@@ -127,6 +128,9 @@ class MailboxRounds:
         report = Report()
         if self._commits is None:
             self._commits = Commits(self._store, await self._store.claim(self._name), self._deliver)
+        if self._in_doubt:
+            await self._commits.write(Delta())  # it waits for that commit, and what is read afterwards has seen it
+            self._in_doubt = False
         names = self._folders
         if names is None:
             names = await self._remote.folders()

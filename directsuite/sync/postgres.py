@@ -16,7 +16,7 @@ from directsuite.sync.postgres_commit import PostgresWriting, apply, check, writ
 from directsuite.sync.postgres_connections import TIMEOUT, Connection, Connections
 from directsuite.sync.postgres_schema import ensure_part
 from directsuite.sync.status import MailboxStatus, folder_statuses
-from directsuite.sync.store import Delta, Folder, Lease, Row, State
+from directsuite.sync.store import Delta, Folder, Lease, Row, State, refuse_another
 from directsuite.sync.wishes import Wish
 
 _VERSION = 1
@@ -42,6 +42,13 @@ _TABLES = (
     "CREATE INDEX msg_digest ON directsuite.msg (folder, digest) WHERE digest IS NOT NULL",
     "CREATE INDEX msg_waiting ON directsuite.msg (folder, state) WHERE state IN (2, 4, 5)",
 )
+
+_SINK = (
+    "CREATE TABLE directsuite.sink (kind text NOT NULL)",
+    "CREATE UNIQUE INDEX sink_is_one ON directsuite.sink ((true))",  # for workers of a fleet that begin at once
+)
+_BIND = "INSERT INTO directsuite.sink (kind) VALUES (%s) ON CONFLICT DO NOTHING"
+_BOUND = "SELECT kind FROM directsuite.sink"
 
 _CLAIM = """
     INSERT INTO directsuite.mailbox AS m (name, fence) VALUES (%s, 1)
@@ -142,6 +149,7 @@ class PostgresStore:
             """Those of the store, and those of the sink."""
             await ensure_part(connection, "store", _VERSION, _TABLES)
             await ensure_part(connection, "wishes", _VERSION, _WISHES)
+            await ensure_part(connection, "store: sink", _VERSION, _SINK)
             if self._sink is not None:
                 await self._sink.prepare(connection)
 
@@ -159,6 +167,17 @@ class PostgresStore:
     def has_sink(self) -> bool:
         """Whether a sink of its own gets the changes."""
         return self._sink is not None
+
+    async def bind(self, sink: str) -> None:
+        """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
+
+        async def work(connection: Connection) -> None:
+            """Whoever is first."""
+            await connection.execute(_BIND, (sink,))
+            ((bound,),) = await (await connection.execute(_BOUND)).fetchall()
+            refuse_another(bound, sink)
+
+        await self.connections.run(work)
 
     async def claim(self, mailbox: str) -> Lease:
         """The right to commit for a mailbox; earlier leases of it are stale from now on."""

@@ -22,7 +22,7 @@ from directsuite.errors import (
 from directsuite.sync.commits import SinkError
 from directsuite.sync.database import STORE
 
-NO_SUCH_FOLDER = "The folder is no more on the server: make it there again, or leave it out here."
+NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."
 
 _WORDS: Mapping[type[DirectSuiteError], str] = {
     AuthenticationError: "The password is refused: give the right one.",

@@ -17,7 +17,7 @@ from directsuite.core.transactions import Transactions
 from directsuite.sync import wishes
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of, values_of
-from directsuite.sync.database import STORE
+from directsuite.sync.database import STORE, bind
 from directsuite.sync.status import MailboxStatus, statuses
 from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
 
@@ -118,6 +118,10 @@ class SqliteStore:
     def has_sink(self) -> bool:
         """Whether a sink of its own gets the changes."""
         return self._sink is not None
+
+    async def bind(self, sink: str) -> None:
+        """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
+        await _explaining(self._writer.do(lambda connection: bind(connection, sink)))
 
     async def claim(self, mailbox: str) -> Lease:
         """The right to commit for a mailbox; earlier leases of it are stale from now on."""

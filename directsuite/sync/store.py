@@ -15,7 +15,7 @@ from typing import Protocol
 
 import attrs
 
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.sync.changes import Change
 
 
@@ -66,7 +66,7 @@ class Folder:
     """One folder. fingerprint: of the listing up to which everything is done. audited_ms: when all was compared."""
 
     id: int
-    name: str
+    name: str = attrs.field(repr=False)
     generation: int = 1
     fingerprint: bytes | None = None
     audited_ms: int | None = None
@@ -77,8 +77,14 @@ class Lease:
     """The right to commit for a mailbox, until somebody claims it anew."""
 
     mailbox: int
-    name: str
+    name: str = attrs.field(repr=False)
     fence: int
+
+
+def refuse_another(bound: str, sink: str) -> None:
+    """Raise ConfigurationError where a store is bound to another sink: what the store knows isn't true for this one."""
+    if sink != bound:
+        raise ConfigurationError("this store has told its changes to another sink: give this one a store of its own")
 
 
 @attrs.define
@@ -100,6 +106,10 @@ class Store(Protocol):
     @property
     def has_sink(self) -> bool:
         """Whether a sink of its own gets the changes."""
+        ...
+
+    async def bind(self, sink: str) -> None:
+        """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
         ...
 
     async def claim(self, mailbox: str) -> Lease:

@@ -16,15 +16,16 @@ from typing import Any
 
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.listing import Listing
-from directsuite.errors import ConfigurationError
+from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
+from directsuite.sync.mailbox import Report
 from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.sinks.iterator import Changes
 from directsuite.sync.store import Store, StoreError
 from directsuite.sync.turn_queue import TurnQueue
-from directsuite.sync.turns import Passwords, Turns, interval_of
+from directsuite.sync.turns import Passwords, Turn, Turns, interval_of
 from directsuite.sync.wishes import GrantsWishes
 
 _TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
@@ -41,8 +42,9 @@ class Synchronizer:
     mailboxes: their addresses. password: an async function that gives the password of one. deliver: the sink, an async
     callable that gets each change at least once; None where the store has a sink of its own, which gets each exactly
     once. folders: those to look at; None for all that a mailbox has. interval: seconds between two looks at a mailbox
-    in which nothing happens; None for as often as 70 % of `requests_per_second` allow, and at most every 30. turns:
-    mailboxes looked at side by side. requests_per_second: as in the suite's settings. clock, now: for tests.
+    in which nothing happens; None for as often as 70 % of `requests_per_second` allow, and at most every 30: where all
+    folders are looked at, by as many as were seen so far. turns: mailboxes looked at side by side. requests_per_second:
+    as in the suite's settings. clock, now: for tests.
     """
 
     def __init__(
@@ -62,14 +64,18 @@ class Synchronizer:
     ) -> None:
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
-        looks = len(self._names) * (1 if folders is None else len(folders))
+        each = 1 if folders is None else len(folders)
+        self._looks = dict.fromkeys(self._names, each)
+        self._all_looks = each * len(self._names)
+        self._is_learning = interval is None and folders is None
+        self._requests_per_second = requests_per_second
         self._turns = Turns(
             suite,
             store,
             password,
             deliver=deliver,
             folders=folders,
-            interval=interval_of(looks, requests_per_second) if interval is None else interval,
+            interval=interval_of(self._all_looks, requests_per_second) if interval is None else interval,
             clock=self._clock,
             now=now,
         )
@@ -86,7 +92,7 @@ class Synchronizer:
 
     async def once(self) -> Mapping[str, MailboxProgress]:
         """Bring each mailbox in step, once; the status tells of those where that failed."""
-        self._turns.refuse_without_sink()
+        await self._turns.bind()
         free = asyncio.Semaphore(self._side_by_side)
 
         async def bring(name: str) -> None:
@@ -95,7 +101,7 @@ class Synchronizer:
                 async with free:
                     if self._is_stopping:
                         return
-                    turn = await self._turns.take(name)
+                    turn = await self._turn(name)
                 if turn.done:
                     return
 
@@ -109,7 +115,7 @@ class Synchronizer:
 
     async def run(self) -> None:
         """Keep all in step until stopped, or cancelled: then what is under way is broken off, and begun again later."""
-        self._turns.refuse_without_sink()
+        await self._turns.bind()
         queue = TurnQueue(self._names, places=self._side_by_side, now=self._clock.monotonic())
         try:
             async with asyncio.TaskGroup() as group:
@@ -163,23 +169,39 @@ class Synchronizer:
         self._changed.clear()
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
         if due is not None:
-            waiting.append(asyncio.create_task(self._clock.sleep(max(0.0, due - self._clock.monotonic()))))
+            waiting.append(asyncio.create_task(self._sleep_until(due)))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
 
+    async def _sleep_until(self, due: float) -> None:
+        await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+
     async def _take_turn(self, queue: TurnQueue, name: str) -> None:
-        turn = await self._turns.take(name)
+        turn = await self._turn(name)
         queue.end(name, self._clock.monotonic() + turn.rest, behind=not turn.rest)
         self._changed.set()
+
+    async def _turn(self, name: str) -> Turn:
+        turn = await self._turns.take(name)
+        if self._is_learning and turn.report is not None:
+            self._learn(name, turn.report)
+        return turn
+
+    def _learn(self, name: str, report: Report) -> None:
+        """A round of all folders asks for their list, and once for each: how often is known once it finds them idle."""
+        looks = max(self._looks[name], 1 + report.idle + len(report.failed))
+        self._all_looks += looks - self._looks[name]
+        self._looks[name] = looks
+        self._turns.interval = interval_of(self._all_looks, self._requests_per_second)
 
     async def _hear_wishes(self, queue: TurnQueue) -> None:
         """Have the turn of a mailbox come at once for which something is wished; the turn itself grants it."""
         while self._wishes is not None:
-            await asyncio.sleep(_HEARING)
-            with contextlib.suppress(StoreError):  # the turns tell of it
+            await self._clock.sleep(_HEARING)
+            with contextlib.suppress(StoreError, ClosedError):  # the turns tell of it
                 for name in await self._wishes.wished():
                     queue.hasten(name)
                     self._changed.set()

@@ -30,6 +30,7 @@ Passwords = Callable[[str], Awaitable[str | Secret]]
 
 SOONEST = 30.0
 """Seconds between looks at a mailbox: the least where nothing happens, the most where mail came in the last hour."""
+_OF_THE_STORE, _UNNAMED = "its own", "deliver"  # sinks, as stores name them
 _SHARE = 0.7  # of the requests a second that looking for changes may take
 _HOT = 3600.0  # seconds for which a mailbox is looked at more often after a change
 _JITTER = 0.1
@@ -97,10 +98,19 @@ class Turns:
         """How each mailbox stands that had a turn, by its address."""
         return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
 
-    def refuse_without_sink(self) -> None:
-        """Raise ConfigurationError where nobody would be told of changes, which count as done then."""
-        if self.deliver is None and not self._store.has_sink:
+    async def bind(self) -> None:
+        """Bind the store to the sink, by its attribute `sink_name` if it has one, before the first turn.
+
+        Raises ConfigurationError where nobody would be told of changes, which count as done then, or where another
+        sink was told of those so far; StoreError.
+        """
+        if self.deliver is not None:
+            name: str = getattr(self.deliver, "sink_name", _UNNAMED)
+        elif self._store.has_sink:
+            name = _OF_THE_STORE
+        else:
             raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
+        await self._store.bind(name)
 
     def standing(self, name: str) -> Standing:
         """How a mailbox stands."""

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.sync import Kind, MailboxProgress, SinkError, SqliteStore, StaleLeaseError, StoreError, Synchronizer
+from directsuite.sync import (
+    Kind,
+    MailboxProgress,
+    SinkError,
+    SqliteSink,
+    SqliteStore,
+    StaleLeaseError,
+    StoreError,
+    Synchronizer,
+)
 from directsuite.sync.mailbox import Report
+from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import HeldClock, Passwords, Told
@@ -78,10 +89,45 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
             sync.stop()
         return Turn(report=Report(more=True), rest=0.0)
 
-    sync = Synchronizer(
-        world.suite, SqliteStore(":memory:"), [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock()
-    )
-    monkeypatch.setattr(sync._turns, "take", take)
-    await asyncio.wait_for(sync.run(), 10)
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock())
+        monkeypatch.setattr(sync._turns, "take", take)
+        await asyncio.wait_for(sync.run(), 10)
     assert max(most) == 1
     assert min(taken.values()) > 15
+
+
+async def test_a_changed_sink_is_refused_before_a_turn(world: World, tmp_path: Path) -> None:
+    await world.deliver("one")
+    path, told = tmp_path / "sync.db", Told()
+    mail, other = MaildirSink(tmp_path / "mail"), MaildirSink(tmp_path / "other")
+
+    async def bring(deliver: Any) -> None:
+        """By the store's own sink, or by this one."""
+        async with SqliteStore(path, sink=SqliteSink() if deliver is None else None) as store:
+            sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=deliver, clock=HeldClock())
+            await sync.once()
+
+    await bring(mail)
+    await bring(MaildirSink(tmp_path / "other" / ".." / "mail"))
+    for another in (other, told, None):
+        with pytest.raises(ds.ConfigurationError, match="another sink"):
+            await bring(another)
+    assert list((tmp_path / "other").iterdir()) == told.changes == []
+
+
+async def test_changes_are_refused_where_the_store_s_own_sink_was_told(world: World) -> None:
+    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock())
+        await sync.once()
+        with pytest.raises(ds.ConfigurationError, match="another sink"):
+            async with sync.changes() as changes:
+                await anext(aiter(changes))
+        await sync.once()
+
+
+def test_a_maildir_s_name_tells_no_path(tmp_path: Path) -> None:
+    name = MaildirSink(tmp_path / ALICE).sink_name
+    assert name.startswith("maildir ")
+    assert "alice" not in name
+    assert str(tmp_path) not in name

@@ -16,7 +16,7 @@ def addresses_of(named: Sequence[str], file: Path | None) -> list[str]:
     lines = list(named)
     if file is not None:
         try:
-            lines += file.read_text("utf-8").splitlines()
+            lines += file.read_text("utf-8-sig").splitlines()  # Windows editors begin a file with a mark
         except FileNotFoundError:
             raise RefusedError(f"there is no file {file}: give --mailboxes a file with one address a line") from None
         except (OSError, UnicodeDecodeError) as error:

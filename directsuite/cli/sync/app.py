@@ -54,7 +54,7 @@ def run(
 
     Exit status 0 says that it was stopped, or with --once that all is in step; 1 that a mailbox is failing at the end
     of --once, or that the worker can't begin; 2 that an option, file or variable is wrong; 130 and 143 that a signal
-    broke off --once.
+    broke off --once. It goes on where nobody reads stdout any more.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def run(
     mailboxes: Path
         A file with one address a line.
     passwords: Path
-        A file of addresses and passwords, as JSON or TOML, that no other user may read. Without it,
-        DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
+        A file of addresses and passwords, as JSON or TOML, that only its owner and its group may read. Without
+        it, DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     folder: tuple[str, ...]
         A folder to look at; as often as there are. INBOX where nothing is given.
     all_folders: bool
@@ -124,8 +124,9 @@ def status(
 ) -> int:
     """Tell how each mailbox stands, beside the worker or without one.
 
-    Exit status 0 says that no mailbox is failing, 1 that one is. With --max-age it says whether the worker lives, and
-    nothing of mailboxes: 0 where its last report is no older, 1 where it is, or there is none.
+    Exit status 0 says that no mailbox is failing, 1 that one is, or that the worker is silent: it has not reported for
+    30 seconds, and didn't end. With --max-age it says whether the worker lives, and nothing of mailboxes: 0 where its
+    last report is no older, 1 where it is, or there is none.
 
     Parameters
     ----------

@@ -109,10 +109,10 @@ async def _reported(worker: Worker, plan: Plan, display: Display) -> AsyncGenera
         """Again and again."""
         reported = float("-inf")
         while True:
-            display.show(worker.mailboxes, time.time())
-            if time.monotonic() - reported >= _REPORTS:
+            if time.monotonic() - reported >= _REPORTS:  # first, for whoever asks whether the worker lives
                 report(ended=False)
                 reported = time.monotonic()
+            display.show(worker.mailboxes, time.time())
             await asyncio.sleep(_LOOKS)
 
     looking = asyncio.create_task(look())
@@ -120,8 +120,7 @@ async def _reported(worker: Worker, plan: Plan, display: Display) -> AsyncGenera
         yield
     finally:
         looking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await looking
+        await asyncio.wait([looking])
         report(ended=True)
         display.show(worker.mailboxes, time.time())
 

@@ -23,7 +23,7 @@ class _OfAFleet:
 
     @property
     def mailboxes(self) -> Mapping[str, MailboxProgress]:
-        return self.fleet._turns.status
+        return self.fleet.progress
 
     async def work(self) -> None:
         await self.fleet.run()

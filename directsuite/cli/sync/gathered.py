@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.sync.table import Shown
+from directsuite.cli.sync.table import Shown, mailboxes_in_words
 from directsuite.secret import Secret
 from directsuite.sync.database import STORE
 from directsuite.sync.progress import MailboxProgress, Standing
@@ -33,9 +33,13 @@ class Mailbox:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Gathered:
-    """All of it. worker: a sentence about who keeps them in step. about: the same, for programs."""
+    """All of it. worker: a sentence about who keeps them in step. about: the same, for programs.
+
+    is_silent: whether nobody keeps them in step though nobody has ended it, as after `kill -9`.
+    """
 
     worker: str
+    is_silent: bool
     about: Mapping[str, object]
     mailboxes: Sequence[Mailbox]
 
@@ -50,6 +54,7 @@ def of_one_worker(store: Path, report: WorkerStatus | None, now: float) -> Gathe
     reported: Mapping[str, MailboxProgress] = {} if report is None else report.mailboxes
     return Gathered(
         worker=_sentence(report, now),
+        is_silent=report is not None and not report.ended and report.age(now) >= SILENT,
         about={
             "running": report is not None and not report.ended and report.age(now) < SILENT,
             "pid": None if report is None else report.pid,
@@ -91,7 +96,8 @@ async def of_fleet(conninfo: Secret, now: float) -> Gathered:
     by_name = {each.name: each for each in known}
     waits = f", the one that waits longest was due {status.late:.0f} s ago" if status.late > SILENT else ""
     return Gathered(
-        worker=f"{status.workers} workers keep {status.mailboxes} mailboxes in step{waits}",
+        worker=f"{_workers(status.workers)} {mailboxes_in_words(status.mailboxes)} in step{waits}",
+        is_silent=not status.workers and status.late > SILENT,  # its table doesn't tell an end from a kill
         about={"running": status.workers > 0, "workers": status.workers, "late": status.late},
         mailboxes=[_mailbox(progress(each), by_name.get(each.name), now) for each in mailboxes],
     )
@@ -106,6 +112,12 @@ def _mailbox(progress: MailboxProgress, known: MailboxStatus | None, now: float)
         folders=folders,
         problems=progress.folders,
     )
+
+
+def _workers(count: int) -> str:
+    if count > 1:
+        return f"{count} workers keep"
+    return "1 worker keeps" if count else "no worker keeps"
 
 
 def _sentence(report: WorkerStatus | None, now: float) -> str:

@@ -59,7 +59,7 @@ def passwords_for(
 
 
 class PasswordFile:
-    """Passwords by address, in a file of JSON or TOML that other users can't read."""
+    """Passwords by address, in a file of JSON or TOML that only its owner and its group can read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -94,7 +94,7 @@ def _parsed(content: bytes, path: Path) -> dict[str, Secret]:
     """Errors of parsers hold what they read: none is a cause."""
     found: Any = None
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
         if path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{")):
             import tomllib
 

@@ -14,8 +14,10 @@ import attrs
 from directsuite.cli.sync.addresses import addresses_of
 from directsuite.cli.sync.command import keep_in_step
 from directsuite.cli.sync.displays import Display, Lines, display_for
+from directsuite.cli.sync.folders import folders_of
 from directsuite.cli.sync.passwords import passwords_for
 from directsuite.cli.sync.refusal import RefusedError, conninfo
+from directsuite.cli.sync.unbroken import Unbroken
 from directsuite.cli.sync.worker import Plan
 from directsuite.settings import Settings
 from directsuite.sync.status_file import status_file_of
@@ -46,7 +48,7 @@ def run_worker(asked: Asked) -> int:
     plan = _plan_of(asked)
     display = display_for(as_json=asked.as_json)
     with _logged_beside(display):
-        return asyncio.run(keep_in_step(plan, display))
+        return asyncio.run(keep_in_step(plan, Unbroken(display)))
 
 
 def _plan_of(asked: Asked) -> Plan:
@@ -55,6 +57,7 @@ def _plan_of(asked: Asked) -> Plan:
         raise RefusedError("there is no mailbox to keep in step: give --mailbox ADDRESS, or --mailboxes FILE")
     if asked.postgres and asked.once:
         raise RefusedError("--once is for a worker of its own: one of a fleet runs until it is stopped")
+    folders = None if asked.folders is None else folders_of(asked.folders)
     settings = Settings.from_env()
     if settings.message_url is None:
         raise RefusedError("set DIRECTSUITE_MESSAGE_URL to where the service is")
@@ -65,7 +68,7 @@ def _plan_of(asked: Asked) -> Plan:
         settings=settings,
         passwords=passwords_for(addresses, asked.passwords),
         addresses=addresses,
-        folders=asked.folders,
+        folders=folders,
         store=asked.store,
         conninfo=conninfo() if asked.postgres else None,
         workers=asked.workers,

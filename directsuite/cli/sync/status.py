@@ -17,7 +17,7 @@ from directsuite.sync.progress import Standing
 from directsuite.sync.status_file import read_status, status_file_of
 
 FAILING = 1
-"""The exit status where a mailbox is failing, or with --max-age where the worker doesn't live."""
+"""The exit status where a mailbox is failing or the worker is silent, or with --max-age where it doesn't live."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +46,8 @@ def tell(looked: Looked) -> int:
         gathered = of_one_worker(looked.store, None if path is None else read_status(path), now)
     gathered = _only(gathered, looked.mailboxes)
     sys.stdout.write(document(gathered)) if looked.as_json else show(gathered)
-    return FAILING if any(each.shown.standing is Standing.FAILING for each in gathered.mailboxes) else 0
+    is_failing = any(each.shown.standing is Standing.FAILING for each in gathered.mailboxes)
+    return FAILING if is_failing or gathered.is_silent else 0
 
 
 def _tell_age(path: Path | None, most: float) -> int:

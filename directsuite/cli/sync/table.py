@@ -95,6 +95,11 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
+def mailboxes_in_words(count: int) -> str:
+    """So many mailboxes."""
+    return f"{count} mailbox" if count == 1 else f"{count} mailboxes"
+
+
 def _problem(row: Shown) -> str:
     if row.problem is None:
         return ""

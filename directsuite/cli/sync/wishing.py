@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from directsuite.cli.sync.refusal import RefusedError, conninfo
+from directsuite.cli.sync.table import mailboxes_in_words
 from directsuite.secret import Secret
+from directsuite.sync.database import STORE
+from directsuite.sync.status import MailboxStatus, statuses
 from directsuite.sync.wishes import Wish, wish_in
 
 _WHAT = {
@@ -19,12 +23,28 @@ _WHAT = {
 
 def leave(wish: Wish, names: Sequence[str], store: Path, *, postgres: bool) -> int:
     """Leave a wish for mailboxes, or for all. Raises RefusedError for one that isn't known, and StoreError."""
-    left = asyncio.run(_wish_in_fleet(conninfo(), wish, names)) if postgres else wish_in(store, wish, names)
-    unknown = [name for name in names if name not in left]
-    if unknown:
-        raise RefusedError(f"{unknown[0]} is not known to the store: see `directsuite sync status`")
-    sys.stdout.write(f"{len(left)} mailboxes: {_WHAT[wish]} by the worker that runs, or by the next one\n")
+    left = asyncio.run(_wish_in_fleet(conninfo(), wish, names)) if postgres else _wish_in_file(store, wish, names)
+    sys.stdout.write(f"{mailboxes_in_words(len(left))}: {_WHAT[wish]} by the worker that runs, or by the next one\n")
     return 0
+
+
+def _wish_in_file(store: Path, wish: Wish, names: Sequence[str]) -> Sequence[str]:
+    if names:
+        with STORE.beside(store, read_only=True) as connection:
+            try:
+                known = statuses(connection)
+            except sqlite3.Error as error:
+                raise STORE.explained(error) from error
+        _refuse_unknown(names, known)
+    return wish_in(store, wish, names)
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[MailboxStatus]) -> None:
+    """Before anything is written, so that a command which is refused has done nothing."""
+    unknown = set(names) - {each.name for each in known}
+    for name in names:
+        if name in unknown:
+            raise RefusedError(f"{name} is not known to the store: see `directsuite sync status`")
 
 
 async def _wish_in_fleet(conninfo: Secret, wish: Wish, names: Sequence[str]) -> Sequence[str]:
@@ -32,6 +52,8 @@ async def _wish_in_fleet(conninfo: Secret, wish: Wish, names: Sequence[str]) -> 
     from directsuite.sync.postgres import PostgresStore
 
     async with PostgresStore(conninfo, connections=1) as store:
+        if names:
+            _refuse_unknown(names, await store.status())
         left = await store.wish(wish, names)
         table = FleetTable(store.connections, "", 0.0)
         await table.prepare()

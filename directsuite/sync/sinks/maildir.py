@@ -64,6 +64,11 @@ class MaildirSink:
             return
         raise InvalidArgumentError(f"it can't be made a folder ({reason}): create it first", parameter="folder")
 
+    @property
+    def sink_name(self) -> str:
+        """What a store knows this sink by: its folder, hashed, for a path may name somebody."""
+        return f"maildir {hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:32]}"
+
     async def __call__(self, changes: Sequence[Change]) -> None:
         """Have the changes on the disk. A cancellation waits for the one under way."""
         stop = threading.Event()

@@ -58,6 +58,11 @@ async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> N
     assert "bob" not in str(raised.value)
 
 
+@pytest.mark.parametrize(("name", "text"), [("p.json", f'{{"{ALICE}": "hers"}}'), ("p.toml", f'"{ALICE}" = "hers"')])
+async def test_a_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
+    assert await passwords_for([ALICE], written(tmp_path / name, f"\ufeff{text}"))(ALICE) == Secret("hers")
+
+
 async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
     password = PasswordFile(path)

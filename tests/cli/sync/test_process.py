@@ -29,11 +29,11 @@ COMMAND = (sys.executable, "-W", "error", "-m", "directsuite.cli", "sync")
 
 
 @asynccontextmanager
-async def process_of(desk: Desk, *arguments: str) -> AsyncGenerator[Process]:
+async def process_of(desk: Desk, *arguments: str, stdout: int = PIPE) -> AsyncGenerator[Process]:
     """A command of its own; killed where the block leaves it running."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, stdout=PIPE, stderr=PIPE, cwd=desk.folder, env=environment
+        *COMMAND, *arguments, stdout=stdout, stderr=PIPE, cwd=desk.folder, env=environment
     )
     try:
         async with asyncio.timeout(60):
@@ -95,6 +95,29 @@ async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -
     assert ended.out.startswith("no worker is running: the last one ended")
 
 
+async def test_a_worker_outlasts_whoever_reads_its_lines(desk: Desk) -> None:
+    await desk.deliver(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--interval", "0.2", "--json")
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with process_of(desk, "run", *options, stdout=writing) as process:
+        os.close(writing)
+        path = desk.folder / "directsuite-sync.db.status.json"  # the store is ready by then
+        await desk.deliver(ALICE, "two")
+        await until(lambda: path.exists() and subjects(desk.folder) == ["one", "two"])
+        await desk.deliver(ALICE, "three")
+        await until(lambda: "three" in subjects(desk.folder))
+        before = path.stat().st_mtime_ns
+        await until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            _, err = await process.communicate()
+    assert process.returncode == 0
+    (line,) = err.decode().splitlines()
+    assert line.endswith("WARNING stdout can't be written (BrokenPipeError): the worker goes on")
+    assert (await desk.run("status")).status == 0
+
+
 async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: Desk) -> None:
     desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
     await desk.deliver(ALICE, "one")
@@ -134,7 +157,7 @@ async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.Mon
         await until(lambda: b"refused" in (desk.folder / "report.json").read_bytes())
         ended = await desk.run("status", "--postgres")
         assert ended.status == 1
-        assert ended.out.startswith("1 workers keep 2 mailboxes in step\n")
+        assert ended.out.startswith("1 worker keeps 2 mailboxes in step\n")
         assert "The password is refused: give the right one." in ended.out
         assert (await desk.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
         desk.passwords()

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from directsuite.cli.sync.folders import folders_of
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB, PASSWORD
 
@@ -66,6 +67,29 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
     assert (ended.status, ended.out.split()[-3:]) == (0, ["1", "in", "step"])
 
 
+async def test_mailboxes_from_a_file_that_begins_with_a_byte_order_mark(desk: Desk) -> None:
+    desk.folder.joinpath("addresses").write_text(f"{ALICE}\n", "utf-8-sig")
+    passwords = desk.passwords()
+    assert (await desk.run("run", "--mailboxes", "addresses", "--passwords", passwords, "--once")).status == 0
+
+
+async def test_a_folder_that_is_named_twice_is_looked_at_once_and_inbox_in_any_case(desk: Desk) -> None:
+    folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
+    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", *folders)
+    assert (ended.status, ended.err) == (0, "")
+    assert folders_of(folders[1::2]) == ["INBOX", "INBOX.Sent"]
+    with closing(sqlite3.connect("directsuite-sync.db")) as connection:
+        assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
+
+
+async def test_a_mistyped_folder_is_told_in_words_that_fit(desk: Desk) -> None:
+    ended = await desk.run(
+        "run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--folder", "INBOX.Snet"
+    )
+    assert ended.status == 1
+    assert "There is no such folder on the server: make it there, or leave it out here." in ended.out
+
+
 async def test_a_mailbox_that_fails_is_told_without_its_name_and_the_others_go_on(desk: Desk) -> None:
     await desk.deliver(BOB, "his")
     ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(alice="wrong"), "--once")
@@ -102,6 +126,7 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
         (["--mailbox", ALICE, "--grace", "-1"], "--grace"),
         (["--mailbox", ALICE, "--store", "a", "--postgres"], "--postgres"),
         (["--mailbox", ALICE, "--folder", "INBOX", "--all-folders"], "--all-folders"),
+        (["--mailbox", ALICE, "--folder", ""], "--folder"),
         (["--postgres", "--once", "--mailbox", ALICE], "--once"),
         (["--password", "secret"], "--password"),
     ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -82,9 +84,9 @@ async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
     failing = MailboxProgress(
         name=ALICE,
         standing=Standing.FAILING,
-        problem="The folder is no more on the server.",
+        problem="There is no such folder on the server.",
         failing_since=time.time() - 7300,
-        folders={"INBOX.Ward": "The folder is no more on the server."},
+        folders={"INBOX.Ward": "There is no such folder on the server."},
     )
     async with SqliteStore("directsuite-sync.db", sink=SqliteSink()):
         report(desk, 2.0, failing, MailboxProgress(name=BOB))
@@ -92,9 +94,19 @@ async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
         assert ended.status == 1
         assert ended.out.startswith(f"the worker (process {os.getpid()}) has reported 2 s ago\n")
         assert "(for 2 h)" in ended.out
-        assert ended.out.endswith(f"{ALICE}, INBOX.Ward: The folder is no more on the server.\n")
-        report(desk, 100.0, failing)
-        assert "silent, or was killed: it reported 100 s ago" in (await desk.run("status")).out
+        assert ended.out.endswith(f"{ALICE}, INBOX.Ward: There is no such folder on the server.\n")
+
+
+@pytest.mark.parametrize(("age", "status"), [(2.0, 0), (100.0, 1)])
+async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
+    desk: Desk, age: float, status: int
+) -> None:
+    await ran(desk)
+    report(desk, age, MailboxProgress(name=ALICE, standing=Standing.IN_STEP))
+    ended = await desk.run("status")
+    assert ended.status == status
+    assert ("silent, or was killed: it reported 100 s ago" in ended.out) == bool(status)
+    assert (await desk.run("status", "--json", "--mailbox", BOB)).status == status
 
 
 async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> None:
@@ -137,7 +149,7 @@ async def test_wishes_are_left_and_granted_by_the_next_run(desk: Desk) -> None:
     before = json.loads((await desk.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
     ended = await desk.run("audit", "--mailbox", ALICE)
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith("1 mailboxes: everything is compared with the server")
+    assert ended.out.startswith("1 mailbox: everything is compared with the server")
     ended = await desk.run("retry")
     assert ended.out.startswith("2 mailboxes: what was set aside, or fails, is tried again")
     desk.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
@@ -148,6 +160,9 @@ async def test_wishes_are_left_and_granted_by_the_next_run(desk: Desk) -> None:
 
 async def test_a_wish_for_somebody_unknown_is_refused(desk: Desk) -> None:
     await ran(desk)
-    ended = await desk.run("retry", "--mailbox", "nobody@direct.example.test")
-    assert (ended.status, ended.out) == (2, "")
-    assert "nobody@direct.example.test is not known" in ended.err
+    for known in ((), ("--mailbox", ALICE)):
+        ended = await desk.run("retry", *known, "--mailbox", "nobody@direct.example.test")
+        assert (ended.status, ended.out) == (2, "")
+        assert "nobody@direct.example.test is not known" in ended.err
+    with closing(sqlite3.connect("directsuite-sync.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM wish").fetchall() == [(0,)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from directsuite.jobs.signing import (
     State,
     TargetFolder,
 )
-from tests.core.virtual_time import until
 from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 
@@ -33,6 +32,15 @@ async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:
     """Documents by these names."""
     for name in names:
         yield Pdf(name, content)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when something has happened, in other threads too; AssertionError where it never does."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.to_thread(condition)
+    raise AssertionError("it never happened")
 
 
 class Jobs:

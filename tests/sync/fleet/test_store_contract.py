@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from directsuite.errors import ConfigurationError
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
 from directsuite.sync.postgres import PostgresStore
@@ -291,6 +292,34 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator
         return
     async with PostgresStore(request.getfixturevalue("conninfo")) as store:
         yield store
+
+
+async def test_a_store_is_bound_to_its_first_sink(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
+    await kept.status()  # which binds nothing
+    await kept.bind("maildir 1")
+    await kept.bind("maildir 1")
+    await kept.aclose()
+    if isinstance(kept, PostgresStore):
+        again: SqliteStore | PostgresStore = PostgresStore(kept.connections.conninfo)
+    else:
+        again = SqliteStore(tmp_path / "sync.db")
+    async with again:
+        with pytest.raises(ConfigurationError, match="another sink: give this one a store of its own"):
+            await again.bind("its own")
+        await again.bind("maildir 1")
+
+
+async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:
+    names = [f"maildir {number % 3}" for number in range(12)]
+    results = await asyncio.gather(*(store.bind(name) for name in names), return_exceptions=True)
+    bound = {name for name, result in zip(names, results, strict=True) if result is None}
+    assert len(bound) == 1
+    assert [isinstance(result, ConfigurationError) for result in results] == [name not in bound for name in names]
+
+
+async def test_a_lease_and_a_folder_are_shown_without_their_names(lease: Lease, inbox: Folder) -> None:
+    assert "jane" not in repr(lease)
+    assert "INBOX" not in repr(inbox)
 
 
 async def test_a_wish_is_left_by_another_and_granted_once(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:

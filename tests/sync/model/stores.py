@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import attrs
 
 from directsuite.sync.changes import Change
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError, refuse_another
 
 from .fake_remote import Fuse
 
@@ -29,8 +29,14 @@ class DictStore:
     def __init__(self, write: Write) -> None:
         self._write = write
         self.fence = 0
+        self._bound: str | None = None
         self._folders: dict[str, Folder] = {}
         self._rows: dict[tuple[int, int, int], Row] = {}
+
+    async def bind(self, sink: str) -> None:
+        """To the first."""
+        self._bound = self._bound or sink
+        refuse_another(self._bound, sink)
 
     async def claim(self, mailbox: str) -> Lease:
         """A lease that makes all others stale."""
@@ -107,6 +113,7 @@ class FailingStore:
         self.commits = 0
         self._aside = aside
         self._names: dict[int, str] = {}
+        self.bind = store.bind
         self.claim = store.claim
         self.folders = store.folders
         self.states = store.states

@@ -100,8 +100,13 @@ async def running(world: World, make: Callable[[HeldClock], Synchronizer], store
     clock = HeldClock()
     worker = Running(make(clock), clock, store)
     world.suite.add_listener(worker.listen)
+    looked = asyncio.Event()
+    world.suite.add_listener(lambda event: looked.set() if isinstance(event, RoundFinished) else None)
     working = asyncio.create_task(worker.sync.run())
     try:
+        began = asyncio.create_task(looked.wait())  # the store's own thread binds it to its sink first
+        await asyncio.wait([working, began], return_when=asyncio.FIRST_COMPLETED)
+        began.cancel()
         await worker.pass_by(1.0)
         yield worker
         assert not working.done()

@@ -70,7 +70,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(world: World, pa
         await world.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
         await world.box.delete_folder("INBOX.Short")
         await worker.until(lambda: worker.standing(ALICE) is Standing.FAILING, within=SOON)
-        assert "no more on the server" in worker.problem(ALICE)
+        assert "no such folder on the server" in worker.problem(ALICE)
         assert list(worker.status()[ALICE].problems) == ["INBOX.Short"]
         await goes_on(worker, world, "his")
         await worker.pass_by(AN_HOUR)

@@ -1,0 +1,49 @@
+"""`directsuite sync run` with a store that has told its changes elsewhere."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.cli.sync.conftest import Desk, Ended
+from tests.integration.world import ALICE
+
+SENTENCE = "this store has told its changes to another sink: give this one a store of its own"
+
+
+async def run(desk: Desk, *options: str) -> Ended:
+    """A worker for Alice."""
+    passwords = desk.passwords()
+    return await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", "sync.db", *options)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [((), ("--maildir", "mail")), (("--maildir", "mail"), ()), (("--maildir", "mail"), ("--maildir", "post"))],
+    ids=["store-maildir", "maildir-store", "maildir-maildir"],
+)
+async def test_another_sink_is_refused_and_the_first_one_goes_on(
+    desk: Desk, first: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    await desk.deliver(ALICE, "one")
+    assert (await run(desk, *first)).status == 0
+    ended = await run(desk, *then)
+    assert (ended.status, SENTENCE in ended.err) == (2, True)
+    assert "alice" not in ended.out + ended.err
+    assert (await run(desk, *first)).status == 0
+
+
+async def test_looking_and_wishing_bind_nothing(desk: Desk) -> None:
+    assert (await run(desk)).status == 0
+    with closing(sqlite3.connect("sync.db")) as connection:  # as a release left it that knew of no such thing
+        connection.execute("DROP TABLE sink")
+    for command in ("status", "audit", "retry"):
+        ended = await desk.run(command, "--store", "sync.db")
+        assert "Traceback" not in ended.err
+        with closing(sqlite3.connect("sync.db")) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        assert "sink" not in tables
+    assert (await run(desk)).status == 0
+    assert (await run(desk, "--maildir", "mail")).status == 2
