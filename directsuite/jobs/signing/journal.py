@@ -28,8 +28,6 @@ T = TypeVar("T")
 _AT_A_TIME = 500
 """Names of a statement."""
 
-_FINAL = f"({State.DONE:d}, {State.FAILED:d})"
-
 
 class JournalError(DirectSuiteError):
     """The journal could not be read or written. What was to be written is not."""
@@ -162,11 +160,6 @@ class Journal:
         """These stored documents are deleted, or have expired."""
         values = [(each,) for each in identifiers]
         await self._do(lambda connection: connection.executemany("DELETE FROM abandoned WHERE identifier = ?", values))
-
-    async def unfinished(self) -> Sequence[Entry]:
-        """Documents for which something is stored, or was asked for: they need no source to be looked after."""
-        select = f"SELECT {_COLUMNS} FROM document WHERE state IN (2, 3, 4) ORDER BY number"  # noqa: S608
-        return await self._do(lambda connection: [_entry(values) for values in connection.execute(select)])
 
     async def failures(self) -> Sequence[Entry]:
         """Documents that failed, in the order in which they came."""
