@@ -16,6 +16,9 @@ from directsuite.sync.wishes import Wish, wish_in
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
 
+HEARING = synchronizer._HEARING
+"""Seconds after which a wish is heard."""
+
 
 class Held:
     """A sink that takes nothing until it may."""
@@ -82,47 +85,49 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(synchronizer, "_HEARING", 0.01)
+def path(tmp_path: Path) -> Path:
     return tmp_path / "sync.db"
 
 
 async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world: World, path: Path) -> None:
-    passwords = Passwords(wrong={ALICE, BOB})
+    passwords, clock = Passwords(wrong={ALICE, BOB}), HeldClock()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         for name in (ALICE, BOB):
             await store.claim(name)  # known from an earlier run
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=HeldClock())
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=clock)
         async with _at_rest(world, sync):
             passwords.wrong.clear()
             assert wish_in(path, Wish.RETRY, [ALICE]) == [ALICE]
+            clock.pass_by(HEARING)
             await until(lambda: sync.status[ALICE].standing is Standing.IN_STEP)
             assert sync.status[BOB].standing is Standing.FAILING
             assert await store.wished() == []
 
 
 async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_wished(world: World, path: Path) -> None:
-    told = Told()
+    told, clock = Told(), HeldClock()
     await world.deliver("one", "two")
     world.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
     async with SqliteStore(path) as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=HeldClock())
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=clock)
         async with _at_rest(world, sync):
             assert sync.status[ALICE].set_aside == 2
             world.sandbox.clear_faults()
             wish_in(path, Wish.RETRY, [])
+            clock.pass_by(HEARING)
             await until(lambda: len(told.changes) == 2)
     assert told.subjects == [("new", "one"), ("new", "two")]
 
 
 async def test_everything_is_compared_where_that_is_wished(world: World, path: Path) -> None:
-    heard = Heard()
+    heard, clock = Heard(), HeldClock()
     await world.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock())
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=clock)
         async with _at_rest(world, sync):
             world.suite.add_listener(heard)
             wish_in(path, Wish.AUDIT, [ALICE])
+            clock.pass_by(HEARING)
             await until(lambda: bool(heard.rounds))
         assert heard.requests["GetMessageMetaData"] == 1
         assert len(heard.rounds) == 1
