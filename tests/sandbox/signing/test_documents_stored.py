@@ -60,6 +60,7 @@ async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: Caller, pref
         (base64.b64encode(b"%PDF-1.7\n" + b"rubbish" * 20), "damaged beyond repair"),
         (base64.b64encode(documents.encrypted("secret")), "password"),
     ],
+    ids=["empty", "no base64", "no PDF", "rubbish", "encrypted"],  # an encrypted one is another each time
 )
 async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: Caller, body: bytes, expected: str) -> None:
     assert expected in await signing.refused("POST", body=body)
