@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -11,7 +11,7 @@ from directsuite.errors import DirectSuiteError
 from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits
 from directsuite.sync.fetching import NOBODYS_FAULT
-from directsuite.sync.identity import identity_of
+from directsuite.sync.identity import Metadata
 from directsuite.sync.place import Look, Place
 from directsuite.sync.receiving import Receiving
 from directsuite.sync.remote import Remote
@@ -22,26 +22,32 @@ _FIRST, _LONGEST = 900_000, 86_400_000
 
 
 class Aside:
-    """The messages of a mailbox that are set aside. now_ms: the time of day, in milliseconds since 1970."""
+    """Sets messages aside, and asks for them again. now_ms: the time of day, in milliseconds since 1970."""
 
     def __init__(self, commits: Commits, remote: Remote, now_ms: Callable[[], int]) -> None:
         self._commits = commits
         self._remote = remote
         self._now_ms = now_ms
+        self._seen: dict[int | None, Metadata] | None = None
 
-    async def put(self, place: Place, uid: int) -> None:
-        """Set a message aside. By the way it shows that the service answers, and so whose fault it was."""
-        identity = None
-        async for message in self._remote.metadata(place.folder.name):
-            if message.uid == uid:
-                identity = identity_of(message)
+    async def put(self, place: Place, uid: int, among: Sequence[int]) -> None:
+        """Set a message aside. among: those of its folder that one round asks for, and all of whose metadata are kept.
+
+        By the way it shows that the service answers, and so whose fault it was.
+        """
+        if self._seen is None:
+            wanted = frozenset(among)
+            found = self._remote.metadata(place.folder.name)
+            self._seen = {each.uid: Metadata.of(each) async for each in found if each.uid in wanted}
+        seen = self._seen.get(uid)
         row = Row(
             folder=place.folder.id,
             generation=place.folder.generation,
             uid=uid,
             state=State.POISON,
-            identity=identity,
+            identity=None if seen is None else seen.identity,
             digest=await self._known_content(place, uid),
+            received_ms=None if seen is None else seen.received_ms,
             attempts=1,
             retry_ms=self._now_ms() + _FIRST,
         )
@@ -49,8 +55,8 @@ class Aside:
 
     async def _known_content(self, place: Place, uid: int) -> bytes | None:
         """The digest of a message that was told gone, and is back."""
-        rows = await self._commits.store.rows(place.folder)
-        return next((row.digest for row in rows if row.uid == uid), None)
+        known = await self._commits.store.rows(place.folder, [uid])
+        return known[0].digest if known else None
 
     def is_due(self, row: Row) -> bool:
         """Whether it is time to ask again."""
@@ -65,8 +71,8 @@ class Aside:
         except DirectSuiteError:
             messages = ()
         whole = [message for message in messages if message.uid == row.uid]
-        listed = await self._remote.uids(place.folder.name)
-        if whole and listed is not None:  # what else the folder has is not what this one was before
+        listed = await self._remote.uids(place.folder.name) if whole else None
+        if listed is not None:  # what else the folder has is not what this one was before
             look = Look(place=place, uids=frozenset(listed.uids), states={row.uid: row.state}, fingerprint=b"")
             return await Receiving(self._commits, self._remote, look, places).take([row.uid], whole[:1])
         wait = min(_LONGEST, _FIRST * 2**row.attempts)

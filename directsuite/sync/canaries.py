@@ -44,7 +44,7 @@ async def _is_well(remote: Remote, place: Place, row: Row) -> bool:
 
 async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
     """Whether a uid that is listed still has the row's message: its metadata tells even where it can't be fetched."""
-    if not _can_be_one(row):
+    if row.identity is None:
         return await have_content(remote, folder, [row])
     found = await _seen(remote, folder, row)
     return found is not None and (is_strong(found) or await have_content(remote, folder, [row]))
@@ -52,9 +52,20 @@ async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
 
 async def _seen(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
     """The metadata of the message under the row's uid, received when the row says, if it has the row's identity."""
-    received = row.received_ms or 0
-    near = await remote.metadata_between(folder, received - _WIDTH, received + _WIDTH)
+    if row.received_ms is None:
+        found = await metadata_of(remote, folder, row.uid)
+        return found if found is not None and identity_of(found) == row.identity else None
+    near = await remote.metadata_between(folder, row.received_ms - _WIDTH, row.received_ms + _WIDTH)
     return next((each for each in near if each.uid == row.uid and identity_of(each) == row.identity), None)
+
+
+async def metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """The metadata of one message whose date nobody knows, and so of all."""
+    found = None
+    async for message in remote.metadata(folder):
+        if message.uid == uid:
+            found = message
+    return found
 
 
 async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:

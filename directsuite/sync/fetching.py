@@ -5,6 +5,7 @@ A batch that fails is halved until the message is alone that makes it fail; that
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 
@@ -26,7 +27,8 @@ from directsuite.messaging.batches import Batch, Batches
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.remote import Remote
 
-_MOST = 200  # messages of a batch
+MOST = 200
+"""Messages of a batch."""
 _BYTES = 4 * 1024 * 1024  # of an answer, aimed at
 _WINDOW = 2  # batches under way or not read yet
 _STRIKES = 3
@@ -55,7 +57,7 @@ class Fetched:
 
 async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[Fetched]:
     """So many batches of these messages, by ascending uid. Raises what is no fault of theirs."""
-    cut = Batches(uids, most=_MOST, window=_WINDOW, batch_bytes=_BYTES)
+    cut = Batches(uids, most=MOST, window=_WINDOW, batch_bytes=_BYTES)
 
     async def fetch(batch: Batch) -> Fetched:
         """One batch, or its failure."""
@@ -76,21 +78,28 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
             if answer.failure is None:
                 yield answer
             else:
-                for part in await _singled_out(remote, folder, answer.uids):
-                    yield part
+                async with contextlib.aclosing(_singled_out(remote, folder, answer.uids)) as parts:
+                    async for part in parts:
+                        yield part
             cut.read()
 
 
-async def _singled_out(remote: Remote, folder: str, uids: Sequence[int], *, times: int = _STRIKES - 1) -> list[Fetched]:
-    """The messages of a batch that failed, in as many answers as it takes. times: how often one alone is asked for."""
-    if len(uids) == 1:
-        return [await _asked(remote, folder, uids, times)]
+async def _singled_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[Fetched]:
+    """The messages of a batch that failed, in as many answers as it takes."""
+    parts = _halves(uids)
+    while parts:
+        part = parts.pop()
+        answer = await _asked(remote, folder, part, 1 if len(part) > 1 else _STRIKES)
+        if answer.failure is None or len(part) == 1:
+            yield answer
+        else:
+            parts += _halves(part)
+
+
+def _halves(uids: Sequence[int]) -> list[Sequence[int]]:
+    """The second half, and the first."""
     half = len(uids) // 2
-    answers: list[Fetched] = []
-    for part in (uids[:half], uids[half:]):
-        answer = await _asked(remote, folder, part, 1)
-        answers += [answer] if answer.failure is None else await _singled_out(remote, folder, part)
-    return answers
+    return [uids[half:], uids[:half]] if half else [uids]
 
 
 async def _asked(remote: Remote, folder: str, uids: Sequence[int], times: int) -> Fetched:

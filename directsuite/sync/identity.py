@@ -8,14 +8,35 @@ digest     of its content, which tells even those apart
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Self
 
+import attrs
 import msgspec
 
 from directsuite.messaging.models import MessageDetail
 
 IDENTITY, DIGEST = 12, 16
 """Bytes."""
+
+
+@attrs.frozen
+class Metadata:
+    """What is kept of a message's metadata. size: -1 where it doesn't say."""
+
+    identity: bytes
+    strong: bool
+    size: int
+    received_ms: int | None
+
+    @classmethod
+    def of(cls, message: MessageDetail) -> Self:
+        """That of a message, or of its metadata."""
+        return cls(
+            identity=identity_of(message),
+            strong=is_strong(message),
+            size=-1 if message.size is None else message.size,
+            received_ms=received_ms(message),
+        )
 
 
 def is_strong(message: MessageDetail) -> bool:

@@ -15,8 +15,6 @@ Nothing is done before it is committed, and a commit is one transaction: whoever
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 
 import attrs
@@ -29,24 +27,21 @@ from directsuite.errors import (
     DirectSuiteError,
     PermissionDeniedError,
 )
+from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.canaries import are_well
 from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits, Deliver, SinkError
-from directsuite.sync.fetching import fetched
 from directsuite.sync.place import Look, Place
 from directsuite.sync.rebuild import rebuild
-from directsuite.sync.receiving import Receiving
 from directsuite.sync.remote import Remote
+from directsuite.sync.report import Report
 from directsuite.sync.settling import Settling
-from directsuite.sync.store import Delta, Folder, StaleLeaseError, State, Store, StoreError
-
-BATCHES = 16
-"""Batches that a round fetches of a folder, so that one large mailbox leaves others their turn."""
+from directsuite.sync.store import Delta, Folder, Row, StaleLeaseError, State, Store, StoreError
 
 _CANARIES = 600.0  # seconds between two looks at the canaries of a folder in which nothing happens
 _AUDIT = 86_400_000  # milliseconds between two comparisons of everything
-_NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is set aside
+_TRIES = 20  # messages set aside that a round asks for again
 
 _LEAVING = {State.LIVE: State.LEFT, State.POISON: State.GONE}
 """What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
@@ -61,22 +56,6 @@ _OF_THE_MAILBOX = (
     StoreError,
 )
 """Failures that no other folder would be spared."""
-
-
-@attrs.define(kw_only=True)
-class Report:
-    """What a round came to.
-
-    idle: folders that were as before. poison: messages set aside. more: there is more to do at once. waiting: what is
-    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, and why.
-    """
-
-    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    poison: int = 0
-    idle: int = 0
-    more: bool = False
-    waiting: bool = False
-    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
 
 
 class MailboxRounds:
@@ -155,7 +134,7 @@ class MailboxRounds:
             incomplete = {look.place.folder.name for look in looks if not look.complete} | report.failed.keys()
             await self._settle(self._commits, incomplete, report, several=len(self._places) > 1)
         unfinished = any(not (look.complete and look.settled) for look in looks)
-        report.more = unfinished or any(place.suspect for place in self._places.values())
+        report.more |= unfinished or any(place.suspect for place in self._places.values())
         return report
 
     @contextlib.contextmanager
@@ -229,7 +208,10 @@ class MailboxRounds:
         return place.folder.audited_ms is not None and self._now_ms() - place.folder.audited_ms >= _AUDIT
 
     async def _confirm_missing(self, commits: Commits, look: Look) -> None:
-        """What a second listing lacks, too, has left the folder; where to is not known yet."""
+        """What a second listing lacks, too, has left the folder; where to is not known yet.
+
+        What that one has more was new a moment ago, or moved within the folder: it counts from here on.
+        """
         missing = look.missing
         if not missing:
             return
@@ -237,49 +219,20 @@ class MailboxRounds:
         second = await self._remote.uids(look.place.folder.name)
         if second is None or not look.confirms(second.uids):
             return  # it changed meanwhile: the next round sees more
-        rows = [row for row in await self._store.rows(look.place.folder) if row.uid in missing]
+        look.uids, look.fingerprint, look.mark = frozenset(second.uids), second.fingerprint, second.mark
+        rows = await self._store.rows(look.place.folder, missing)
         self._unsettled = True
         steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
         await commits.write_each(steps, look.place.reopened())
         look.settled = True
 
     async def _receive(self, commits: Commits, look: Look, report: Report) -> None:
-        """Fetch and commit what is new, in its order, up to a uid that is listed and not returned."""
-        new, place = look.new, look.place
-        if not new:
-            look.complete = True
-            return
-        receiving = Receiving(commits, self._remote, look, self._places)
-        done = 0
-        async with contextlib.aclosing(fetched(self._remote, place.folder.name, new, batches=BATCHES)) as answers:
-            async for answer in answers:
-                if answer.failure is not None:
-                    await self._set_aside(commits, place, answer.uids[0], report)
-                    done += 1
-                    continue
-                by_uid = {message.uid: message for message in answer.messages}
-                whole = list(itertools.takewhile(by_uid.__contains__, answer.uids))
-                taken = await receiving.take(whole, [by_uid[uid] for uid in whole])
-                report.changes.update(taken)
-                done += taken.total()
-                if taken.total() < len(whole):
-                    break  # the folder is suspect: the next round compares all of it
-                if len(whole) < len(answer.uids):
-                    await self._not_returned(commits, place, answer.uids[len(whole)], report)
-                    break
-        look.complete = done == len(new)
-
-    async def _not_returned(self, commits: Commits, place: Place, uid: int, report: Report) -> None:
-        """It was deleted just now, or the answer was partial: only the next listings tell."""
-        place.not_returned[uid] += 1
-        if place.not_returned[uid] >= _NOT_RETURNED:
-            del place.not_returned[uid]
-            await self._set_aside(commits, place, uid, report)
-
-    async def _set_aside(self, commits: Commits, place: Place, uid: int, report: Report) -> None:
-        self._unsettled = True
-        await Aside(commits, self._remote, self._now_ms).put(place, uid)
-        report.poison += 1
+        """Fetch and commit what is new."""
+        arrivals = Arrivals(commits, self._remote, look, self._places, self._now_ms)
+        try:
+            await arrivals.take_in(report)
+        finally:
+            self._unsettled = self._unsettled or report.poison > 0
 
     async def _finish(self, commits: Commits, look: Look) -> None:
         """Note that everything up to this listing is done."""
@@ -297,18 +250,22 @@ class MailboxRounds:
         place.folder = folder
 
     async def _try_again(self, commits: Commits, report: Report) -> None:
-        """Ask for messages that were set aside, where it is time."""
+        """Ask for messages that were set aside, where it is time: so many, and the next ones in the next round."""
         aside = Aside(commits, self._remote, self._now_ms)
-        for name, row in await self._store.in_state(commits.lease, State.POISON):
+        due = list[tuple[Place, Row]]()
+        for name, row in await self._store.in_state(commits.lease, State.POISON, but=report.failed):
             place = self._places.get(name)
-            if place is None or name in report.failed or row.generation != place.folder.generation:
-                continue
-            if aside.is_due(row):
-                with self._reported(report, name):
+            if place is not None and row.generation == place.folder.generation and aside.is_due(row):
+                due.append((place, row))
+        report.more = len(due) > _TRIES
+        for place, row in due[:_TRIES]:
+            if place.folder.name not in report.failed:
+                with self._reported(report, place.folder.name):
                     report.changes.update(await aside.try_again(place, row, self._places))
 
     async def _settle(self, commits: Commits, incomplete: Collection[str], report: Report, *, several: bool) -> None:
         gone = await self._settling.settle(commits, self._number, incomplete, several=several)
         report.changes[Kind.GONE] += gone.told
         report.waiting = gone.waiting
-        self._unsettled = gone.waiting or bool(await self._store.in_state(commits.lease, State.POISON))
+        poison = await self._store.in_state(commits.lease, State.POISON)
+        self._unsettled = gone.waiting or bool(incomplete or poison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import operator
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
@@ -62,6 +62,7 @@ _FOLDERS = "SELECT id, name, generation, fingerprint, audited_ms FROM directsuit
 _FOLDER = f"{_FOLDERS} AND name = %s"
 _STATES = "SELECT uid, state FROM directsuite.msg WHERE folder = %s AND generation = %s"
 _ROWS = "SELECT * FROM directsuite.msg WHERE folder = %s AND generation = %s ORDER BY uid"
+_ROWS_OF = "SELECT * FROM directsuite.msg WHERE folder = %s AND generation = %s AND uid = ANY(%s) ORDER BY uid"
 _CANDIDATES = """
     SELECT * FROM directsuite.msg WHERE folder = %(folder)s AND generation = %(generation)s AND state = 1
     AND identity IS NOT NULL AND received_ms IS NOT NULL ORDER BY uid
@@ -75,8 +76,8 @@ _WITH_DIGESTS = """
         SELECT * FROM directsuite.msg WHERE folder = f.id AND digest = wanted.digest OFFSET 0
     ) m WHERE f.mailbox = %s ORDER BY m.folder, m.generation, m.uid
 """
-_IN_STATE = f"{_NAMED} AND m.state = %s{_IN_ORDER}"
-_WAITING = f"{_NAMED} AND m.state = %s AND m.state IN (2, 4, 5){_IN_ORDER}"  # as the index of those says
+_IN_STATE = f"{_NAMED} AND f.name <> ALL(%s) AND m.state = %s{_IN_ORDER}"
+_WAITING = f"{_NAMED} AND f.name <> ALL(%s) AND m.state = %s AND m.state IN (2, 4, 5){_IN_ORDER}"  # as its index says
 
 _WISHES = (
     """
@@ -207,9 +208,12 @@ class PostgresStore:
         found = await self.connections.fetch(_STATES, (folder.id, folder.generation))
         return {uid: STATES[state] for uid, state in found}
 
-    async def rows(self, folder: Folder) -> Sequence[Row]:
-        """All rows of the folder's generation, by ascending uid."""
-        found = await self.connections.fetch(_ROWS, (folder.id, folder.generation))
+    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+        """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
+        if uids is None:
+            found = await self.connections.fetch(_ROWS, (folder.id, folder.generation))
+        else:
+            found = await self.connections.fetch(_ROWS_OF, (folder.id, folder.generation, list(uids)))
         return [row_of(values) async for values in _with_pauses(found)]
 
     async def canaries(self, folder: Folder) -> Sequence[Row]:
@@ -222,10 +226,10 @@ class PostgresStore:
         found = await self.connections.fetch(_WITH_DIGESTS, (sorted(set(digests)), lease.mailbox))
         return [(name, row_of(values)) for name, *values in found]
 
-    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
+    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
         query = _IN_STATE if state in (State.LIVE, State.GONE) else _WAITING
-        found = await self.connections.fetch(query, (lease.mailbox, int(state)))
+        found = await self.connections.fetch(query, (lease.mailbox, list(but), int(state)))
         return [(name, row_of(values)) async for name, *values in _with_pauses(found)]
 
     async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:

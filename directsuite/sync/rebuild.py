@@ -13,25 +13,13 @@ from collections.abc import Collection, Iterator
 
 import attrs
 
-from directsuite.messaging.models import MessageDetail
 from directsuite.sync.canaries import have_content
 from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits
-from directsuite.sync.identity import hex_of, identity_of, is_strong, received_ms
+from directsuite.sync.identity import Metadata, hex_of
 from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
 from directsuite.sync.store import Delta, Row, State
-
-
-@attrs.frozen
-class _Metadata:
-    """What is kept of a message's metadata."""
-
-    uid: int
-    identity: bytes
-    strong: bool
-    size: int
-    received_ms: int | None
 
 
 async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool) -> Look:
@@ -40,11 +28,8 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
     audit: contents of messages without a Message-ID, too, which otherwise are only compared where nothing else is.
     """
     rows = {row.uid: row for row in await commits.store.rows(place.folder)}
-    found: dict[int, _Metadata] = {}
-    async for message in remote.metadata(place.folder.name):
-        if message.uid is None:
-            continue
-        found[message.uid] = _kept(message.uid, message)
+    metadata = remote.metadata(place.folder.name)
+    found = {message.uid: Metadata.of(message) async for message in metadata if message.uid is not None}
     listed = await remote.uids(place.folder.name) or Listed(array("q"), b"")
     there = frozenset(listed.uids)  # the metadata may be of some of them only
     found = {uid: each for uid, each in found.items() if uid in there}
@@ -58,24 +43,14 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
     return Look(place=place, uids=there, states=states, fingerprint=listed.fingerprint, mark=listed.mark)
 
 
-def _kept(uid: int, message: MessageDetail) -> _Metadata:
-    return _Metadata(
-        uid=uid,
-        identity=identity_of(message),
-        strong=is_strong(message),
-        size=-1 if message.size is None else message.size,
-        received_ms=received_ms(message),
-    )
-
-
-def _is_the_same(rows: dict[int, Row], found: dict[int, _Metadata]) -> bool:
+def _is_the_same(rows: dict[int, Row], found: dict[int, Metadata]) -> bool:
     compared = [found[uid].identity == row.identity for uid, row in rows.items() if uid in found and row.identity]
     all_gone = all(row.state in TOLD_GONE for row in rows.values())
     nothing_to_compare = not found or (all_gone and min(found) > max(rows, default=0))
     return all(compared) and (bool(compared) or nothing_to_compare)
 
 
-def _doubtful(rows: dict[int, Row], found: dict[int, _Metadata], *, audit: bool) -> list[Row]:
+def _doubtful(rows: dict[int, Row], found: dict[int, Metadata], *, audit: bool) -> list[Row]:
     """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
     known = [row for uid, row in rows.items() if uid in found and row.identity is not None]
     every = audit or not any(found[row.uid].strong for row in known)
@@ -92,7 +67,7 @@ async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], there
         await commits.write(Delta(rows=back, folders=place.reopened()))
 
 
-async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]) -> None:
+async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]) -> None:
     folder = attrs.evolve(place.folder, generation=place.folder.generation + 1, fingerprint=None)
     await commits.write(Delta(orphaned=[folder.id], folders=[folder]))
     place.folder = folder
@@ -101,7 +76,7 @@ async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row]
 
 
 def _carried_over(
-    commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, _Metadata]
+    commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]
 ) -> Iterator[tuple[list[Row], Change]]:
     """Each message whose identity is strong and nobody else's: its old row, its new one, and the change."""
     known: defaultdict[bytes, list[Row]] = defaultdict(list)
@@ -109,14 +84,14 @@ def _carried_over(
         if row.state in (State.LIVE, State.LEFT) and row.identity is not None:
             known[row.identity].append(row)
     times = Counter(each.identity for each in found.values())
-    for _, now in sorted(found.items()):
+    for uid, now in sorted(found.items()):
         old = known.get(now.identity, [])
         if not now.strong or len(old) != 1 or times[now.identity] != 1:
             continue
         row = Row(
             folder=place.folder.id,
             generation=place.folder.generation,
-            uid=now.uid,
+            uid=uid,
             state=State.LIVE,
             identity=now.identity,
             digest=old[0].digest,

@@ -70,9 +70,9 @@ class Receiving:
 
     async def _told(self, uids: Sequence[int]) -> dict[int, bytes | None]:
         """The digests that those of the uids were told with that came back."""
-        if self._look.states.keys().isdisjoint(uids):
-            return {}
-        return {row.uid: row.digest for row in await self._commits.store.rows(self._look.place.folder)}
+        back = self._look.states.keys() & uids
+        rows = await self._commits.store.rows(self._look.place.folder, back) if back else ()
+        return {row.uid: row.digest for row in rows}
 
     async def _origin(self, now: Row, candidates: list[Origin]) -> Origin | None:
         """Where this content was before, and is no more; under its own uid, or what is in doubt, or what is nearest."""

@@ -36,18 +36,18 @@ class Settling:
     async def settle(self, commits: Commits, number: int, incomplete: Collection[str], *, several: bool) -> Settled:
         """Tell what is gone, after a round.
 
-        number: of the round. incomplete: folders that were not seen whole in it. several: the mailbox has other folders
-        to which a message may have gone; then it waits for a whole round of looks at them.
+        number: of the round. incomplete: folders that were not seen whole in it; what they lack isn't looked at before
+        they are. several: the mailbox has other folders to which a message may have gone; then it waits for a whole
+        round of looks at them.
         """
         gone = list[tuple[str, Row]]()
         waiting = False
         since, self._since = self._since, {}  # of those that still wait: who came back begins anew
         for state in (State.LEFT, State.ORPHAN):
-            for name, row in await commits.store.in_state(commits.lease, state):
+            for name, row in await commits.store.in_state(commits.lease, state, but=incomplete):
                 place = row.folder, row.generation, row.uid
                 waited = number - since.get(place, number)
-                elsewhere = several and (waited < 1 or (bool(incomplete) and waited < _PATIENCE))
-                if elsewhere or name in incomplete:
+                if several and (waited < 1 or (incomplete and waited < _PATIENCE)):
                     waiting = True
                     self._since[place] = number - waited
                 else:

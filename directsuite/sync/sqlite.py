@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import sqlite3
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -42,9 +43,14 @@ _OF_DIGEST = """
 """
 _WAITING = """
     SELECT f.name, m.* FROM folder f JOIN msg m INDEXED BY msg_waiting ON m.folder = f.id
-    WHERE f.mailbox = ? AND m.state = ? AND m.state IN (2, 4, 5)
+    WHERE f.mailbox = ? AND m.state = ? AND m.state IN (2, 4, 5) AND f.name NOT IN (SELECT value FROM json_each(?))
 """
-_IN_STATE = "SELECT f.name, m.* FROM folder f JOIN msg m ON m.folder = f.id WHERE f.mailbox = ? AND m.state = ?"
+_IN_STATE = """
+    SELECT f.name, m.* FROM folder f JOIN msg m ON m.folder = f.id
+    WHERE f.mailbox = ? AND m.state = ? AND f.name NOT IN (SELECT value FROM json_each(?))
+"""
+_ROWS = "SELECT * FROM msg WHERE folder = ? AND generation = ? ORDER BY uid"
+_ROW = "SELECT * FROM msg WHERE folder = ? AND generation = ? AND uid = ?"
 
 _ORPHANS = "UPDATE msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END WHERE folder = ? AND state IN (1, 2, 5)"
 _WRITE = "INSERT OR REPLACE INTO msg VALUES"
@@ -171,15 +177,16 @@ class SqliteStore:
 
         return await _explaining(self._reader.do(work))
 
-    async def rows(self, folder: Folder) -> Sequence[Row]:
-        """All rows of the folder's generation, by ascending uid."""
+    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+        """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
+        of_it = (folder.id, folder.generation)
 
         def work(connection: sqlite3.Connection) -> Sequence[Row]:
-            """All of them."""
-            found = connection.execute(
-                "SELECT * FROM msg WHERE folder = ? AND generation = ? ORDER BY uid", (folder.id, folder.generation)
-            )
-            return [row_of(values) for values in found]
+            """All, or each by its key."""
+            if uids is None:
+                return [row_of(values) for values in connection.execute(_ROWS, of_it)]
+            found = (connection.execute(_ROW, (*of_it, uid)).fetchone() for uid in sorted(uids))
+            return [row_of(values) for values in found if values is not None]
 
         return await _explaining(self._reader.do(work))
 
@@ -205,13 +212,13 @@ class SqliteStore:
 
         return await _explaining(self._reader.do(work))
 
-    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
+    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
         statement = _IN_STATE if state in (State.LIVE, State.GONE) else _WAITING
 
         def work(connection: sqlite3.Connection) -> Sequence[tuple[str, Row]]:
             """All of them."""
-            return _named(connection.execute(statement, (lease.mailbox, state)))
+            return _named(connection.execute(statement, (lease.mailbox, state, json.dumps(list(but)))))
 
         return await _explaining(self._reader.do(work))
 

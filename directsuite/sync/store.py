@@ -10,7 +10,7 @@ known are one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -128,8 +128,8 @@ class Store(Protocol):
         """The state of each uid of the folder's generation."""
         ...
 
-    async def rows(self, folder: Folder) -> Sequence[Row]:
-        """All rows of the folder's generation, by ascending uid."""
+    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+        """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
         ...
 
     async def canaries(self, folder: Folder) -> Sequence[Row]:
@@ -143,8 +143,11 @@ class Store(Protocol):
         """
         ...
 
-    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
+    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
+        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid.
+
+        but: names of folders that are left out.
+        """
         ...
 
     async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:

@@ -20,8 +20,8 @@ from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
-from directsuite.sync.mailbox import Report
 from directsuite.sync.progress import MailboxProgress
+from directsuite.sync.report import Report
 from directsuite.sync.sinks.iterator import Changes
 from directsuite.sync.store import Store, StoreError
 from directsuite.sync.turn_queue import TurnQueue

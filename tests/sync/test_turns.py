@@ -20,7 +20,7 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
-from directsuite.sync.mailbox import Report
+from directsuite.sync.report import Report
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
 from tests.integration.world import ALICE, BOB, World

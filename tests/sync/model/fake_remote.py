@@ -39,9 +39,10 @@ class Fuse:
 class FakeRemote:
     """Answers from the world.
 
-    fault: "lost", "partial" or "short" (a listing that lacks a uid), of the next call that it fits once so many calls
-    went well. limit: bytes of an answer, None for any. disturbance: an act, and before which of the calls from now on
-    it happens. calls: since the beginning, by method. troubled: folders whose calls failed in this round.
+    fault: "lost", "partial", "short" (a listing that lacks a uid) or "vague" (metadata that lack a message), of the
+    next call that it fits once so many calls went well. limit: bytes of an answer, None for any. disturbance: an act,
+    and before which of the calls from now on it happens. calls: since the beginning, by method. troubled: folders whose
+    calls failed in this round.
     """
 
     def __init__(self, world: World, fuse: Fuse) -> None:
@@ -72,6 +73,11 @@ class FakeRemote:
     async def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """All messages of a folder, without their contents."""
         messages = list(self._asked("metadata", folder).messages.items())
+        if self._is_due("vague") and messages:
+            self.fault = None
+            self.troubled.add(folder)
+            self._world.weird.add(folder)
+            messages.pop(len(messages) // 2)
         for uid, message in reversed(messages):
             yield attrs.evolve(message.detail, uid=uid, folder=folder, body=None)
 

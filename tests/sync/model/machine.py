@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.errors import ConnectionLostError
-from directsuite.sync.mailbox import MailboxRounds, Report
+from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.report import Report
 from directsuite.sync.store import Lease, Row, StaleLeaseError, State, Store
 
 from .fake_remote import DiedError, FakeRemote, Fuse
@@ -21,6 +22,7 @@ from .world import FOLDERS, MAILBOX, Act, World
 _FOLDER = st.sampled_from(FOLDERS)
 _KIND = st.sampled_from(["strong", "strong", "weak", "dateless"])
 _INDEX = st.integers(0, 8)
+_FAULT = st.sampled_from(["lost", "partial", "short", "vague"])
 _DAY = 86_400
 
 
@@ -137,7 +139,7 @@ class SyncMachine(RuleBasedStateMachine):
         """Something can't be had."""
         self.world.act(act)
 
-    @rule(act=_CHANGE, after=st.integers(0, 8), fault=st.sampled_from(["lost", "partial", "short"]), last=st.booleans())
+    @rule(act=_ANY, after=st.integers(0, 8), fault=_FAULT, last=st.booleans())
     def faulty_round(self, act: Act, after: int, fault: str, last: bool) -> None:
         """A call goes wrong, in this round or a later one."""
         self.world.act(act)

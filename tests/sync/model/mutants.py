@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import canaries, mailbox, rebuild, receiving
+from directsuite.sync import canaries, identity, mailbox, rebuild, receiving
+from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Commits
@@ -136,7 +137,7 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
     def strong(_: MessageDetail) -> bool:
         return True
 
-    patch.setattr(rebuild, "is_strong", strong)
+    patch.setattr(identity, "is_strong", strong)
     patch.setattr(canaries, "is_strong", strong)
 
 
@@ -213,7 +214,7 @@ def _poison_blocks(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(MailboxRounds, "_set_aside", nothing)
+    patch.setattr(Arrivals, "_set_aside", nothing)
 
 
 @_mutant("copies taken for moves")

@@ -17,7 +17,9 @@ NOTHING = ("mend", ())
 QUIET = ("converge", 900)
 TOLD_AGAIN = ("told again",)
 LISTED = ("listed",)
-"""First of all: the sink is a callable, and may be told twice; the process asks for the names of folders."""
+ALONE = ("alone",)
+"""First of all: the sink is a callable, and may be told twice; the process asks for the names of folders; there is one.
+"""
 
 Steps = list[tuple[Any, ...]]
 
@@ -86,6 +88,12 @@ SEQUENCES: dict[str, Steps] = {
     "moved within its folder, and not fetched twice": [
         *[("deliver", I, 2), QUIET, ("move", I, I, 0), ("fault", 0, "partial"), ("fault", 0, "partial"), QUIET],
     ],
+    "moved within its folder while the listing is short": [
+        *[ALONE, ("deliver", I, 2), ("fault", 0, "partial"), ("move", I, I, 0), ("fault", 0, "short"), QUIET],
+    ],
+    "exchanged, spoilt and moved, and nobody knows their dates": [
+        *[("deliver", A, 4, "dateless"), QUIET, ("spoil", A, 1), ("permute", A, None), ("move", A, I, 1), QUIET],
+    ],
     "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
     "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
     "back, not fetched, and made anew": [
@@ -144,8 +152,8 @@ def played(steps: Steps) -> None:
     """The machine, step by step, on a mailbox of three folders."""
     machine = DeliveringMachine() if TOLD_AGAIN in steps else SyncMachine()
     try:
-        machine.begin(folders=3, named=LISTED not in steps)
-        for name, *arguments in (step for step in steps if step not in (TOLD_AGAIN, LISTED)):
+        machine.begin(folders=1 if ALONE in steps else 3, named=LISTED not in steps)
+        for name, *arguments in (step for step in steps if step not in (TOLD_AGAIN, LISTED, ALONE)):
             if name == "fault":
                 machine.remote.fault = (arguments[0], arguments[1])
                 machine.one_round()

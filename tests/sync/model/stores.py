@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -55,9 +55,10 @@ class DictStore:
         """State by uid."""
         return {row.uid: row.state for row in await self.rows(folder)}
 
-    async def rows(self, folder: Folder) -> Sequence[Row]:
+    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
         """Those of the generation, by uid."""
-        return [row for key, row in sorted(self._rows.items()) if key[0] == folder.id and key[1] == folder.generation]
+        of_it = (folder.id, folder.generation)
+        return [row for key, row in sorted(self._rows.items()) if key[:2] == of_it and (uids is None or key[2] in uids)]
 
     async def canaries(self, folder: Folder) -> Sequence[Row]:
         """The newest and the oldest."""
@@ -73,9 +74,10 @@ class DictStore:
         wanted = set(digests)
         return [(self._name(row), row) for row in self._rows.values() if row.digest in wanted]
 
-    async def in_state(self, lease: Lease, state: State) -> Sequence[tuple[str, Row]]:
+    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
         """Rows in this state, in order."""
-        return [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
+        named = [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
+        return [(name, row) for name, row in named if name not in but]
 
     async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
         """All or nothing."""
