@@ -21,10 +21,11 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_queue import FleetQueue
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
+from directsuite.sync.pace import Pace
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.store import StoreError
-from directsuite.sync.turns import SOONEST, Passwords, Turns, interval_of
+from directsuite.sync.turns import Passwords, Turns
 
 _LOGGER = logging.getLogger("directsuite")
 
@@ -71,19 +72,19 @@ class Fleet:
         self._queue = FleetQueue(
             store.connections, self._worker, self._take_turn, turns=turns, grace=grace, patience=patience
         )
+        self._pace = Pace(
+            interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
+        )
         self._turns = Turns(
             suite,
             store,
             password,
             deliver=deliver,
             folders=folders,
-            interval=interval or SOONEST,
+            pace=self._pace,
             clock=self._clock,
             now=now,
         )
-        self._interval = interval
-        self._looks = 1 if folders is None else len(folders)  # at each mailbox
-        self._requests_per_second = requests_per_second
         self._tick = tick
         self._patience = patience
         self._connections = store.connections
@@ -171,9 +172,7 @@ class Fleet:
     async def _look_after_others(self) -> None:
         await self._table.seen()
         await self._queue.reap()
-        if self._interval is None:
-            status = await self._table.status()
-            self._turns.interval = interval_of(status.mailboxes * self._looks, self._requests_per_second)
+        self._pace.mailboxes = (await self._table.status()).mailboxes
         for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
             self._turns.drop(self._taken.pop(mailbox).name)
 

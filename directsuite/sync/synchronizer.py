@@ -20,12 +20,12 @@ from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
+from directsuite.sync.pace import Pace
 from directsuite.sync.progress import MailboxProgress
-from directsuite.sync.report import Report
 from directsuite.sync.sinks.iterator import Changes
 from directsuite.sync.store import Store, StoreError
 from directsuite.sync.turn_queue import TurnQueue
-from directsuite.sync.turns import Passwords, Turn, Turns, interval_of
+from directsuite.sync.turns import Passwords, Turns
 from directsuite.sync.wishes import GrantsWishes
 
 _TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
@@ -64,18 +64,15 @@ class Synchronizer:
     ) -> None:
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
-        each = 1 if folders is None else len(folders)
-        self._looks = dict.fromkeys(self._names, each)
-        self._all_looks = each * len(self._names)
-        self._is_learning = interval is None and folders is None
-        self._requests_per_second = requests_per_second
+        pace = Pace(interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock)
+        pace.mailboxes = len(self._names)
         self._turns = Turns(
             suite,
             store,
             password,
             deliver=deliver,
             folders=folders,
-            interval=interval_of(self._all_looks, requests_per_second) if interval is None else interval,
+            pace=pace,
             clock=self._clock,
             now=now,
         )
@@ -101,7 +98,7 @@ class Synchronizer:
                 async with free:
                     if self._is_stopping:
                         return
-                    turn = await self._turn(name)
+                    turn = await self._turns.take(name)
                 if turn.done:
                     return
 
@@ -180,22 +177,9 @@ class Synchronizer:
         await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
 
     async def _take_turn(self, queue: TurnQueue, name: str) -> None:
-        turn = await self._turn(name)
+        turn = await self._turns.take(name)
         queue.end(name, self._clock.monotonic() + turn.rest, behind=not turn.rest)
         self._changed.set()
-
-    async def _turn(self, name: str) -> Turn:
-        turn = await self._turns.take(name)
-        if self._is_learning and turn.report is not None:
-            self._learn(name, turn.report)
-        return turn
-
-    def _learn(self, name: str, report: Report) -> None:
-        """A round of all folders asks for their list, and once for each: how often is known once it finds them idle."""
-        looks = max(self._looks[name], 1 + report.idle + len(report.failed))
-        self._all_looks += looks - self._looks[name]
-        self._looks[name] = looks
-        self._turns.interval = interval_of(self._all_looks, self._requests_per_second)
 
     async def _hear_wishes(self, queue: TurnQueue) -> None:
         """Have the turn of a mailbox come at once for which something is wished; the turn itself grants it."""

@@ -19,6 +19,7 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Deliver, SinkError
 from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.pace import Pace
 from directsuite.sync.problems import NO_SUCH_FOLDER, problem_of
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.remote import DirectRemote, Remote
@@ -29,11 +30,7 @@ from directsuite.sync.wishes import GrantsWishes
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
 
-SOONEST = 30.0
-"""Seconds between looks at a mailbox: the least where nothing happens, the most where mail came in the last hour."""
 _OF_THE_STORE, _UNNAMED = "its own", "deliver"  # sinks, as stores name them
-_SHARE = 0.7  # of the requests a second that looking for changes may take
-_HOT = 3600.0  # seconds for which a mailbox is looked at more often after a change
 _JITTER = 0.1
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 30.0, 3600.0  # seconds after failures
 _STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
@@ -55,21 +52,15 @@ class Turn:
 
 @attrs.define(eq=False, repr=False)
 class _Mailbox:
-    """What is remembered of a mailbox between its turns. hot_until: monotonic seconds."""
+    """What is remembered of a mailbox between its turns."""
 
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     remote: Remote | None = None
-    hot_until: float = 0.0
-
-
-def interval_of(looks: float, requests_per_second: float) -> float:
-    """Seconds between two looks at a mailbox, where so many looks are to be had by so many requests a second."""
-    return max(SOONEST, looks / (_SHARE * requests_per_second))
 
 
 class Turns:
-    """Takes turns for any mailbox. interval: seconds between two looks at one in which nothing happens."""
+    """Takes turns for any mailbox. pace: how long each rests after one that found nothing to go on with."""
 
     def __init__(
         self,
@@ -79,7 +70,7 @@ class Turns:
         *,
         deliver: Deliver | None,
         folders: Sequence[str] | None,
-        interval: float,
+        pace: Pace,
         clock: Clock,
         now: Callable[[], float],
     ) -> None:
@@ -88,7 +79,7 @@ class Turns:
         self._password = password
         self.deliver = deliver
         self._folders = folders
-        self.interval = interval
+        self._pace = pace
         self._clock = clock
         self._now = now
         self._wishes = store if isinstance(store, GrantsWishes) else None
@@ -124,6 +115,7 @@ class Turns:
     def drop(self, name: str) -> None:
         """Remember nothing of a mailbox."""
         self._mailboxes.pop(name, None)
+        self._pace.forget(name)
 
     async def take(self, name: str) -> Turn:
         """One round of a mailbox. Its failures are in its status."""
@@ -140,6 +132,7 @@ class Turns:
                 RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
             )
             return Turn(report=None, rest=_back_off(status, error))
+        self._pace.note(name, report)
         await self._note(mailbox, report)
         self._suite._events.emit(_finished(report, status.problem, self._clock.monotonic() - began))
         return Turn(report=report, rest=self._rest(mailbox, report))
@@ -200,15 +193,12 @@ class Turns:
 
     def _rest(self, mailbox: _Mailbox, report: Report) -> float:
         """Seconds until a mailbox's next turn."""
-        now, changed = self._clock.monotonic(), report.changes.total() > 0
-        if changed:
-            mailbox.hot_until = now + _HOT
+        changed = report.changes.total() > 0
         if report.failed and not (report.idle or changed):
             return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
         if report.more and (changed or not report.failed):
             return 0.0
-        hot = now < mailbox.hot_until or report.waiting
-        return _jittered(min(SOONEST, self.interval) if hot else self.interval)
+        return _jittered(self._pace.rest(mailbox.status.name, waiting=report.waiting))
 
 
 def _jittered(seconds: float) -> float:

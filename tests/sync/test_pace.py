@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import attrs
 import pytest
 
 from directsuite.errors import ClosedError
-from directsuite.sync import Change, RoundFinished, SqliteStore, Synchronizer
+from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
+from directsuite.sync.pace import Pace
+from directsuite.sync.report import Report
 from tests.integration.conftest import world as world
-from tests.integration.world import ALICE, PASSWORD, World
+from tests.integration.world import ALICE, PASSWORD, StoppedClock, World
 
 
 async def password_of(_: str) -> str:
@@ -96,3 +99,42 @@ async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_wishes(wo
         assert not running.done()
         sync.stop()
         await running
+
+
+def of_folders(idle: int, *, new: int = 0) -> Report:
+    """A round that looked at all folders."""
+    return Report(idle=idle, changes=Counter({Kind.NEW: new}))
+
+
+def test_looks_of_a_fleet_are_learned_from_the_mailboxes_that_this_worker_has() -> None:
+    pace = Pace(interval=None, folders=None, requests_per_second=100.0, clock=Slept())
+    pace.mailboxes = 7_000
+    assert pace.rest("a", waiting=False) == pytest.approx(7_000 / 70)
+    pace.note("a", of_folders(3))
+    pace.note("b", of_folders(7))
+    assert pace.rest("a", waiting=False) == pytest.approx(6 * 7_000 / 70)
+    pace.forget("b")
+    assert pace.rest("a", waiting=False) == pytest.approx(4 * 7_000 / 70)
+
+
+def test_mailboxes_with_mail_share_what_is_left_of_the_requests() -> None:
+    clock = StoppedClock()
+    pace = Pace(interval=None, folders=["INBOX"], requests_per_second=10.0, clock=clock)
+    pace.mailboxes = 1_000
+    for number in range(1_000):
+        pace.note(str(number), of_folders(0, new=number % 2))
+    assert pace.rest("0", waiting=False) == pytest.approx(1_000 / 7)
+    assert pace.rest("1", waiting=False) == pytest.approx(1_000 / 7)  # 500 of them would take 2.5 requests for longer
+    clock.now += 1_800
+    pace.note("1", of_folders(0, new=1))
+    clock.now += 1_800
+    assert pace.rest("3", waiting=False) == pytest.approx(1_000 / 7)
+    assert pace.rest("1", waiting=False) == 30.0
+    clock.now += 1_801
+    assert pace.rest("1", waiting=False) == pytest.approx(1_000 / 7)
+
+
+def test_an_interval_that_was_asked_for_holds() -> None:
+    pace = Pace(interval=5.0, folders=["INBOX"], requests_per_second=0.01, clock=Slept())
+    pace.mailboxes = 1_000
+    assert pace.rest("a", waiting=False) == pace.rest("a", waiting=True) == 5.0

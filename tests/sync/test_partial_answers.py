@@ -15,7 +15,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from directsuite.core.answer import Answer
 from directsuite.core.call import Exchanged
+from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
 from directsuite.sync.mailbox import MailboxRounds
@@ -38,12 +40,13 @@ def letter(number: int) -> MessageDetail:
 class Server:
     """Folders of messages by uid. metadata_up_to: the last uid that metadata tells of. search_finds: anything at all.
 
-    before: done before a folder is listed.
+    spoilt: uids that can't be fetched. before: done before a folder is listed.
     """
 
     boxes: dict[str, dict[int, MessageDetail]]
     metadata_up_to: int | None = None
     search_finds: bool = True
+    spoilt: set[int] = attrs.field(factory=set[int])
     before: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, Callable[[], object]])
     asked: Counter[str] = attrs.field(factory=Counter[str])
 
@@ -81,6 +84,11 @@ class Server:
         self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
     ) -> Sequence[MessageDetail]:
         """Whole ones."""
+        self.asked["messages"] += 1
+        if not self.spoilt.isdisjoint(uids):
+            raise ServerError("failed", status=500)
+        if weigh is not None:
+            weigh(Exchanged(answer=Answer(200, {}, bytes(200 * len(uids)), False), elapsed=0.1, attempts=1))
         box = self.boxes[folder]
         return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box]
 

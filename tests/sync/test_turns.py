@@ -20,6 +20,7 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
+from directsuite.sync.pace import Pace
 from directsuite.sync.report import Report
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
@@ -68,8 +69,11 @@ def test_back_off_after_the_first_failures() -> None:
     ids=repr,
 )
 async def test_rest_after_a_round(world: World, report: Report, seconds: float) -> None:
-    about: dict[str, Any] = {"deliver": None, "folders": None, "interval": INTERVAL, "now": lambda: 0.0}
-    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=HeldClock(now=10_000.0), **about)
+    clock = HeldClock(now=10_000.0)
+    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
+    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    pace.note(ALICE, report)
     mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
     assert turns._rest(mailbox, report) == pytest.approx(seconds, rel=0.11)
 

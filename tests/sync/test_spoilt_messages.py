@@ -1,0 +1,63 @@
+"""Messages that can't be fetched: a few hold up nobody, and a service that gives none isn't asked for each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from directsuite.errors import ServerError
+from directsuite.sync import Kind, SqliteStore
+from tests.sync.test_partial_answers import Scene, Server, letter
+from tests.sync.test_partial_answers import store as store
+
+HOUR = 3_600_000
+
+
+async def test_a_service_that_gives_no_message_is_asked_for_few(store: SqliteStore) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 1001)}}), store)
+    scene.server.spoilt = set(range(1, 1001))
+    for times in range(1, 4):
+        report = await scene.rounds.round()
+        assert isinstance(report.failed["INBOX"], ServerError)
+        assert report.poison == 5
+        assert scene.server.asked["messages"] <= 40 * times
+        assert scene.server.asked["metadata"] == times
+    scene.server.spoilt.clear()
+    scene.server.asked.clear()
+    scene.now_ms += HOUR
+    while (await scene.rounds.round()).more:
+        pass
+    assert Counter(kind for kind, _, _ in scene.told) == {Kind.NEW: 1000}
+    assert scene.server.asked["messages"] <= 50
+
+
+async def test_many_in_a_row_are_set_aside_where_others_can_be_fetched(store: SqliteStore) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}}), store)
+    await scene.come_in_step()
+    scene.server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 61)}
+    scene.server.spoilt = set(range(20, 51))
+    report = await scene.rounds.round()
+    assert not report.failed
+    assert report.poison == 31
+    assert [uid for _, _, uid in scene.told] == [*range(11, 20), *range(51, 61)]
+    assert scene.server.asked["metadata"] == 1
+
+
+@pytest.mark.parametrize("mended", [True, False])
+async def test_those_set_aside_are_asked_for_by_and_by(store: SqliteStore, mended: bool) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}}), store)
+    await scene.come_in_step()
+    scene.server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 61)}
+    scene.server.spoilt = set(range(11, 61))
+    await scene.rounds.round()
+    if mended:
+        scene.server.spoilt.clear()
+    scene.now_ms += HOUR
+    for left in (30, 10, 0):
+        scene.server.asked.clear()
+        report = await scene.rounds.round()
+        assert report.more == bool(left)
+        assert scene.server.asked["messages"] == min(20, left + 10)
+        assert scene.server.asked["uids"] == 1 + (min(20, left + 10) if mended else 0)
+        assert len(scene.told) == (50 - left if mended else 0)
