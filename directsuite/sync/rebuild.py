@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 
@@ -20,6 +20,9 @@ from directsuite.sync.identity import Metadata, hex_of
 from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
 from directsuite.sync.store import Delta, Row, State
+
+_SAMPLE = 10
+"""Messages at either end whose contents are compared where the metadata tell of none."""
 
 
 async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool) -> Look:
@@ -33,8 +36,8 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
     listed = await remote.uids(place.folder.name) or Listed(array("q"), b"")
     there = frozenset(listed.uids)  # the metadata may be of some of them only
     found = {uid: each for uid, each in found.items() if uid in there}
-    same = not place.suspect and _is_the_same(rows, found)
-    if same and await have_content(remote, place.folder.name, _doubtful(rows, found, audit=audit)):
+    same = not place.suspect and _is_the_same(rows, found, there)
+    if same and await have_content(remote, place.folder.name, _doubtful(rows, found, there, audit=audit)):
         await _reconcile(commits, place, rows, there)
     else:
         await _begin_generation(commits, place, rows, found)
@@ -43,16 +46,23 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
     return Look(place=place, uids=there, states=states, fingerprint=listed.fingerprint, mark=listed.mark)
 
 
-def _is_the_same(rows: dict[int, Row], found: dict[int, Metadata]) -> bool:
+def _is_the_same(rows: dict[int, Row], found: dict[int, Metadata], there: Collection[int]) -> bool:
+    """Whether the identities say so; where nobody knows any, whether it may be."""
     compared = [found[uid].identity == row.identity for uid, row in rows.items() if uid in found and row.identity]
+    if compared or not there:
+        return all(compared)
     all_gone = all(row.state in TOLD_GONE for row in rows.values())
-    nothing_to_compare = not found or (all_gone and min(found) > max(rows, default=0))
-    return all(compared) and (bool(compared) or nothing_to_compare)
+    return any(uid in there for uid in rows) or (all_gone and min(there) > max(rows, default=0))
 
 
-def _doubtful(rows: dict[int, Row], found: dict[int, Metadata], *, audit: bool) -> list[Row]:
+def _doubtful(
+    rows: dict[int, Row], found: dict[int, Metadata], there: Collection[int], *, audit: bool
+) -> Sequence[Row]:
     """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
     known = [row for uid, row in rows.items() if uid in found and row.identity is not None]
+    if not known:  # the metadata lack what is listed
+        listed = [row for uid, row in rows.items() if uid in there]
+        return [*listed[:_SAMPLE], *listed[_SAMPLE:][-_SAMPLE:]]
     every = audit or not any(found[row.uid].strong for row in known)
     back = (State.LEFT, *TOLD_GONE)
     return [row for row in known if not found[row.uid].strong and (every or row.state in back)]

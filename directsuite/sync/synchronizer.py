@@ -88,8 +88,10 @@ class Synchronizer:
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def once(self) -> Mapping[str, MailboxProgress]:
-        """Bring each mailbox in step, once; the status tells of those where that failed."""
-        await self._turns.bind()
+        """Bring each mailbox in step, once; the status tells of those where that failed.
+
+        Raises ConfigurationError where nothing takes the changes, or another sink took what the store knows of.
+        """
         free = asyncio.Semaphore(self._side_by_side)
 
         async def bring(name: str) -> None:
@@ -103,6 +105,7 @@ class Synchronizer:
                     return
 
         try:
+            await self._turns.bind()
             async with asyncio.TaskGroup() as group:
                 for name in self._names:
                     group.create_task(bring(name))
@@ -111,10 +114,13 @@ class Synchronizer:
         return self.status
 
     async def run(self) -> None:
-        """Keep all in step until stopped, or cancelled: then what is under way is broken off, and begun again later."""
-        await self._turns.bind()
-        queue = TurnQueue(self._names, places=self._side_by_side, now=self._clock.monotonic())
+        """Keep all in step until stopped, or cancelled: then what is under way is broken off, and begun again later.
+
+        Raises ConfigurationError as `once` does.
+        """
         try:
+            await self._turns.bind()
+            queue = TurnQueue(self._names, places=self._side_by_side, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
                 hearing = group.create_task(self._hear_wishes(queue))
                 while not self._is_stopping:
@@ -137,8 +143,8 @@ class Synchronizer:
                 async for change in changes:
                     await keep(change)
 
-        A change whose loop body was left is told again, with its whole batch, by the next run. For a synchronizer
-        without another sink: else ConfigurationError.
+        A change whose loop body was left is told again, with its whole batch, by the next run. For a synchronizer and
+        a store without another sink: else ConfigurationError.
         """
         if self._turns.deliver is not None:
             raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")

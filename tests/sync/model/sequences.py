@@ -94,6 +94,10 @@ SEQUENCES: dict[str, Steps] = {
     "exchanged, spoilt and moved, and nobody knows their dates": [
         *[("deliver", A, 4, "dateless"), QUIET, ("spoil", A, 1), ("permute", A, None), ("move", A, I, 1), QUIET],
     ],
+    "made anew below what is known, and no metadata": [
+        *[ALONE, ("renumber", I, 2, False), ("deliver", I, 1), QUIET, ("recreate", I, 1, "strong")],
+        *[("fault", 0, "vague"), QUIET],
+    ],
     "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
     "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
     "back, not fetched, and made anew": [
