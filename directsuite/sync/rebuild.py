@@ -52,7 +52,7 @@ def _is_the_same(rows: dict[int, Row], found: dict[int, Metadata], there: Collec
     if compared or not there:
         return all(compared)
     all_gone = all(row.state in TOLD_GONE for row in rows.values())
-    return any(uid in there for uid in rows) or (all_gone and min(there) > max(rows, default=0))
+    return bool(_with_content(rows, there)) or (all_gone and min(there) > max(rows, default=0))
 
 
 def _doubtful(
@@ -61,11 +61,16 @@ def _doubtful(
     """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
     known = [row for uid, row in rows.items() if uid in found and row.identity is not None]
     if not known:  # the metadata lack what is listed
-        listed = [row for uid, row in rows.items() if uid in there]
+        listed = _with_content(rows, there)
         return [*listed[:_SAMPLE], *listed[_SAMPLE:][-_SAMPLE:]]
     every = audit or not any(found[row.uid].strong for row in known)
     back = (State.LEFT, *TOLD_GONE)
     return [row for row in known if not found[row.uid].strong and (every or row.state in back)]
+
+
+def _with_content(rows: dict[int, Row], there: Collection[int]) -> list[Row]:
+    """Rows that are listed, and whose contents can be compared."""
+    return [row for uid, row in rows.items() if uid in there and row.digest is not None]
 
 
 async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], there: Collection[int]) -> None:

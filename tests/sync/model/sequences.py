@@ -98,6 +98,10 @@ SEQUENCES: dict[str, Steps] = {
         *[ALONE, ("renumber", I, 2, False), ("deliver", I, 1), QUIET, ("recreate", I, 1, "strong")],
         *[("fault", 0, "vague"), QUIET],
     ],
+    "made anew under a uid that moved, and no metadata": [
+        *[ALONE, ("deliver", I, 2), QUIET, ("move", I, I, 0), QUIET, ("recreate", I, 1, "strong")],
+        *[("fault", 0, "vague"), QUIET],
+    ],
     "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
     "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
     "back, not fetched, and made anew": [
