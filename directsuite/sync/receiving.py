@@ -75,13 +75,14 @@ class Receiving:
         return {row.uid: row.digest for row in rows}
 
     async def _origin(self, now: Row, candidates: list[Origin]) -> Origin | None:
-        """Where this content was before, and is no more; under its own uid, or what is in doubt, or what is nearest."""
+        """Where this content was before, and is no more: at its very place, or what is in doubt, or what is nearest."""
         own, place = now.folder, (now.folder, now.generation, now.uid)
 
-        def distance(origin: Origin) -> tuple[bool, bool, bool]:
+        def distance(origin: Origin) -> tuple[bool, bool, bool, bool]:
             """The nearest is the least."""
             row = origin[1]
-            return (row.folder, row.generation, row.uid) != place, row.state is State.GONE, row.folder != own
+            elsewhere = (row.folder, row.generation, row.uid) != place
+            return elsewhere, row.state is State.GONE, row.folder != own, row.uid != now.uid
 
         for origin in sorted(candidates, key=distance):
             if not distance(origin)[0] or origin[1].state not in _LISTED or not await self._is_there(*origin):

@@ -102,6 +102,9 @@ SEQUENCES: dict[str, Steps] = {
         *[ALONE, ("deliver", I, 2), QUIET, ("move", I, I, 0), QUIET, ("recreate", I, 1, "strong")],
         *[("fault", 0, "vague"), QUIET],
     ],
+    "one copy deleted while another moves": [
+        *[ALONE, ("twins", I), ("copy", I, I, 0), QUIET, ("move", I, I, 2), ("disturbance", 2, "delete", I, 0), QUIET],
+    ],
     "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
     "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
     "back, not fetched, and made anew": [

@@ -15,6 +15,7 @@ RARE = {
     "a suspect folder counts as done",
     "any message may come back under a uid",
     "gone although its own folder is incomplete",
+    "no second listing",
     "nobody knows that a sink may have been told",
     "poison never asked for again",
     "what has left is gone at once",
