@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         UidsRequest,
     )
     from directsuite.messaging.service import Mailbox
+    from directsuite.messaging.tracking import Delivery
     from directsuite.messaging.tuser import TUser
     from directsuite.messaging.unreferenced import FHIRQueryParameter, FHIRResource, GetMessageStatusReportResponse
     from directsuite.oauth.authorization import AuthorizationRequest
@@ -231,6 +232,7 @@ else:
             "UidsRequest",
         ],
         "directsuite.messaging.service": ["Mailbox"],
+        "directsuite.messaging.tracking": ["Delivery"],
         "directsuite.messaging.tuser": ["TUser"],
         "directsuite.messaging.unreferenced": ["FHIRQueryParameter", "FHIRResource", "GetMessageStatusReportResponse"],
         "directsuite.oauth.authorization": ["AuthorizationRequest"],
@@ -337,6 +339,7 @@ __all__ = [
     "ConnectionLostError",
     "CreditCard",
     "DeadlineExceededError",
+    "Delivery",
     "DirectMessageLog",
     "DirectMessageStatusReportResponse",
     "DirectSuite",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from datetime import datetime
 
 from directsuite.core.facade import Facade
 from directsuite.core.listing import FetchedAhead, Listing
+from directsuite.core.transport import refuse_timeout
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.wire import codec
-
-PAGE = 10
-"""Messages that one answer of getMultipleMessageInfo holds (specification section 8)."""
+from directsuite.fax.watching import PAGE, FaxWatch, watch
+from directsuite.wire import codec, given
 
 
 class Fax(Facade):
@@ -54,6 +54,36 @@ class Fax(Facade):
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
         return Listing(self._messages(fax_number, limit, timeout))
 
+    def watch(
+        self,
+        fax_number: str,
+        *,
+        interval: float = 60.0,
+        since: datetime | None = None,
+        timeout: float | None = None,
+    ) -> Listing[FaxMessage]:
+        """The records of a fax number, first those that are there, then each that is new or has changed, until closed.
+
+        It looks every `interval` seconds (with getMultipleMessageInfo and getSingleMessageInfo, specification 4.B) and
+        gives what a look finds by `updated_ts`, the oldest first. A look ends at the first page on which nothing is
+        new; older faxes are looked at while they are under way, up to a day without a change, but no others. A record
+        that has no handle is another one when it changes.
+
+        since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
+        out at first, and so are pages that lie a day before it. It ends when the loop is left (`async with`, or
+        `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals; only what
+        another would repeat, such as AuthenticationError, is raised. timeout: of each request.
+        """
+        operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
+        if type(interval) not in (int, float) or not 0 < interval < float("inf"):
+            raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
+        if since is not None and given.instance(since, datetime, "since").utcoffset() is None:
+            raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
+        refuse_timeout(timeout)
+        watched = FaxWatch(_OfNumber(self, fax_number, timeout), self._transport._clock.monotonic, since)
+        lifecycle = self._transport._lifecycle
+        return Listing(watch(watched, interval, lifecycle.sleep, lambda: lifecycle.closed))
+
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
         pages = _Pages(limit)
 
@@ -67,6 +97,23 @@ class Fax(Facade):
             async for messages in answers:
                 for message in messages:
                     yield message
+
+
+class _OfNumber:
+    """The two operations for one fax number."""
+
+    def __init__(self, fax: Fax, fax_number: str, timeout: float | None) -> None:
+        self._fax = fax
+        self._fax_number = fax_number
+        self._timeout = timeout
+
+    async def page(self, offset: int) -> FaxMessageInformation:
+        """Ten messages, newest first, after so many of them."""
+        return await self._fax.get_multiple_message_info(self._fax_number, offset, timeout=self._timeout)
+
+    async def single(self, message_handle: str) -> FaxMessageInformation:
+        """One message."""
+        return await self._fax.get_single_message_info(self._fax_number, message_handle, timeout=self._timeout)
 
 
 class _Pages(Iterator[int]):

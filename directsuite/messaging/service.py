@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -25,6 +26,7 @@ from directsuite.messaging.models import (
     SmtpIdsRequest,
 )
 from directsuite.messaging.sending import send_body
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.wire import codec
 
 M = TypeVar("M", bound=Message)
@@ -140,6 +142,28 @@ class Mailbox(Listings, Changing):
             return DirectMessageStatusReportResponse(success=True)
         body = RequestBody.of(codec.encode(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed)))
         return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
+
+    async def track(
+        self,
+        smtp_id: str,
+        *,
+        recipients: int = 1,
+        give_up_after: float = GIVE_UP_AFTER,
+        timeout: float | None = None,
+    ) -> Delivery:
+        """Follow a message until each recipient has come to an end; what became of it. smtp_id: what `send` returned.
+
+        An end is Delivered, Locally Failed, Remotely Failed or NO MDN Received (after one hour); a confirmation that
+        comes later is not waited for. It is looked at with GetMessageStatus (specification 4.C): at once, after 5
+        seconds, and at twice its age each time, eleven times within the hour. recipients: how many it has, at the
+        least; until so many are seen it isn't over, as it isn't while the service doesn't know it.
+
+        give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a look that
+        fails then. A look that fails before is made again; only what another would repeat, such as AuthenticationError,
+        is raised at once. timeout: of each look. For many messages, or across restarts: `directsuite.jobs.delivery`.
+        """
+        ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
+        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after)
 
     def _checked(self, message: M) -> M:
         return arguments.checked_message(message, self._username)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
 from directsuite.core.progress import Progress
@@ -18,6 +20,7 @@ from directsuite.messaging.models import (
     SendWithTuserRequest,
 )
 from directsuite.messaging.sending import send_body
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire import codec
 
@@ -69,3 +72,15 @@ class TUser(Facade):
         """
         body = RequestBody.of(codec.encode(self._authentication))
         return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)
+
+    async def track(
+        self,
+        smtp_id: str,
+        *,
+        recipients: int = 1,
+        give_up_after: float = GIVE_UP_AFTER,
+        timeout: float | None = None,
+    ) -> Delivery:
+        """As `Mailbox.track`, with GetMessageStatusWithTuser (specification 4.C)."""
+        ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
+        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after)

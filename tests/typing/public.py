@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import email.message
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
@@ -123,6 +123,8 @@ async def fax(fax: ds.Fax) -> None:
         assert_type(message.status, ds.FaxStatus | None)
         assert_type(message.updated_ts, datetime | None)
         assert_type(message.recipients, list[ds.FaxRecipient])
+    async with fax.watch("+15550100", interval=30, since=None) as changes:
+        assert_type(changes, ds.Listing[ds.FaxMessage])
     async with fax.iter_messages("+15550100") as messages:
         async for message in messages:
             assert_type(message, ds.FaxMessage)
@@ -158,6 +160,11 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
     assert_type(await tuser.send(message), ds.SendMessageResponse)
     assert_type(await tuser.send_with_header(headers), ds.SendMessageResponse)
     assert_type(await tuser.get_message_status("<1@x>"), ds.DirectMessageStatusReportResponse)
+    delivery = await box.track("<1@x>", recipients=2, give_up_after=60, timeout=5)
+    assert_type(delivery, ds.Delivery)
+    assert_type(delivery.delivered, bool)
+    assert_type(delivery.records, Sequence[ds.DirectMessageLog])
+    assert_type(await tuser.track("<1@x>"), ds.Delivery)
 
 
 async def reading(box: ds.Mailbox) -> None:

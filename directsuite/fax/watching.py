@@ -1,0 +1,194 @@
+"""New and changed records of a fax number, pass by pass, with as few requests as tell of all of them.
+
+    newest first   page ─► page ─► a page on which nothing is new: all after it was there before
+                                     └─ of those, the ones still under way: their page where it has several of them,
+                                        else each by its handle
+
+A pass in which nothing happens costs one request, and one more for each older fax that is still under way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import attrs
+
+from directsuite.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ClosedError,
+    ConfigurationError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
+from directsuite.wire import codec
+
+PAGE = 10
+"""Messages that one answer of getMultipleMessageInfo holds (specification section 8)."""
+
+LONGEST = timedelta(days=1)
+"""How long a fax may be under way, without a change, and still be seen to end."""
+
+_LONGEST_PAUSE = 900.0  # seconds
+_HOPELESS = (AuthenticationError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
+
+
+class Faxes(Protocol):
+    """The two operations, for one fax number."""
+
+    async def page(self, offset: int) -> FaxMessageInformation:
+        """Ten messages, newest first, after so many of them."""
+        ...
+
+    async def single(self, message_handle: str) -> FaxMessageInformation:
+        """One message."""
+        ...
+
+
+@attrs.frozen(repr=False)
+class _Known:
+    """How a record was seen last. handle: None where it is told apart by all that it says.
+
+    since: the time of the clock when it was first seen to be so.
+    """
+
+    digest: bytes
+    handle: str | None
+    under_way: bool
+    since: float = attrs.field(eq=False)
+
+
+@attrs.define(eq=False, repr=False)
+class FaxWatch:
+    """What is known of a number's faxes. since: records last updated before it are known to the caller.
+
+    monotonic: seconds.
+    """
+
+    faxes: Faxes
+    monotonic: Callable[[], float]
+    since: datetime | None = None
+    _known: dict[str, _Known] = attrs.field(factory=dict[str, _Known], init=False)  # the newest first
+
+    async def look(self) -> Sequence[FaxMessage]:
+        """What is new or has changed, the oldest first. One that fails leaves all as it was."""
+        seen, fresh = dict[str, _Known](), dict[str, FaxMessage]()
+        offset = barren = 0
+        while True:
+            page = (await self.faxes.page(offset)).message_detail
+            before = len(seen)
+            unchanged = self._sift(page, seen, fresh)
+            offset += PAGE
+            # A page that came before may only have been shifted by new faxes; two running are a server that repeats.
+            barren = barren + 1 if len(seen) == before else 0
+            if len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page):
+                break
+        known = seen
+        if len(page) == PAGE:
+            older = {key: record for key, record in self._known.items() if key not in seen}
+            known = seen | await self._look_at_older(older, offset, fresh)
+        self._known = known
+        found = list(fresh.values())[::-1]
+        found.sort(key=_age_of)
+        return found
+
+    def _sift(self, page: Iterable[FaxMessage], seen: dict[str, _Known], fresh: dict[str, FaxMessage]) -> bool:
+        """Take in a page's records; whether all of them were known as they are."""
+        unchanged = True
+        for message in page:
+            key, record = _record_of(message, self.monotonic())
+            known = self._known.get(key)
+            if known is not None and known == record:
+                seen[key] = known
+                continue
+            seen[key], unchanged = record, False
+            if known is not None or not self._is_the_callers(message):
+                fresh[key] = message
+        return unchanged
+
+    async def _look_at_older(
+        self, older: dict[str, _Known], offset: int, fresh: dict[str, FaxMessage]
+    ) -> dict[str, _Known]:
+        """These records, which stand from this place on, after a look at those of them that are under way."""
+        recently = self.monotonic() - LONGEST.total_seconds()
+        pages = dict[int, list[str]]()
+        for place, (key, record) in enumerate(older.items()):
+            if record.under_way and record.since > recently:
+                pages.setdefault(offset + place // PAGE * PAGE, []).append(key)
+        seen, gone = dict[str, _Known](), set[str]()
+        for at, keys in pages.items():
+            if len(keys) > 1 or older[keys[0]].handle is None:
+                self._sift((await self.faxes.page(at)).message_detail, seen, fresh)
+            for key in keys:
+                if key not in seen:
+                    self._sift(await self._single(older[key].handle), seen, fresh)
+                if key not in seen:
+                    gone.add(key)
+        return {key: seen.get(key, record) for key, record in older.items() if key not in gone}
+
+    async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
+        """The fax of this handle; none where there is no such fax any more, or it is told apart by other means."""
+        if handle is None:
+            return ()
+        try:
+            found = (await self.faxes.single(handle)).message_detail
+        except (BadRequestError, NotFoundError):
+            return ()
+        return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in found[:1]]
+
+    def _is_the_callers(self, message: FaxMessage) -> bool:
+        """Whether the caller has a record that is seen for the first time, from an earlier watch."""
+        return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
+
+    def _is_long_past(self, page: Iterable[FaxMessage]) -> bool:
+        """Whether the caller has all that stands on a page, and all that stands on those after it."""
+        since = self.since
+        return since is not None and all(
+            message.updated_ts is not None and since - message.updated_ts > LONGEST for message in page
+        )
+
+
+async def watch(
+    watched: FaxWatch, interval: float, pause: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
+) -> AsyncGenerator[FaxMessage]:
+    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is made again later."""
+    failures = 0
+    while True:
+        wait = interval
+        try:
+            messages = await watched.look()
+            failures = 0
+        except _HOPELESS:
+            raise
+        except ClosedError:
+            if closed():
+                return
+            raise
+        except DirectSuiteError as error:
+            messages = ()
+            wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, error.retry_after or 0.0)
+            failures += 1
+        for message in messages:
+            yield message
+        try:
+            await pause(wait)
+        except ClosedError:
+            return
+
+
+def _record_of(message: FaxMessage, now: float) -> tuple[str, _Known]:
+    """A record's key, and how it is seen now."""
+    digest = hashlib.blake2b(codec.encode(message), digest_size=16).digest()
+    under_way = message.status not in (None, FaxStatus.COMPLETE)
+    return message.message_handle or f"\0{digest.hex()}", _Known(digest, message.message_handle, under_way, now)
+
+
+def _age_of(message: FaxMessage) -> tuple[bool, float]:
+    """Where it stands among others: by its last update; one without goes first."""
+    return (False, 0.0) if message.updated_ts is None else (True, message.updated_ts.timestamp())

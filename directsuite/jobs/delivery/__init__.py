@@ -1,0 +1,7 @@
+"""Delivery tracking: many messages followed to their recipients, whatever happens to the program meanwhile."""
+
+from directsuite.jobs.delivery.changes import DeliveryChange
+from directsuite.jobs.delivery.journal import Journal, JournalError
+from directsuite.jobs.delivery.tracker import DeliveryTracker
+
+__all__ = ["DeliveryChange", "DeliveryTracker", "Journal", "JournalError"]

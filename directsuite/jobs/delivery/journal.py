@@ -1,0 +1,202 @@
+"""The journal of messages that are followed: an SQLite file, so that a restart forgets none and tells each end.
+
+message      one row each; those that are over stay until `forget`, so that none is followed twice
+recipient    how each stands; gone when the loop has got the message's last change
+change       what the loop has not got yet, or not done
+
+It holds addresses of recipients, and no credentials: a mailbox stands in it as a hash.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from directsuite.core.sqlite_file import SqliteFile
+from directsuite.core.transactions import Transactions
+from directsuite.errors import DirectSuiteError
+from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare
+from directsuite.messaging.models import MessageStatus
+
+T = TypeVar("T")
+
+
+class JournalError(DirectSuiteError):
+    """The journal could not be read or written. What was to be written is not."""
+
+
+_FILE = SqliteFile(
+    noun="journal",
+    error=JournalError,
+    version=1,
+    tables="""
+CREATE TABLE message (
+    number INTEGER PRIMARY KEY, mailbox TEXT NOT NULL, bare_id TEXT NOT NULL, smtp_id TEXT NOT NULL,
+    added_at REAL NOT NULL, recipients INTEGER NOT NULL, is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
+);
+CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over;
+CREATE TABLE recipient (
+    message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, address TEXT NOT NULL, recipient TEXT, status TEXT,
+    step INTEGER NOT NULL, is_end INTEGER NOT NULL, PRIMARY KEY (message, address)
+) WITHOUT ROWID;
+CREATE TABLE change (
+    number INTEGER PRIMARY KEY, message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, key TEXT NOT NULL UNIQUE,
+    recipient TEXT, status TEXT, step INTEGER NOT NULL, details TEXT, sent_at TEXT,
+    is_end INTEGER NOT NULL, given_up INTEGER NOT NULL, ends_message INTEGER NOT NULL
+);
+CREATE INDEX change_message ON change (message);
+""",
+)
+
+_ADD = """
+    INSERT INTO message (mailbox, bare_id, smtp_id, added_at, recipients) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_FOLLOWED = """
+    SELECT number, smtp_id, added_at, recipients FROM message WHERE mailbox = ? AND NOT is_over ORDER BY number
+"""
+_SEEN = """
+    SELECT message, address, recipient, status, step, is_end FROM recipient JOIN message ON message = number
+    WHERE mailbox = ? AND NOT is_over
+"""
+_STANDS = "INSERT OR REPLACE INTO recipient VALUES (?, ?, ?, ?, ?, ?)"
+_TELL = """
+    INSERT INTO change (message, key, recipient, status, step, details, sent_at, is_end, given_up, ends_message)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_UNTOLD = """
+    SELECT key, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
+    FROM change JOIN message ON message = message.number WHERE mailbox = ? ORDER BY change.number LIMIT ?
+"""
+_DONE = "DELETE FROM change WHERE key = ? RETURNING message, ends_message"
+_FORGET = """
+    DELETE FROM message
+    WHERE is_over AND added_at < ? AND NOT EXISTS (SELECT 1 FROM change WHERE message = message.number)
+"""
+
+
+class Journal:
+    """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
+
+    Trackers of several mailboxes may share it. Each method raises JournalError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).resolve()
+        connect = functools.partial(_FILE.writing, self._path)
+        self._writer = Transactions(connect, begin="BEGIN IMMEDIATE", explain=_FILE.explained)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._writer.open()
+        except BaseException:
+            await self._writer.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._writer.aclose()
+
+    async def add(self, mailbox: str, smtp_id: str, *, at: float, recipients: int) -> Followed | None:
+        """Follow a message; None where it was followed before. at: Unix time."""
+        values = mailbox, bare(smtp_id), smtp_id, at, recipients
+
+        def work(connection: sqlite3.Connection) -> int | None:
+            """The row's number, where it is new."""
+            made = connection.execute(_ADD, values)
+            return made.lastrowid if made.rowcount else None
+
+        number = await self._do(work)
+        if number is None:
+            return None
+        return Followed(number=number, smtp_id=smtp_id, added_at=at, recipients=recipients)
+
+    async def followed(self, mailbox: str) -> list[Followed]:
+        """The messages of a mailbox that are not over, as they were added."""
+
+        def work(connection: sqlite3.Connection) -> list[Followed]:
+            """All of one moment."""
+            found = {
+                number: Followed(number=number, smtp_id=smtp_id, added_at=at, recipients=recipients)
+                for number, smtp_id, at, recipients in connection.execute(_FOLLOWED, (mailbox,))
+            }
+            for number, address, recipient, status, step, is_end in connection.execute(_SEEN, (mailbox,)):
+                found[number].seen[address] = Seen(recipient, _status(status), step, bool(is_end))
+            return list(found.values())
+
+        return await self._do(work)
+
+    async def note(self, noted: Iterable[tuple[Followed, Sequence[tuple[str, DeliveryChange]]]]) -> None:
+        """Have these changes told, and the messages over that they end, all as one."""
+        rows = [(message.number, address, change) for message, changes in noted for address, change in changes]
+
+        def work(connection: sqlite3.Connection) -> None:
+            """All in one transaction."""
+            for number, address, change in rows:
+                stands = number, address, change.recipient, change.status, change.step, change.is_end
+                connection.execute(_STANDS, stands)
+                sent_at = None if change.sent_at is None else change.sent_at.isoformat()
+                how = change.details, sent_at, change.is_end, change.given_up, change.ends_message
+                connection.execute(_TELL, (number, change.key, change.recipient, change.status, change.step, *how))
+                if change.ends_message:
+                    connection.execute("UPDATE message SET is_over = 1 WHERE number = ?", (number,))
+
+        await self._do(work)
+
+    async def untold(self, mailbox: str, most: int) -> list[DeliveryChange]:
+        """The first changes of a mailbox that are not done."""
+        return await self._do(
+            lambda connection: [_change(values) for values in connection.execute(_UNTOLD, (mailbox, most))]
+        )
+
+    async def done(self, key: str) -> None:
+        """A change need not be told any more."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            """With what only changes to come would have needed."""
+            row = connection.execute(_DONE, (key,)).fetchone()
+            if row is not None and row[1]:
+                connection.execute("DELETE FROM recipient WHERE message = ?", (row[0],))
+
+        await self._do(work)
+
+    async def forget(self, before: datetime) -> int:
+        """Forget messages that are over, were added before this, and whose changes are done; how many they are.
+
+        One that is added again is followed anew. before: an aware datetime.
+        """
+        moment = before.astimezone(UTC).timestamp()
+        return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._writer.do(work)
+        except sqlite3.Error as error:
+            raise _FILE.explained(error) from error
+
+
+def _status(text: str | None) -> MessageStatus | None:
+    return None if text is None else MessageStatus(text)
+
+
+def _change(values: Sequence[Any]) -> DeliveryChange:
+    key, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message = values
+    return DeliveryChange(
+        key=key,
+        smtp_id=smtp_id,
+        recipient=recipient,
+        status=_status(status),
+        step=step,
+        details=details,
+        sent_at=None if sent_at is None else datetime.fromisoformat(sent_at),
+        is_end=bool(is_end),
+        given_up=bool(given_up),
+        ends_message=bool(ends_message),
+    )

@@ -1,0 +1,124 @@
+"""Looks at services that repeat pages, give no handles, or don't say when a record was updated."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import attrs
+
+import directsuite as ds
+from directsuite.fax.watching import FaxWatch
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.FaxMessage:
+    """One of many, updated so many minutes after noon."""
+    return ds.FaxMessage(
+        message_handle=str(number) if handle else None,
+        status=ds.FaxStatus(status),
+        updated_ts=NOON + timedelta(minutes=number),
+        description=f"fax {number}",
+    )
+
+
+@attrs.define(slots=False)
+class Listed:
+    """Faxes, the newest first. repeats: offsets beyond this give the page that stands there again."""
+
+    faxes: list[ds.FaxMessage]
+    repeats: int = 1_000
+    pages: int = 0
+
+    async def page(self, offset: int) -> ds.FaxMessageInformation:
+        """Ten of them."""
+        self.pages += 1
+        start = min(offset, self.repeats)
+        return ds.FaxMessageInformation(message_detail=self.faxes[start : start + 10])
+
+    async def single(self, message_handle: str) -> ds.FaxMessageInformation:
+        """One of them, without its handle, as it stands in the answer itself."""
+        found = [
+            attrs.evolve(each, message_handle=None) for each in self.faxes if each.message_handle == message_handle
+        ]
+        if not found:
+            raise ds.BadRequestError("there is none", status=400)
+        return ds.FaxMessageInformation(message_handle=message_handle, message_detail=found)
+
+
+def watching(listed: Listed, since: datetime | None = None) -> FaxWatch:
+    """A watch of them, at a time that stands still."""
+    return FaxWatch(listed, lambda: 0.0, since)
+
+
+async def test_a_server_that_repeats_its_last_page_comes_to_an_end() -> None:
+    listed = Listed([fax(number) for number in reversed(range(30))], repeats=20)
+    assert len(await watching(listed).look()) == 30
+    assert listed.pages == 5
+
+
+async def test_a_page_that_was_shifted_whole_does_not_end_the_first_look() -> None:
+    listed = Listed([fax(number) for number in reversed(range(30))])
+    watch = watching(listed)
+    page = listed.page
+
+    async def shifting(offset: int) -> ds.FaxMessageInformation:
+        """Ten new ones come after the first page was given."""
+        answer = await page(offset)
+        if offset == 0 and len(listed.faxes) == 30:
+            listed.faxes[:0] = [fax(number) for number in reversed(range(30, 40))]
+        return answer
+
+    listed.page = shifting  # type: ignore[method-assign]
+    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30)]
+    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30, 40)]
+
+
+async def test_a_record_that_changes_is_told_though_its_time_stays() -> None:
+    listed = Listed([fax(1, "waiting")])
+    watch = watching(listed, since=NOON + timedelta(hours=1))
+    assert await watch.look() == []
+    listed.faxes = [fax(1)]
+    assert [message.status for message in await watch.look()] == [ds.FaxStatus.COMPLETE]
+    assert await watch.look() == []
+
+
+async def test_without_handles_a_changed_record_is_another_one() -> None:
+    faxes = [fax(number, handle=False) for number in reversed(range(25))]
+    faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.WAITING)
+    listed = Listed(faxes)
+    watch = watching(listed)
+    assert len(await watch.look()) == 25
+    listed.pages = 0
+    faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.COMPLETE)
+    assert await watch.look() == [faxes[20]]
+    assert listed.pages == 2
+    assert await watch.look() == []
+    assert listed.pages == 3
+
+
+async def test_the_answer_for_one_may_have_its_handle_elsewhere() -> None:
+    listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
+    watch = watching(listed)
+    assert len(await watch.look()) == 15
+    assert await watch.look() == []
+    listed.faxes[14] = fax(0)
+    assert [message.message_handle for message in await watch.look()] == ["0"]
+
+
+async def test_one_under_way_that_is_deleted_is_asked_for_no_more() -> None:
+    listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
+    watch = watching(listed)
+    await watch.look()
+    del listed.faxes[14]
+    assert await watch.look() == []
+    single, asked = listed.single, list[str]()
+
+    async def counting(message_handle: str) -> ds.FaxMessageInformation:
+        """Remember which."""
+        asked.append(message_handle)
+        return await single(message_handle)
+
+    listed.single = counting  # type: ignore[method-assign]
+    assert await watch.look() == []
+    assert asked == []

@@ -1,0 +1,1 @@
+"""Delivery tracking: each end is told, whatever breaks, and in few requests."""

@@ -1,0 +1,54 @@
+"""A mailbox whose service refuses, loses and delays as it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+import directsuite as ds
+from tests.integration.world import ALICE, PASSWORD
+from tests.jobs.delivery.scene import Clinic
+
+Answer = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
+"""The statuses of messages by smtp_id and recipient; raises what the service refuses."""
+
+
+class FragileMailbox(ds.Mailbox):
+    """Asks a function in place of a service. asked: the smtp_ids of each request."""
+
+    asked: list[Sequence[str]]
+    answer: Answer
+
+    async def get_message_statuses(
+        self, smtp_ids: Iterable[str], *, timeout: float | None = None
+    ) -> ds.DirectMessageStatusReportResponse:
+        """What the function says."""
+        listed = list(smtp_ids)
+        self.asked.append(listed)
+        logs = [
+            ds.DirectMessageLog(message_id=smtp_id, to=recipient, status=ds.MessageStatus(status))
+            for smtp_id, statuses in self.answer(listed).items()
+            for recipient, status in statuses.items()
+        ]
+        return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
+
+
+def fragile_mailbox(clinic: Clinic, answer: Answer) -> FragileMailbox:
+    """Alice's, in that clinic's suite."""
+    box = FragileMailbox(clinic.box._transport, ALICE, PASSWORD)
+    box.asked, box.answer = [], answer
+    return box
+
+
+@attrs.frozen
+class Refusing:
+    """Delivers everything, and refuses each request that names one of these."""
+
+    bad: frozenset[str]
+    error: Callable[[], ds.DirectSuiteError]
+
+    def __call__(self, smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        if self.bad & {*smtp_ids}:
+            raise self.error()
+        return {smtp_id: {"bob@hospital.example.test": "Delivered"} for smtp_id in smtp_ids}

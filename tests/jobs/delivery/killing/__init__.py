@@ -1,0 +1,1 @@
+"""Trackers in processes that are killed."""

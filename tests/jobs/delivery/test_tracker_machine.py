@@ -1,0 +1,125 @@
+"""Whatever fails, and however often the program ends: each recipient's end is told, once by its key, and rightly."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
+from directsuite.messaging.tracking import ENDS
+from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
+from tests.jobs.delivery.scene import Clinic, clinic
+
+_RUNS = 60
+"""Runs until everything is over: each may be ended once by the test's plan, which is shorter."""
+
+Course = Sequence[tuple[float, str]]
+"""A recipient's statuses, each with the age of the message from which on it is shown."""
+
+statuses = st.sampled_from(["Waiting", "Queued somewhere", "Waiting"])
+ends = st.sampled_from([str(end) for end in sorted(ENDS)])
+ages = st.floats(0, 5_000)
+
+
+@st.composite
+def courses(draw: st.DrawFn) -> Course:
+    """One that may begin late, and comes to an end."""
+    times = sorted(draw(st.lists(ages, min_size=2, max_size=4)))
+    words = [draw(statuses) for _ in times[:-1]] + [draw(ends)]
+    return list(zip(times, words, strict=True))
+
+
+@attrs.define
+class Service:
+    """Shows each message's recipients as their courses say; fails as it is told to, one request after the other."""
+
+    stage: Clinic
+    messages: Mapping[str, Sequence[Course]]
+    began: float
+    failures: list[bool]
+
+    def __call__(self, smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        if self.failures and self.failures.pop():
+            raise ds.ConnectionLostError("it is lost")
+        return {smtp_id: self._shown(smtp_id) for smtp_id in smtp_ids}
+
+    def _shown(self, smtp_id: str) -> Mapping[str, str]:
+        age = self.stage.time.monotonic() - self.began
+        found = dict[str, str]()
+        for number, course in enumerate(self.messages[smtp_id]):
+            for moment, status in course:
+                if moment <= age:
+                    found[f"{number}@hospital.example.test"] = status
+        return found
+
+
+async def _followed(
+    folder: Path, messages: Mapping[str, Sequence[Course]], failures: list[bool], leaves: list[int]
+) -> list[DeliveryChange]:
+    """All that is told, run by run; leaves: after how many changes a run is left, in the body of the last of them."""
+    told = list[DeliveryChange]()
+    async with clinic() as stage:
+        service = Service(stage, messages, stage.time.monotonic(), failures)
+        box = fragile_mailbox(stage, service)
+        for _ in range(_RUNS):
+            most = leaves.pop() if leaves else 1_000
+            async with Journal(folder / "delivery.db") as journal:
+                tracker = DeliveryTracker(box, journal=journal, now=stage.time.monotonic)
+                for smtp_id, recipients in messages.items():
+                    await tracker.add(smtp_id, recipients=len(recipients))
+                async with tracker.changes() as changes:
+                    async for change in changes:
+                        told.append(change)
+                        most -= 1
+                        if most == 0:
+                            break
+                if not await tracker.followed() and most:
+                    return told
+    raise AssertionError("it never ended")
+
+
+def _holds(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(
+        plans=st.lists(st.lists(courses(), min_size=1, max_size=3), min_size=1, max_size=4),
+        failures=st.lists(st.booleans(), max_size=12),
+        leaves=st.lists(st.integers(1, 4), max_size=12),
+    )
+    def check(plans: list[list[Course]], failures: list[bool], leaves: list[int]) -> None:
+        messages = {f"<{number}@direct.example.test>": plan for number, plan in enumerate(plans)}
+        with tempfile.TemporaryDirectory() as name:
+            told = asyncio.run(_followed(Path(name), messages, failures, leaves))
+        by_key = {change.key: change for change in told}
+        assert all(change == by_key[change.key] for change in told)
+        found = defaultdict[tuple[str, str | None], list[DeliveryChange]](list)
+        for change in by_key.values():
+            found[change.smtp_id, change.recipient].append(change)
+        for smtp_id, plan in messages.items():
+            for number, course in enumerate(plan):
+                changes = found.pop((smtp_id, f"{number}@hospital.example.test"))
+                assert [change.is_end for change in changes] == [False] * (len(changes) - 1) + [True]
+                assert [change.step for change in changes] == [*range(1, len(changes) + 1)]
+                assert changes[-1].status == course[-1][1]
+                assert not changes[-1].given_up
+            assert sum(change.ends_message for change in by_key.values() if change.smtp_id == smtp_id) == 1
+        assert not found
+
+    check()
+
+
+def test_each_end_is_told() -> None:
+    _holds(40)
+
+
+@pytest.mark.slow
+def test_each_end_is_told_at_length() -> None:
+    _holds(1_000)

@@ -1,0 +1,157 @@
+"""1,000 messages followed to their ends on the sandbox's clock: how many requests it takes, beside one message alone.
+
+`python -m tests.jobs.delivery.thousand` prints benchmarks/results/delivery.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import attrs
+
+from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.messaging.tracking import next_look
+from directsuite.sandbox.clock import Clock as SandboxClock
+from tests.jobs.delivery.scene import Clinic, SharedTime, clinic
+
+DOMAIN = "hospital.example.test"
+LAST_ONE = "nomdn"
+FATES: Mapping[str, tuple[float, str]] = {
+    # what the sandbox does by this local part: seconds until it is known, and as what
+    "deliver": (0, "Delivered"),
+    "deliver+1s": (1, "Delivered"),
+    "deliver+3s": (3, "Delivered"),
+    "slow+8s": (8, "Delivered"),
+    "slow+20s": (20, "Delivered"),
+    "slow+90s": (90, "Delivered"),
+    "slow+5m": (300, "Delivered"),
+    "slow+30m": (1_800, "Delivered"),
+    "bounce+10s": (10, "Remotely Failed"),
+    LAST_ONE: (3_600, "NO MDN Received"),
+}
+
+
+class SendingTime(SharedTime):
+    """Time in which something is done at certain moments, while whoever sleeps does so. agenda: Unix times, works."""
+
+    def __init__(self, clock: SandboxClock) -> None:
+        super().__init__(clock)
+        self.agenda = deque[tuple[float, Callable[[], Awaitable[None]]]]()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the seconds pass, and do what is due meanwhile."""
+        end = self.monotonic() + seconds
+        while self.agenda and self.agenda[0][0] <= end:
+            moment, work = self.agenda.popleft()
+            self._clock.advance(timedelta(seconds=max(0.0, moment - self.monotonic())))
+            await asyncio.shield(asyncio.ensure_future(work()))
+            for _ in range(10):  # who sleeps may be woken by that
+                await asyncio.sleep(0)
+        await super().sleep(max(0.0, end - self.monotonic()))
+
+
+@attrs.frozen(kw_only=True)
+class Figures:
+    """What it took. ends: recipients by their last status. delays: seconds from what happened until it was told."""
+
+    messages: int
+    requests: int
+    ends: Mapping[str, int]
+    delays: Sequence[float]
+
+
+async def followed(stage: Clinic, time: SendingTime, folder: Path, names: Sequence[str], every: float) -> Figures:
+    """Send a message to each of these, so many seconds after the one before, and follow them all meanwhile."""
+    known_at, ends, delays = dict[str, float](), Counter[str](), list[float]()
+    async with Journal(folder / f"{len(names)}-{every}.db") as journal:
+        tracker = DeliveryTracker(stage.box, journal=journal, now=time.monotonic)
+        before, began = stage.requests["GetMessageStatusMany"], time.monotonic()
+
+        async def send(name: str) -> None:
+            """Send one, and have it followed."""
+            smtp_id = await stage.send(f"{name}@{DOMAIN}")
+            known_at[smtp_id] = time.monotonic() + FATES[name][0]
+            await tracker.add(smtp_id)
+
+        def sending(name: str) -> Callable[[], Awaitable[None]]:
+            """That, for later."""
+            return lambda: send(name)
+
+        time.agenda.extend((began + number * every, sending(name)) for number, name in enumerate(names))
+        async with tracker.changes(endless=True) as changes:
+            async for change in changes:
+                if change.is_end:
+                    ends[str(change.status)] += 1
+                    delays.append(time.monotonic() - known_at[change.smtp_id])
+                await tracker.acknowledge(change)
+                if sum(ends.values()) == len(names):
+                    break
+        assert await tracker.followed() == []
+    requests = stage.requests["GetMessageStatusMany"] - before
+    return Figures(messages=len(names), requests=requests, ends=ends, delays=sorted(delays))
+
+
+async def measured(folder: Path, messages: int, every: float) -> Figures:
+    """Figures of messages to whom everything happens in turn, or of a single one that is never confirmed."""
+    names = [[*FATES][number % len(FATES)] for number in range(messages)] if messages > 1 else [LAST_ONE]
+    times = list[SendingTime]()
+
+    def made(clock: SandboxClock) -> SendingTime:
+        """The time, for the clinic and for us."""
+        times.append(SendingTime(clock))
+        return times[-1]
+
+    async with clinic(time=made) as stage:
+        return await followed(stage, times[-1], folder, names, every)
+
+
+def one_by_one(messages: int) -> int:
+    """Requests where each message is followed on its own, by the same looks, reckoned."""
+    looks = Counter[str]()
+    for name, (seconds, _) in FATES.items():
+        age = 0.0
+        while age < seconds or not looks[name]:
+            age = next_look(age).latest
+            looks[name] += 1
+    return sum(looks.values()) * messages // len(FATES)
+
+
+ROWS = [(1, 0.0, "one, never confirmed"), (1_000, 0.0, "1,000 at once"), (1_000, 0.1, "1,000 within 100 seconds")]
+LONG = (1_000, 3.6, "1,000 within an hour")
+
+
+async def page() -> str:
+    """The page, in Markdown."""
+    lines = [
+        "# Delivery tracking",
+        "",
+        "`python -m tests.jobs.delivery.thousand`: messages followed to their ends by `DeliveryTracker`, on the clock",
+        "of the sandbox. Of each ten, eight are delivered (at once to after half an hour), one is refused by the",
+        "receiver's HISP, and one is never confirmed, which takes the hour. Requests are counted as they go out.",
+        "",
+        "| messages sent | GetMessageStatus requests | ends | told after, median | 95 % | last |",
+        "|---|---|---|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        for messages, every, words in [*ROWS, LONG]:
+            figures = await measured(Path(name), messages, every)
+            ends = ", ".join(f"{count} {status}" for status, count in sorted(figures.ends.items()))
+            told = [figures.delays[place] for place in (messages // 2, messages * 95 // 100, -1)]
+            delays = " | ".join(f"{seconds:.0f} s" for seconds in told)
+            lines.append(f"| {words} | {figures.requests} | {ends} | {delays} |")
+    lines += [
+        "",
+        f"Followed one by one, by the same looks, the 1,000 would take {one_by_one(1_000):,} requests (reckoned).",
+        "`told after`: from the moment at which the service knows an end until the program is told of it.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(asyncio.run(page()))

@@ -1,0 +1,60 @@
+"""README's examples of messages that are followed and faxes that are watched."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from tests.integration.world import FAX_NUMBER, NOON
+from tests.jobs.delivery.scene import clinic
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def programs() -> dict[str, Any]:
+    """What the section's programs define."""
+    section = re.search(r"### Did it arrive\?\n(.*?)\n##", README.read_text("utf-8"), re.DOTALL)
+    assert section is not None, "README.md has no section `Did it arrive?`"
+    names: dict[str, Any] = {"ds": ds, "datetime": datetime}
+    for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):
+        exec(program, names)  # noqa: S102  the text of our own README
+    return names
+
+
+async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    send_all = programs()["send_all"]
+    messages = {
+        f"referral {number}": ds.Message(subject="Referral", recipients=[ds.Recipient(f"{name}@hospital.example.test")])
+        for number, name in enumerate(("deliver", "bounce", "deliver"))
+    }
+    async with clinic() as stage:
+        await send_all(stage.box, messages)
+        assert stage.requests["GetMessageStatusMany"] == 1
+        assert capsys.readouterr().out == "call them: bounce@hospital.example.test Remotely Failed\n"
+        await send_all(stage.box, messages, since=NOON)  # the program runs again
+        assert capsys.readouterr().out == ""
+        assert len(await stage.sandbox.ledger("SendWithHeader")) == 3
+
+
+async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = programs()["watch"]
+    async with clinic() as stage:
+        handle = await stage.sandbox.add_fax(FAX_NUMBER)
+        sleep = stage.time.sleep
+
+        async def sleep_and_close(seconds: float) -> None:
+            """The program ends in the first pause."""
+            await sleep(seconds)
+            await stage.suite.aclose()
+
+        stage.time.sleep = sleep_and_close  # type: ignore[method-assign]
+        await watch(stage.suite, FAX_NUMBER, None)
+    assert capsys.readouterr().out == f"{handle} complete\n"
