@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.aside import Aside
 from directsuite.sync.commits import Commits
@@ -61,9 +61,9 @@ class Arrivals:
             if self._in_vain % _IN_VAIN == 0 and not await self._can_any_be_fetched():
                 raise answer.failure
             return 1
-        self._in_vain = 0
         by_uid = {message.uid: message for message in answer.messages}
         whole = list(itertools.takewhile(by_uid.__contains__, answer.uids))
+        self._in_vain = 0 if whole else self._in_vain
         taken = await self._received(whole, [by_uid[uid] for uid in whole], report)
         if taken == len(whole) < len(answer.uids):
             await self._not_returned(answer.uids[taken], report)
@@ -76,16 +76,20 @@ class Arrivals:
         return changes.total()
 
     async def _can_any_be_fetched(self) -> bool:
-        """Whether a message that was fetched once still can be. If not, those set aside wait for the service."""
-        for row in await self._commits.store.canaries(self._place.folder):
+        """Whether a message that was fetched once still can be, or the newest. If not, all wait for the service."""
+        known = [row.uid for row in await self._commits.store.canaries(self._place.folder)]
+        for uid in (*known, self._new[-1]):
             with contextlib.suppress(DirectSuiteError):
-                return bool(await self._remote.messages(self._place.folder.name, [row.uid]))
+                if await self._remote.messages(self._place.folder.name, [uid]):
+                    return True
         return False
 
     async def _not_returned(self, uid: int, report: Report) -> None:
         """It was deleted just now, or the answer was partial: only the next listings tell."""
         self._place.not_returned[uid] += 1
         if self._place.not_returned[uid] >= _NOT_RETURNED:
+            if len(self._new) > 1 and not await self._can_any_be_fetched():
+                raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
             del self._place.not_returned[uid]
             await self._set_aside(uid, report)
 

@@ -46,21 +46,36 @@ async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
     """Whether a uid that is listed still has the row's message: its metadata tells even where it can't be fetched."""
     if row.identity is None:
         return await have_content(remote, folder, [row])
+    if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
+        came = await _whole(remote, folder, row.uid)
+        if came is not None:
+            return digest_of(came) == row.digest
     found = await _seen(remote, folder, row)
     return found is not None and (is_strong(found) or await have_content(remote, folder, [row]))
+
+
+async def _whole(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """One message; None where it isn't there, or can't be fetched."""
+    try:
+        messages = await remote.messages(folder, [uid])
+    except NOBODYS_FAULT:
+        raise
+    except DirectSuiteError:
+        return None
+    return next((each for each in messages if each.uid == uid), None)
 
 
 async def _seen(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
     """The metadata of the message under the row's uid, received when the row says, if it has the row's identity."""
     if row.received_ms is None:
-        found = await metadata_of(remote, folder, row.uid)
+        found = await _metadata_of(remote, folder, row.uid)
         return found if found is not None and identity_of(found) == row.identity else None
     near = await remote.metadata_between(folder, row.received_ms - _WIDTH, row.received_ms + _WIDTH)
     return next((each for each in near if each.uid == row.uid and identity_of(each) == row.identity), None)
 
 
-async def metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """The metadata of one message whose date nobody knows, and so of all."""
+async def _metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """The metadata of one message whose date nobody knows; of all, for an answer is read to its end."""
     found = None
     async for message in remote.metadata(folder):
         if message.uid == uid:

@@ -47,16 +47,18 @@ class Commits:
 
     async def write_each(
         self, steps: Iterable[tuple[Sequence[Row], Change | None]], folders: Sequence[Folder] = ()
-    ) -> None:
+    ) -> int:
         """Commit steps, so many at a time: the rows of each, and the change that they are for the sink.
 
-        folders: written with the first of them.
+        folders: written with the first of them. How many steps there were.
         """
-        remaining = iter(steps)
+        remaining, done = iter(steps), 0
         while some := list(itertools.islice(remaining, _AT_A_TIME)):
             delta = Delta(rows=[row for rows, _ in some for row in rows], folders=list(folders))
             folders = ()
             await self.write(delta, [change for _, change in some if change is not None])
+            done += len(some)
+        return done
 
     async def announce(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
         """Commit that a sink which is no part of the store may have been told of rows that were LIVE or LEFT: ORPHAN.

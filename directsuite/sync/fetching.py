@@ -1,6 +1,6 @@
 """Messages by uid, in order, in batches of so many bytes; what can't be fetched is singled out.
 
-A batch that fails is halved until the message is alone that makes it fail; that one is asked for three times.
+A batch that fails is halved until the message is alone that makes it fail; that one is then asked for three times.
 """
 
 from __future__ import annotations

@@ -199,14 +199,15 @@ class Fleet:
             turn = await self._turns.take(begun.name)
         except Exception as error:  # a fault of ours: this mailbox waits, the others go on
             fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
-            await self._table.finish(begun, _AFTER_A_FAULT, fault)
+            await self._table.finish(begun, _AFTER_A_FAULT, fault, begun.failures + 1)
             raise
         if turn.report is None and self._connections.breaks != breaks:
             self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's
             self._waking[begun.mailbox] = self._worker
             return
-        problem = self._turns.status[begun.name].problem
-        if await self._table.finish(begun, turn.rest, problem) and turn.rest < _AT_ONCE:
+        status = self._turns.status[begun.name]
+        is_last = await self._table.finish(begun, turn.rest, status.problem, status.failures)
+        if is_last and turn.rest < _AT_ONCE:
             await self._queue.wake(begun.mailbox, self._worker)
 
     def _forget(self, name: str, failures: int = 0) -> None:

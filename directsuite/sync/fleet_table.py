@@ -62,7 +62,7 @@ _FINISH = """
         next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.wish w WHERE w.mailbox = t.mailbox)
             THEN now() ELSE now() + make_interval(secs => %(rest)s) END,
         in_step_at = CASE WHEN %(problem)s::text IS NULL AND %(rest)s > 0 THEN now() ELSE in_step_at END,
-        fail_count = CASE WHEN %(problem)s::text IS NULL THEN 0 ELSE fail_count + 1 END
+        fail_count = %(failures)s
     WHERE mailbox = %(mailbox)s AND number = %(number)s RETURNING number
 """
 _HASTEN = """
@@ -175,9 +175,18 @@ class FleetTable:
         ((name, number, failures),) = found
         return BegunTurn(mailbox=mailbox, name=name, number=number, failures=failures)
 
-    async def finish(self, turn: BegunTurn, rest: float, problem: str | None) -> bool:
-        """End a turn: the next is due in so many seconds. Whether nobody has begun a later one meanwhile."""
-        values = {"rest": rest, "problem": problem, "mailbox": turn.mailbox, "number": turn.number}
+    async def finish(self, turn: BegunTurn, rest: float, problem: str | None, failures: int = 0) -> bool:
+        """End a turn: the next is due in so many seconds. Whether nobody has begun a later one meanwhile.
+
+        failures: in a row.
+        """
+        values = {
+            "rest": rest,
+            "problem": problem,
+            "failures": failures,
+            "mailbox": turn.mailbox,
+            "number": turn.number,
+        }
         return bool(await self._connections.fetch(_FINISH, values))
 
     async def hasten(self, names: Iterable[str]) -> int:

@@ -122,6 +122,8 @@ class MailboxRounds:
                     report.idle += 1
                 else:
                     looks.append(look)
+                    if look.carried_over:
+                        report.changes[Kind.MOVED] += look.carried_over
         for look in looks:
             with self._reported(report, look.place.folder.name):
                 await self._confirm_missing(self._commits, look)
@@ -166,6 +168,7 @@ class MailboxRounds:
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = Place(await self._store.folder(commits.lease, name))
+        place.outdated = False
         audit = audit or self._audit_is_due(place)
         compare = audit or place.suspect
         listed = await self._remote.uids(name, place.mark)
@@ -214,13 +217,15 @@ class MailboxRounds:
         """
         missing = look.missing
         if not missing:
+            look.place.unsure = False
             return
         look.settled = False
         second = await self._remote.uids(look.place.folder.name)
         if second is None or not look.confirms(second.uids):
             return  # it changed meanwhile: the next round sees more
         look.uids, look.fingerprint, look.mark = frozenset(second.uids), second.fingerprint, second.mark
-        rows = await self._store.rows(look.place.folder, missing)
+        look.place.unsure = False
+        rows = [row for row in await self._store.rows(look.place.folder, missing) if row.state in _LEAVING]
         self._unsettled = True
         steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
         await commits.write_each(steps, look.place.reopened())
@@ -237,6 +242,7 @@ class MailboxRounds:
     async def _finish(self, commits: Commits, look: Look) -> None:
         """Note that everything up to this listing is done."""
         place = look.place
+        look.complete = look.complete and not place.outdated
         if not (look.complete and look.settled) or place.suspect:
             return
         if place.folder.fingerprint != look.fingerprint or place.folder.audited_ms is None:

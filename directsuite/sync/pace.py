@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from directsuite.core.clock import Clock
+from directsuite.errors import ConfigurationError
 from directsuite.sync.report import Report
 
-SOONEST = 30.0
-"""Seconds between looks at a mailbox: the least where nothing happens, the most where mail came in the last hour."""
-
+_SOONEST = 30.0
+"""Seconds between two looks at a mailbox, at the least."""
 _SHARE, _SHARE_OF_HOT = 0.7, 0.25  # of the requests a second: for a look at every mailbox, and for the hot ones' more
 _HOT = 3600.0  # seconds for which a mailbox is looked at more often after a change
 
@@ -19,12 +19,14 @@ class Pace:
 
     mailboxes: how many there are in all processes; None for those that had a turn here. interval: seconds between two
     looks at one in which nothing happens; None for what the requests allow. folders: of each mailbox; None for all that
-    it has, which the rounds find out.
+    it has, which the rounds find out. Raises ConfigurationError for an interval that is none.
     """
 
     def __init__(
         self, *, interval: float | None, folders: Sequence[str] | None, requests_per_second: float, clock: Clock
     ) -> None:
+        if interval is not None and not interval > 0:
+            raise ConfigurationError("interval must be more than 0 seconds, or None")
         self.mailboxes: int | None = None
         self._interval = interval
         self._is_learning = folders is None
@@ -55,7 +57,7 @@ class Pace:
         """Seconds until the next look at a mailbox that is in step. waiting: for what the next look tells."""
         while self._hot and next(iter(self._hot.values())) <= self._clock.monotonic():
             del self._hot[next(iter(self._hot))]
-        interval = self._interval or self._fitting(1.0, _SHARE)
+        interval = self._fitting(1.0, _SHARE) if self._interval is None else self._interval
         if name not in self._hot and not waiting:
             return interval
         return min(interval, self._fitting(len(self._hot) / max(1, len(self._looks)), _SHARE_OF_HOT))
@@ -65,4 +67,4 @@ class Pace:
         here = max(1, len(self._looks))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         looks = (self._all_looks or self._least) / here * mailboxes * part
-        return max(SOONEST, looks / (share * self._requests_per_second))
+        return max(_SOONEST, looks / (share * self._requests_per_second))

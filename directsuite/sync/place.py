@@ -21,7 +21,8 @@ class Place:
 
     mark: of the listing up to which everything is done. looked_at: when canaries were last seen well (monotonic
     seconds). not_returned: how often a uid was listed, asked for, and not in the answer. suspect: contents were seen to
-    differ under the same uid and identity.
+    differ under the same uid and identity. unsure: what had left before this process knew the folder, or before it was
+    there again, wants to be confirmed. outdated: another folder has taken over a message since the last look.
     """
 
     folder: Folder
@@ -29,6 +30,8 @@ class Place:
     looked_at: float | None = None
     not_returned: Counter[int] = attrs.field(factory=Counter[int])
     suspect: bool = False
+    unsure: bool = True
+    outdated: bool = False
 
     def reopened(self) -> list[Folder]:
         """The folder, to be written with rows of it that change: should it be listed as it was, that is a change, too.
@@ -46,8 +49,8 @@ class Place:
 class Look:
     """What a look at a folder found. mark: None where the uids are not from a listing.
 
-    uids: those listed. states: of those known. settled: what is gone was seen to be gone twice. complete: everything
-    new was fetched.
+    uids: those listed. states: of those known. carried_over: how many moved to another generation. settled: what is
+    gone was seen to be gone twice. complete: everything new was fetched.
     """
 
     place: Place
@@ -55,6 +58,7 @@ class Look:
     states: Mapping[int, State]
     fingerprint: bytes
     mark: bytes | None = None
+    carried_over: int = 0
     settled: bool = True
     complete: bool = False
 
@@ -65,8 +69,8 @@ class Look:
 
     @property
     def missing(self) -> set[int]:
-        """Uids that were there, as far as anybody was told, and are not listed."""
-        here = (State.LIVE, State.POISON)
+        """Uids that were there, as far as anybody was told, and are not listed; if unsure, those that left, too."""
+        here = (State.LIVE, State.POISON, State.LEFT) if self.place.unsure else (State.LIVE, State.POISON)
         return {uid for uid, state in self.states.items() if state in here and uid not in self.uids}
 
     @property

@@ -36,14 +36,22 @@ async def rebuild(commits: Commits, remote: Remote, place: Place, *, audit: bool
     listed = await remote.uids(place.folder.name) or Listed(array("q"), b"")
     there = frozenset(listed.uids)  # the metadata may be of some of them only
     found = {uid: each for uid, each in found.items() if uid in there}
+    carried_over = 0
     same = not place.suspect and _is_the_same(rows, found, there)
     if same and await have_content(remote, place.folder.name, _doubtful(rows, found, there, audit=audit)):
         await _reconcile(commits, place, rows, there)
     else:
-        await _begin_generation(commits, place, rows, found)
+        carried_over = await _begin_generation(commits, place, rows, found)
     place.mark, place.suspect = None, False
     states = await commits.store.states(place.folder)
-    return Look(place=place, uids=there, states=states, fingerprint=listed.fingerprint, mark=listed.mark)
+    return Look(
+        place=place,
+        uids=there,
+        states=states,
+        fingerprint=listed.fingerprint,
+        mark=listed.mark,
+        carried_over=carried_over,
+    )
 
 
 def _is_the_same(rows: dict[int, Row], found: dict[int, Metadata], there: Collection[int]) -> bool:
@@ -82,12 +90,13 @@ async def _reconcile(commits: Commits, place: Place, rows: dict[int, Row], there
         await commits.write(Delta(rows=back, folders=place.reopened()))
 
 
-async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]) -> None:
+async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]) -> int:
+    """How many messages were carried over."""
     folder = attrs.evolve(place.folder, generation=place.folder.generation + 1, fingerprint=None)
     await commits.write(Delta(orphaned=[folder.id], folders=[folder]))
     place.folder = folder
     place.not_returned.clear()
-    await commits.write_each(_carried_over(commits, place, rows, found))
+    return await commits.write_each(_carried_over(commits, place, rows, found))
 
 
 def _carried_over(

@@ -109,6 +109,7 @@ class Receiving:
         """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
         if row.state not in _LISTED or name not in self._places or row.folder == self._look.place.folder.id:
             return []
+        self._places[name].outdated = True
         return self._places[name].reopened()
 
     async def _listed(self, name: str) -> frozenset[int]:
@@ -138,7 +139,8 @@ class Receiving:
         previous = None if origin is None else self._commits.key(*origin)
         kind = Kind.NEW
         if origin is not None:
-            kind = Kind.RESTORED if origin[1].state is State.GONE or previous == key else Kind.MOVED
+            was_told_gone = origin[1].state in (State.GONE, State.POISON)  # which has a digest only for that
+            kind = Kind.RESTORED if was_told_gone or previous == key else Kind.MOVED
         return Change(
             kind=kind,
             key=key,

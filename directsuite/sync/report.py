@@ -15,7 +15,8 @@ class Report:
     """What a round came to.
 
     idle: folders that were as before. poison: messages set aside. more: there is more to do at once. waiting: what is
-    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, and why.
+    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, or
+    whose messages could not be fetched, and why.
     """
 
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])

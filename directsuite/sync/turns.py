@@ -32,6 +32,7 @@ Passwords = Callable[[str], Awaitable[str | Secret]]
 
 _OF_THE_STORE, _UNNAMED = "its own", "deliver"  # sinks, as stores name them
 _JITTER = 0.1
+_FRUITLESS = 4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 30.0, 3600.0  # seconds after failures
 _STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
 _LONGEST_FOR_THE_SINK = 300.0  # seconds; what a sink lacks is given to it sooner than a mailbox its password
@@ -39,24 +40,32 @@ _LONGEST_FOR_THE_SINK = 300.0  # seconds; what a sink lacks is given to it soone
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """How a turn went. report: None where the whole mailbox failed. rest: seconds until the next is due."""
+    """How a turn went.
+
+    report: None where the whole mailbox failed. rest: seconds until the next is due. fruitless: one of several in a row
+    that had more to do, and came to nothing.
+    """
 
     report: Report | None
     rest: float
+    fruitless: bool = False
 
     @property
     def done(self) -> bool:
         """Whether another turn at once would find nothing to do, or fail as this one did."""
-        return self.report is None or bool(self.report.failed) or not (self.report.more or self.report.waiting)
+        if self.report is None or self.report.failed or self.fruitless:
+            return True
+        return not (self.report.more or self.report.waiting)
 
 
 @attrs.define(eq=False, repr=False)
 class _Mailbox:
-    """What is remembered of a mailbox between its turns."""
+    """What is remembered of a mailbox between its turns. fruitless: how many in a row had more to do, and did none."""
 
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     remote: Remote | None = None
+    fruitless: int = 0
 
 
 class Turns:
@@ -135,7 +144,8 @@ class Turns:
         self._pace.note(name, report)
         await self._note(mailbox, report)
         self._suite._events.emit(_finished(report, status.problem, self._clock.monotonic() - began))
-        return Turn(report=report, rest=self._rest(mailbox, report))
+        rest = self._rest(mailbox, report)
+        return Turn(report=report, rest=rest, fruitless=mailbox.fruitless >= _FRUITLESS)
 
     async def _round(self, mailbox: _Mailbox) -> Report:
         name = mailbox.status.name
@@ -170,6 +180,8 @@ class Turns:
         status.set_aside += report.poison
         if report.failed:
             folders = await self._problems_of_folders(mailbox, report)
+            if report.idle or report.changes.total():
+                status.failures = 0  # of its other folders, which need not wait longer and longer
             self._fail(status, next(iter(folders.values())), folders)
             return
         status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
@@ -194,11 +206,13 @@ class Turns:
     def _rest(self, mailbox: _Mailbox, report: Report) -> float:
         """Seconds until a mailbox's next turn."""
         changed = report.changes.total() > 0
+        mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.poison) else 0
         if report.failed and not (report.idle or changed):
             return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
-        if report.more and (changed or not report.failed):
+        goes_on = report.more and (changed or not report.failed)
+        if goes_on and mailbox.fruitless < _FRUITLESS:
             return 0.0
-        return _jittered(self._pace.rest(mailbox.status.name, waiting=report.waiting))
+        return _jittered(self._pace.rest(mailbox.status.name, waiting=report.waiting or goes_on))
 
 
 def _jittered(seconds: float) -> float:

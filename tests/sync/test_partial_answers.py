@@ -40,12 +40,14 @@ def letter(number: int) -> MessageDetail:
 class Server:
     """Folders of messages by uid. metadata_up_to: the last uid that metadata tells of. search_finds: anything at all.
 
-    spoilt: uids that can't be fetched. before: done before a folder is listed.
+    spoilt: uids that can't be fetched. returns_none: an answer has no message, whatever is asked for. before: done
+    before a folder is listed.
     """
 
     boxes: dict[str, dict[int, MessageDetail]]
     metadata_up_to: int | None = None
     search_finds: bool = True
+    returns_none: bool = False
     spoilt: set[int] = attrs.field(factory=set[int])
     before: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, Callable[[], object]])
     asked: Counter[str] = attrs.field(factory=Counter[str])
@@ -90,7 +92,7 @@ class Server:
         if weigh is not None:
             weigh(Exchanged(answer=Answer(200, {}, bytes(200 * len(uids)), False), elapsed=0.1, attempts=1))
         box = self.boxes[folder]
-        return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box]
+        return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box and not self.returns_none]
 
 
 class Told(list[tuple[Kind, str, int]]):

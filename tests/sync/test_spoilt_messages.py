@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import attrs
 import pytest
 
-from directsuite.errors import ServerError
+from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.sync import Kind, SqliteStore
 from tests.sync.test_partial_answers import Scene, Server, letter
 from tests.sync.test_partial_answers import store as store
@@ -61,3 +62,43 @@ async def test_those_set_aside_are_asked_for_by_and_by(store: SqliteStore, mende
         assert scene.server.asked["messages"] == min(20, left + 10)
         assert scene.server.asked["uids"] == 1 + (min(20, left + 10) if mended else 0)
         assert len(scene.told) == (50 - left if mended else 0)
+
+
+async def test_spoilt_ones_at_the_head_of_a_folder_hold_up_no_other(store: SqliteStore) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 111)}}), store)
+    scene.server.spoilt = set(range(1, 101))
+    report = await scene.rounds.round()
+    assert not report.failed
+    assert [uid for _, _, uid in scene.told] == list(range(101, 111))
+
+
+async def test_a_service_that_lists_messages_and_returns_none_sets_none_aside(store: SqliteStore) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 201)}}), store)
+    scene.server.returns_none = True
+    reports = [await scene.rounds.round() for _ in range(6)]
+    assert sum(report.poison for report in reports) == 0
+    assert isinstance(reports[-1].failed["INBOX"], ResponseDecodeError)
+    assert scene.server.asked["metadata"] == 0
+    scene.server.returns_none = False
+    while (await scene.rounds.round()).more:
+        pass
+    assert Counter(kind for kind, _, _ in scene.told) == {Kind.NEW: 200}
+
+
+async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore) -> None:
+    dateless = attrs.evolve(letter(1), received_date=None)
+    scene = Scene(Server({"INBOX": {1: dateless}}), store)
+    await scene.come_in_step()
+    scene.server.boxes["INBOX"] |= dict.fromkeys(range(2, 52), dateless)
+    await scene.rounds.round()
+    assert scene.server.asked["metadata"] == 0
+    assert [kind for kind, _, _ in scene.told] == [Kind.NEW] * 50
+
+
+async def test_messages_carried_over_to_another_generation_are_counted(store: SqliteStore) -> None:
+    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 31)}}), store)
+    await scene.come_in_step()
+    scene.server.boxes["INBOX"] = {31 - uid: letter(uid) for uid in range(1, 31)}
+    scene.clock.now += 700
+    report = await scene.rounds.round()
+    assert report.changes[Kind.MOVED] == len(scene.told) == 30

@@ -78,6 +78,36 @@ async def test_rest_after_a_round(world: World, report: Report, seconds: float) 
     assert turns._rest(mailbox, report) == pytest.approx(seconds, rel=0.11)
 
 
+async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: World) -> None:
+    clock = HeldClock(now=10_000.0)
+    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
+    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    mailbox = _Mailbox(MailboxProgress(name=ALICE))
+    rests = [turns._rest(mailbox, Report(more=True)) for _ in range(5)]
+    assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
+    assert turns._rest(mailbox, Report(more=True, poison=1)) == 0.0
+
+
+async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(world: World) -> None:
+    clock = HeldClock(now=10_000.0)
+    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
+    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    mailbox = _Mailbox(MailboxProgress(name=ALICE))
+    for _ in range(20):
+        await turns._note(mailbox, Report(failed=FAILED, idle=1))
+    lost = Report(failed={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
+    await turns._note(mailbox, lost)
+    assert turns._rest(mailbox, lost) <= 70
+
+
+@pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])
+def test_an_interval_that_is_none_is_refused(interval: float) -> None:
+    with pytest.raises(ds.ConfigurationError, match="interval"):
+        Pace(interval=interval, folders=None, requests_per_second=100.0, clock=HeldClock())
+
+
 async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     under_way, most, taken = set[str](), list[int](), Counter[str]()
 

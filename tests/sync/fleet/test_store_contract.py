@@ -360,7 +360,7 @@ async def test_a_fleet_s_turn_for_which_something_is_wished_is_due_at_once(conni
             ((mailbox, _),) = await table.due()
             begun = await table.begin(mailbox)
             assert begun is not None
-            await table.finish(begun, rest, problem)
+            await table.finish(begun, rest, problem, 0 if problem is None else 1)
             (found,) = await table.mailboxes()
             return found
 

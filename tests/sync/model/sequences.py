@@ -105,6 +105,17 @@ SEQUENCES: dict[str, Steps] = {
     "one copy deleted while another moves": [
         *[ALONE, ("twins", I), ("copy", I, I, 0), QUIET, ("move", I, I, 2), ("disturbance", 2, "delete", I, 0), QUIET],
     ],
+    "told gone, back and not fetched, and moved meanwhile": [
+        *[("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), ("spoil", I, 0), QUIET],
+        *[("mend",), ("disturbance", 1, "move", I, A, 0), QUIET],
+    ],
+    "one copy moved, and the folder of the other not there amid": [
+        *[("deliver", S, 1), ("copy", S, S, 0), QUIET, ("deliver", I, 1), QUIET],
+        *[("move", S, I, 0), ("disturbance", 6, "hide", S), QUIET],
+    ],
+    "there again, and a short listing": [
+        *[LISTED, ("deliver", I, 1), QUIET, ("hide", I), ("round", False), ("show",), ("fault", 0, "short"), QUIET],
+    ],
     "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
     "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
     "back, not fetched, and made anew": [

@@ -71,6 +71,8 @@ class World:
         there = list(self.boxes)
         name, arguments = act
         meant = [there[FOLDERS.index(each) % len(there)] if each in FOLDERS else each for each in arguments]
+        if amid and name == "show":  # perhaps between the list of folders and what is made of it
+            self.odd |= {each for each, box in self.boxes.items() if box.hidden}
         method: Callable[..., None] = getattr(self, name)
         method(*meant)
         if amid and name in ("recreate", "replace", "renumber", "permute"):
