@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes."""
+"""`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
+
+`… signing-job`: many PDFs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.sync.command import sync
 
             return sync()
+        case ["signing-job", *names]:
+            from benchmarks.signing_job.command import signing_job
+
+            return signing_job(names)
         case _:
             from benchmarks.measuring.command import measure
 

@@ -18,7 +18,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 def programs() -> dict[str, Any]:
     """What the section's programs define."""
-    section = re.search(r"### Did it arrive\?\n(.*?)\n##", README.read_text("utf-8"), re.DOTALL)
+    section = re.search(r"## Did it arrive\?\n(.*?)\n##", README.read_text("utf-8"), re.DOTALL)
     assert section is not None, "README.md has no section `Did it arrive?`"
     names: dict[str, Any] = {"ds": ds, "datetime": datetime}
     for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):

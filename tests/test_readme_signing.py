@@ -1,8 +1,9 @@
-"""README's example of many PDFs to sign."""
+"""README's examples of many PDFs to sign."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,72 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from tests.integration.documents import consent
+from tests.sync.fleet.conftest import a_new_server
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-async def test_a_folder_is_signed_and_what_failed_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What README defines, in a folder with two PDFs and a file that is none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for name in ("one.pdf", "two.pdf"):
         (tmp_path / "in" / name).write_bytes(consent())
     (tmp_path / "in" / "three.pdf").write_text("no PDF")
-    program = re.search(r"### Many PDFs to sign\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    assert program is not None
+    section = re.search(r"## Many PDFs to sign\n(.*?)\n##+ ", README.read_text("utf-8"), re.DOTALL)
+    assert section is not None
     names: dict[str, Any] = {"ds": ds}
-    exec(program[1], names)  # noqa: S102  the text of our own README
+    for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):
+        exec(program, names)  # noqa: S102  the text of our own README
+    return names
+
+
+@pytest.fixture
+async def suite() -> AsyncGenerator[ds.DirectSuite]:
+    """Of a sandbox."""
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        await names["sign_all"](suite)
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["one.pdf", "two.pdf"]
+        yield suite
+
+
+@pytest.fixture
+def conninfo() -> Generator[str]:
+    """A database in which nothing is."""
+    for server in a_new_server():
+        yield server.new_database()
+
+
+def outputs(folder: Path) -> list[str]:
+    """What was signed."""
+    return sorted(file.name for file in folder.iterdir() if file.is_file())
+
+
+async def test_a_folder_is_signed_and_what_failed_is_told(
+    examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await examples["sign_all"](suite)
+    assert outputs(tmp_path / "out") == ["one.pdf", "two.pdf"]
     printed = capsys.readouterr().out
     assert "done=2, failed=1" in printed
     assert "three.pdf InvalidArgumentError: pdf: this is not a PDF" in printed
+
+
+async def test_a_storage_is_signed_into_another(
+    examples: dict[str, Any], suite: ds.DirectSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
+    await examples["sign_in_storage"](suite, f"file://{tmp_path}/in", f"file://{tmp_path}/out")
+    assert outputs(tmp_path / "out") == ["one.pdf", "two.pdf"]
+    assert "done=2, failed=1" in capsys.readouterr().out
+
+
+async def test_a_fleet_signs_the_names_that_it_was_given(
+    conninfo: str,
+    examples: dict[str, Any],
+    suite: ds.DirectSuite,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await examples["sign_in_many_processes"](suite, conninfo, ["one.pdf", "two.pdf", "three.pdf"])
+    assert outputs(tmp_path / "out") == ["one.pdf", "two.pdf"]
+    assert "done=2, failed=1" in capsys.readouterr().out

@@ -22,7 +22,7 @@ LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see 
 
 def example() -> dict[str, Any]:
     """What README's example defines."""
-    program = re.search(r"### Mailboxes kept in step\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    program = re.search(r"## Mailboxes kept in step\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert program is not None
     names: dict[str, Any] = {"ds": ds}
     exec(program[1], names)  # noqa: S102  the text of our own README

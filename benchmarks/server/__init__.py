@@ -48,7 +48,7 @@ def at(url: str, *, messages: int = 50, attachment: int = 0, document: int = 0, 
 
     messages: records of GetMessages, GetMessageMetaData and GetMessageCount. attachment: decoded bytes of the one that
     each message carries, 0 for none. document: decoded bytes of what GetDoc answers. latency: seconds before
-    GetMessagesByUIDs is answered.
+    GetMessagesByUIDs, or SignAndPull, is answered.
     """
     scenario = Scenario(messages=messages, attachment=attachment, document=document, latency=latency)
     return f"{url}/{scenario.segment()}"

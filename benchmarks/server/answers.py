@@ -153,6 +153,14 @@ def document(size: int) -> Iterator[bytes]:
     yield from encoded(size)
 
 
+@lru_cache(maxsize=4)
+def signed(size: int) -> bytes:
+    """An answer to SignAndPull with its head: a document of so many bytes with what tells that it has a signature."""
+    beginning = b"%PDF-1.7\n/ByteRange [0 1 2 3]\n"
+    coded = pybase64.b64encode(beginning + bytes(max(0, size - len(beginning))))
+    return head(len(coded), TEXT) + coded
+
+
 def head(length: int, media_type: bytes = JSON, status: bytes = b"200 OK") -> bytes:
     """The status line and headers of an answer."""
     return b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (status, media_type, length)

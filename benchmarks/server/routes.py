@@ -131,6 +131,16 @@ _ROUTES: tuple[tuple[str, str, Give], ...] = (
         f"{_SIGNING}/[^/]+/sign",
         _fixed(answers.told(documentDigest="w5d1u1JTk8q=", description="signed")),
     ),
+    (
+        "PATCH",
+        f"{_SIGNING}/[^/]+/sign/pull",
+        lambda request: Answer((answers.signed(request.scenario.document),), request.scenario.latency),
+    ),
+    (
+        "DELETE",
+        f"{_SIGNING}/[^/]+",
+        _fixed(answers.told(documentDigest="w5d1u1JTk8q=", description="deleted")),
+    ),
     ("GET", "/fax/api/fax/.+", _fax),
     ("POST", f"{_REGISTRATION}/login", _registration(sessionId="0123456789abcdef")),
     ("GET", f"{_REGISTRATION}/GetPatientAddressByUsername/.+", _registration(patient=[])),

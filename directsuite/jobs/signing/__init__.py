@@ -1,21 +1,32 @@
 """Batch signing: many PDFs, each signed exactly once, whatever happens to the program or the service meanwhile."""
 
-from directsuite.jobs.signing.documents import Folder, Pdf
+from directsuite.jobs.signing.documents import Elsewhere, Folder, Pdf
 from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, SigningJob, SigningProgress
-from directsuite.jobs.signing.journal import Journal, JournalError, Tally
+from directsuite.jobs.signing.journal import Journal
+from directsuite.jobs.signing.keeping import JournalError, Tally
+from directsuite.jobs.signing.postgres_journal import PostgresJournal
+from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
 from directsuite.jobs.signing.targets import Target, TargetFolder
 
 __all__ = [
+    "Elsewhere",
     "Entry",
+    "FleetSigningProgress",
     "Folder",
     "JobStoppedError",
     "Journal",
     "JournalError",
     "Pdf",
+    "PostgresJournal",
+    "SigningFleet",
     "SigningJob",
     "SigningProgress",
     "State",
+    "StorageError",
+    "StorageFolder",
+    "StorageTarget",
     "Tally",
     "Target",
     "TargetFolder",

@@ -18,21 +18,21 @@ from pathlib import Path
 import attrs
 
 from directsuite.errors import (
+    AuthenticationError,
     BadRequestError,
-    ConflictError,
     DirectSuiteError,
     InvalidArgumentError,
     NotFoundError,
     Outcome,
     OutcomeUnknownError,
-    PaymentError,
-    PermissionDeniedError,
+    RateLimitedError,
+    ServerError,
     ServiceError,
 )
-from directsuite.jobs.signing.documents import Examined, Pdf, examined
+from directsuite.jobs.signing.documents import Elsewhere, Examined, Pdf, examined
 from directsuite.jobs.signing.entry import Entry, State
-from directsuite.jobs.signing.journal import Journal
-from directsuite.jobs.signing.targets import Target
+from directsuite.jobs.signing.keeping import Keeping
+from directsuite.jobs.signing.targets import Target, reason
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -42,11 +42,11 @@ _KEPT = 3.5 * 3600
 _TRIES = 5
 """Stored documents that may be abandoned for a document before it counts as failed."""
 
-_REFUSED = (BadRequestError, ConflictError, InvalidArgumentError, PaymentError, PermissionDeniedError)
-"""Failures that are the document's own."""
-
 MISSING = (NotFoundError, BadRequestError)
 """What the service may say of an identifier that it doesn't know: the specification leaves open which."""
+
+_OF_THE_SERVICE = (AuthenticationError, RateLimitedError, ServerError)
+"""What the service says whichever document it is asked about. All else that it says is about the document."""
 
 CHANGED = "it is another document than when it was first read"
 LOST = "its signature was asked for again and again, and never seen"
@@ -57,36 +57,56 @@ class Course:
     """Brings documents through. workshop: a folder for PDFs while they come. now: Unix time."""
 
     signing: Signing
-    journal: Journal
+    journal: Keeping
     target: Target
     workshop: Path
     now: Callable[[], float]
 
     async def go(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
         """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was."""
+        if entry.state < State.SIGNED:
+            room = self.workshop / f"{entry.number}.source.pdf"
+            try:
+                entry = await self._to_the_target(entry, pdf, room, signatures)
+            finally:
+                if isinstance(pdf.content, Elsewhere):
+                    room.unlink(missing_ok=True)
+                if entry.state is not State.SIGNED:
+                    self._file(entry).unlink(missing_ok=True)
+        # What has become of the source of a document that the target has is of no matter.
+        return await self._clear(entry) if entry.state is State.SIGNED else entry
+
+    async def give_up(self, entry: Entry, error: DirectSuiteError) -> Entry:
+        """Count a document as failed, whatever the service may still do with it."""
+        return await self._fail(entry, error)
+
+    async def _to_the_target(self, entry: Entry, pdf: Pdf, room: Path, signatures: Sequence[Signature]) -> Entry:
         try:
-            content = await pdf.read()
+            self.target.check(entry.name)
+            content = await pdf.read(room)
             source = await asyncio.to_thread(examined, content)
+        except InvalidArgumentError as error:
+            return await self._fail(entry, error)
         except OSError as error:
-            return await self._abandon(entry, State.FAILED, f"it can't be read ({type(error).__name__})")
-        while not entry.state.is_final:
+            return await self._abandon(entry, State.FAILED, f"it can't be read ({reason(error)})")
+        while entry.state < State.SIGNED:
             if entry.source_sha not in (None, source.sha256):
                 entry = await self._abandon(entry, State.FAILED, CHANGED)
             elif entry.state is State.NEW:
                 entry = await self._save(entry, content, source)
             elif entry.state is State.SAVED:
                 entry = await self._sign(entry, signatures, source)
-            elif entry.state is State.SIGNING:
-                entry = await self._look(entry, signatures, source)
             else:
-                entry = await self._clear(entry)
+                entry = await self._look(entry, signatures, source)
         return entry
 
     async def _save(self, entry: Entry, content: bytes | Path, source: Examined) -> Entry:
         try:
             stored = await self.signing.save(content)
-        except _REFUSED as error:
-            return await self._fail(entry, error)
+        except DirectSuiteError as error:
+            if _is_its_own(error):
+                return await self._fail(entry, error)
+            raise
         saved = attrs.evolve(
             entry,
             state=State.SAVED,
@@ -112,10 +132,10 @@ class Course:
         except DirectSuiteError as error:
             if isinstance(error, MISSING) and not await self._is_there(identifier):
                 return await self._abandon(attrs.evolve(entry, state=State.SAVED))
-            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED):
+            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, AuthenticationError):
                 await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # nobody has signed it
                 raise
-            if isinstance(error, _REFUSED):
+            if _is_its_own(error):
                 return await self._fail(attrs.evolve(entry, state=State.SAVED), error)
             raise
         return await self._keep(entry, file, len(signatures), source)
@@ -127,8 +147,10 @@ class Course:
         file = self._file(entry)
         try:
             await self.signing.download(entry.identifier, file)
-        except (*MISSING, *_REFUSED):
-            return await self._abandon(entry)
+        except DirectSuiteError as error:
+            if _is_its_own(error):  # MISSING for one
+                return await self._abandon(entry)
+            raise
         return await self._keep(entry, file, len(signatures), source)
 
     async def _keep(self, entry: Entry, file: Path, signatures: int, source: Examined) -> Entry:
@@ -136,6 +158,7 @@ class Course:
         signed = await asyncio.to_thread(examined, file)
         if signed.signatures != source.signatures + signatures:
             return await self._abandon(entry)
+        await self.journal.confirm()  # what is kept by one that had to give up its documents would be another's
         try:
             await self.target.keep(entry.name, file)
         except InvalidArgumentError as error:
@@ -170,6 +193,12 @@ class Course:
 
     def _file(self, entry: Entry) -> Path:
         return self.workshop / f"{entry.number}.pdf"
+
+
+def _is_its_own(error: DirectSuiteError) -> bool:
+    """Whether a failure is about the document, and would meet it again."""
+    refused = isinstance(error, ServiceError) and not isinstance(error, _OF_THE_SERVICE)
+    return refused or isinstance(error, InvalidArgumentError)
 
 
 def problem_of(error: DirectSuiteError) -> str:

@@ -6,7 +6,9 @@ where it was broken off. Any async iterable of `Pdf` is a source.
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import fnmatch
 import hashlib
 import itertools
 import os
@@ -24,18 +26,30 @@ _LONGEST = 64  # bytes of what the expression matches, at least
 _NAMES = 500  # of files found at a time
 
 
+class Elsewhere(abc.ABC):
+    """The bytes of a document that has to be fetched when its turn has come."""
+
+    @abc.abstractmethod
+    async def fetch(self, file: Path) -> None:
+        """Put them into this file, which isn't there yet. Raises OSError."""
+
+
 @attrs.frozen(repr=False)
 class Pdf:
     """A document to sign. name: unique in the job, and its name at the target.
 
-    content: its bytes, its file, or an async function that gives either when its turn has come.
+    content: its bytes, its file, or where they are fetched from when its turn has come: an async function that gives
+    either, or something Elsewhere.
     """
 
     name: str
-    content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]]
+    content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]] | Elsewhere
 
-    async def read(self) -> bytes | Path:
-        """Its bytes, or its file."""
+    async def read(self, room: Path) -> bytes | Path:
+        """Its bytes, or its file. room: the path of one for what has to be fetched, which the caller removes."""
+        if isinstance(self.content, Elsewhere):
+            await self.content.fetch(room)
+            return room
         content = await self.content() if callable(self.content) else self.content
         return content if isinstance(content, bytes) else Path(content)
 
@@ -74,21 +88,39 @@ def _pieces(content: bytes | Path) -> Generator[bytes]:
 class Folder(AsyncIterable[Pdf]):
     """The PDFs of a folder and of those in it, each under its path from there. pattern: of their names.
 
-    Raises InvalidArgumentError where there is no such folder.
+    Links to folders aren't followed. Raises InvalidArgumentError where there is no such folder.
     """
 
     def __init__(self, path: str | os.PathLike[str], pattern: str = "*.pdf") -> None:
-        self._path = Path(path)
+        self._path = Path(path).resolve()
         self._pattern = pattern
         if not self._path.is_dir():
             raise InvalidArgumentError("there is no such folder: name the one that has the PDFs", parameter="path")
+        self.place = f"file://{self._path.as_posix()}/"
+        """Where it is, as a URL."""
+
+    def named(self, name: str) -> Pdf:
+        """The document of this name, which need not be there."""
+        return Pdf(name, self._path / name)
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
-        found = (file for file in self._path.rglob(self._pattern) if file.is_file())
+        found = _files(self._path, self._pattern)
         while some := await asyncio.to_thread(_next, found):
             for file in some:
-                yield Pdf(name=file.relative_to(self._path).as_posix(), content=file)
+                yield self.named(Path(file).relative_to(self._path).as_posix())
 
 
-def _next(found: Iterator[Path]) -> list[Path]:
+def _files(folder: Path, pattern: str) -> Generator[str]:
+    """As the system lists them: Path.rglob has all entries of a folder in memory."""
+    below = [os.fspath(folder)]
+    while below:
+        with os.scandir(below.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.path)
+                elif fnmatch.fnmatch(entry.name, pattern) and entry.is_file():
+                    yield entry.path
+
+
+def _next(found: Iterator[str]) -> list[str]:
     return list(itertools.islice(found, _NAMES))

@@ -52,5 +52,9 @@ class Entry:
     tries: int = 0
     problem: str | None = None
 
+    def renewed(self) -> Entry:
+        """As it was before it failed: whatever is in its place then is signed."""
+        return Entry(number=self.number, name=self.name)
+
     def __repr__(self) -> str:
         return f"Entry(number={self.number}, state={self.state.name})"

@@ -1,18 +1,16 @@
 """Many documents, signed side by side, and each of them once.
 
-source ─► journal: done or failed before? passed over ─► Course, so many at a time ─► target
-                                                            └─ the service is in trouble: all wait, then one tries
+source ─► Intake: done or failed before? passed over ─► Course, so many at a time ─► target
+                                                            └─ the service is in trouble: each waits, longer and longer
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 
 import attrs
 import msgspec
@@ -23,21 +21,24 @@ from directsuite.errors import (
     ClosedError,
     ConfigurationError,
     DirectSuiteError,
+    RateLimitedError,
 )
-from directsuite.jobs.signing.course import MISSING, Course
+from directsuite.jobs.signing.course import Course
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.entry import Entry, State
-from directsuite.jobs.signing.journal import Journal, JournalError
-from directsuite.jobs.signing.targets import Target
+from directsuite.jobs.signing.intake import Intake, Lookup
+from directsuite.jobs.signing.keeping import JournalError, Keeping
+from directsuite.jobs.signing.leftovers import delete_abandoned
+from directsuite.jobs.signing.targets import Target, reason
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
 """What each document is signed with, or a function that says so for each."""
 
-_LOOKED_UP = 200  # documents looked up in the journal at a time
 _IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
+_SUSPECT = 8  # failures of the service with one document, while others come through
 _RECENT = 900.0  # seconds from which the rate is reckoned
 
 
@@ -79,7 +80,7 @@ class SigningJob:
         target: Target,
         signatures: Signatures,
         *,
-        journal: Journal,
+        journal: Keeping,
         at_a_time: int = 10,
         patience: float = 900.0,
         clock: Clock | None = None,
@@ -87,6 +88,9 @@ class SigningJob:
     ) -> None:
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
+        if at_a_time < 1:
+            raise ConfigurationError("at_a_time has to be at least 1")
+        _refuse_to_sign_its_own(source, target)
         self._signing = signing
         self._source = source
         self._target = target
@@ -98,14 +102,14 @@ class SigningJob:
         self._now = now
         self._open = asyncio.Event()
         self._open.set()
-        self._ends = False
-        self._done = self._failed = self._passed_over = 0
+        self._ending = asyncio.Event()
+        self._intake: Intake | None = None
+        self._done = self._failed = 0
         self._in_a_row = 0  # of those that failed
-        self._taken = set[int]()
         self._began = self._clock.monotonic()
         self._recent = deque[float]()
         self._troubled: tuple[float, str] | None = None  # since when, and the error's type
-        self._stopped: JobStoppedError | None = None
+        self._failure: Exception | None = None
 
     def pause(self) -> None:
         """Begin no further document; those under way are brought to their end."""
@@ -116,9 +120,14 @@ class SigningJob:
         self._open.set()
 
     def drain(self) -> None:
-        """Let `run` return when the documents under way have come to their end."""
-        self._ends = True
+        """Let `run` return when the documents under way have come to their end, or can't without waiting for it.
+
+        To end at once, cancel the task: what is under way is left to the next run.
+        """
+        self._ending.set()
         self._open.set()
+        if self._intake is not None:
+            self._intake.stop()
 
     @property
     def progress(self) -> SigningProgress:
@@ -126,8 +135,8 @@ class SigningJob:
         return SigningProgress(
             done=self._done,
             failed=self._failed,
-            passed_over=self._passed_over,
-            under_way=len(self._taken),
+            passed_over=0 if self._intake is None else self._intake.passed_over,
+            under_way=0 if self._intake is None else self._intake.under_way,
             rate=self._rate(),
             trouble=None if self._troubled is None else self._troubled[1],
         )
@@ -135,80 +144,95 @@ class SigningJob:
     async def run(self) -> SigningProgress:
         """Bring every document of the source to its end: signed and at the target, or failed.
 
-        Documents that failed in an earlier run are passed over, until `Journal.renew`. Cancelled, it leaves what is
-        under way to the next run. Raises JobStoppedError, ConfigurationError, JournalError, and what the source raises.
+        Documents that failed in an earlier run are passed over, until `run_failed`, or `Journal.renew`. Cancelled, it
+        leaves what is under way to the next run. Raises JobStoppedError, ConfigurationError, JournalError, and what the
+        source raises.
         """
+
+        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+            """All are wanted."""
+            return await self._journal.entries([pdf.name for pdf in pdfs])
+
+        return await self._run(look_up)
+
+    async def run_failed(self, problem: str | None = None) -> SigningProgress:
+        """Try again the documents of the source that have failed, all or those with this problem, and no others.
+
+        What is in their place now is signed, even if it has changed. Raises as `run` does.
+        """
+
+        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+            """One that isn't reached stays failed."""
+            known = await self._journal.known([pdf.name for pdf in pdfs])
+            failed = [each for each in known.values() if each.state is State.FAILED and problem in (None, each.problem)]
+            renewed = {each.name: await self._journal.put(each.renewed()) for each in failed}
+            return [renewed.get(pdf.name) for pdf in pdfs]
+
+        return await self._run(look_up)
+
+    async def _run(self, look_up: Lookup) -> SigningProgress:
         if not callable(self._signatures):
             await self._journal.claim(_digest(self._signatures))
-        self._ends, self._stopped, self._troubled = False, None, None
+        self._ending.clear()
+        self._failure, self._troubled = None, None
+        self._done = self._failed = self._in_a_row = 0
+        self._began = self._clock.monotonic()
         async with self._target.workshop() as workshop:
             course = Course(
                 signing=self._signing, journal=self._journal, target=self._target, workshop=workshop, now=self._now
             )
             await self._delete_abandoned()
-            async with contextlib.aclosing(self._unfinished()) as unfinished:
-                turn = asyncio.Lock()
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(self._at_a_time):
-                        group.create_task(self._work(course, unfinished, turn))
+            async with (
+                Intake(self._source, look_up, ahead=4 * self._at_a_time) as self._intake,
+                asyncio.TaskGroup() as group,
+            ):
+                for _ in range(self._at_a_time):
+                    group.create_task(self._work(course, self._intake))
             await self._delete_abandoned()
-        if self._stopped is not None:
-            raise self._stopped
+        if self._failure is not None:
+            raise self._failure
         return self.progress
 
-    async def _unfinished(self) -> AsyncGenerator[tuple[Entry, Pdf]]:
-        """Documents of the source that have not come to their end, each once."""
-        some = list[Pdf]()
-        async for pdf in self._source:
-            some.append(pdf)
-            if len(some) == _LOOKED_UP:
-                async for each in self._looked_up(some):
-                    yield each
-                some.clear()
-        async for each in self._looked_up(some):
-            yield each
-
-    async def _looked_up(self, some: Sequence[Pdf]) -> AsyncGenerator[tuple[Entry, Pdf]]:
-        entries = await self._journal.entries([pdf.name for pdf in some])
-        for entry, pdf in zip(entries, some, strict=True):
-            if entry.state.is_final or entry.number in self._taken:
-                self._passed_over += entry.state.is_final
-            else:
-                yield entry, pdf
-
-    async def _work(self, course: Course, unfinished: AsyncGenerator[tuple[Entry, Pdf]], turn: asyncio.Lock) -> None:
-        while True:
-            await self._open.wait()
-            async with turn:
-                if self._ends:
+    async def _work(self, course: Course, intake: Intake) -> None:
+        """Bring documents to their ends, one after the other. A failure ends the job, and not what others bring."""
+        try:
+            while True:
+                await self._open.wait()
+                found = await intake.next()
+                if found is None:
                     return
-                found = await anext(unfinished, None)
-            if found is None:
-                return
-            entry, pdf = found
-            self._taken.add(entry.number)
-            try:
-                await self._bring(course, entry, pdf)
-            finally:
-                self._taken.discard(entry.number)
+                entry, pdf = found
+                try:
+                    await self._bring(course, entry, pdf)
+                finally:
+                    intake.put_back(entry)
+        except OSError as error:  # it names a document, and is no cause
+            self._stop(f"the source can't be read ({reason(error)})")
+        except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
+            self._fail(error)
 
     async def _bring(self, course: Course, entry: Entry, pdf: Pdf) -> None:
         """A document's way to its end, as often as the service is in trouble meanwhile."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
-        pause = _FIRST_PAUSE
+        pause, failures, others = _FIRST_PAUSE, 0, self._done
         while True:
             try:
                 end = await course.go(entry, pdf, signatures)
             except (AuthenticationError, ClosedError, ConfigurationError, JournalError) as error:
                 return self._stop(error.explanation, error)
             except DirectSuiteError as error:
+                [entry] = await self._journal.entries([entry.name])
+                failures += not isinstance(error, RateLimitedError)
+                if failures >= _SUSPECT and self._done > others:
+                    return self._note(await course.give_up(entry, error))
                 if self._is_over(error):
                     return self._stop("the service is in trouble, and has been for too long", error)
-                await self._clock.sleep(max(pause, error.retry_after or 0.0))
+                await self._wait(max(pause, error.retry_after or 0.0))
+                if self._ending.is_set():
+                    return None  # it is left to the next run
                 pause = min(_LONGEST_PAUSE, 2 * pause)
-                [entry] = await self._journal.entries([entry.name])
             except OSError as error:
-                return self._stop(f"the target can't be written ({_reason(error)})", error)
+                return self._stop(f"the target can't be written ({reason(error)})")
             else:
                 return self._note(end)
 
@@ -217,12 +241,21 @@ class SigningJob:
         now = self._clock.monotonic()
         if self._troubled is None:
             self._troubled = now, type(error).__name__
-        return self._ends or now - self._troubled[0] > self._patience
+        return now - self._troubled[0] > self._patience
+
+    async def _wait(self, seconds: float) -> None:
+        """Let time pass, until the job is drained."""
+        passing, ending = asyncio.create_task(self._clock.sleep(seconds)), asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait([passing, ending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            passing.cancel()
+            ending.cancel()
 
     def _note(self, end: Entry) -> None:
-        self._troubled = None
         self._recent.append(self._clock.monotonic())
         if end.state is State.DONE:
+            self._troubled = None
             self._done += 1
             self._in_a_row = 0
             return
@@ -232,11 +265,15 @@ class SigningJob:
             self._stop(f"{_IN_A_ROW} documents failed one after the other, at last with {end.problem}")
 
     def _stop(self, why: str, cause: Exception | None = None) -> None:
+        stopped = JobStoppedError(f"{why}: see to it, and run the job again")
+        stopped.__cause__ = cause
+        self._fail(stopped)
+
+    def _fail(self, error: Exception) -> None:
         """Begin nothing more; what others have under way comes to its end."""
         self.drain()
-        if self._stopped is None:
-            self._stopped = JobStoppedError(f"{why}: see to it, and run the job again")
-            self._stopped.__cause__ = cause
+        if self._failure is None:
+            self._failure = error
 
     def _rate(self) -> float:
         """Documents a second."""
@@ -245,27 +282,15 @@ class SigningJob:
             self._recent.popleft()
         return len(self._recent) / max(1.0, min(_RECENT, now - self._began))
 
-    async def _delete_abandoned(self) -> None:
-        """What can't be deleted now expires by itself."""
-        identifiers = await self._journal.abandoned()
-        deleted = list[str]()
-        for start in range(0, len(identifiers), self._at_a_time):
-            some = identifiers[start : start + self._at_a_time]
-            deleted += [each for each in await asyncio.gather(*map(self._delete, some)) if each is not None]
-        await self._journal.forget(deleted)
-
-    async def _delete(self, identifier: str) -> str | None:
-        try:
-            await self._signing.delete(identifier)
-        except MISSING:
-            return identifier
-        except DirectSuiteError:
-            return None
-        return identifier
+    def _delete_abandoned(self) -> Awaitable[None]:
+        return delete_abandoned(self._signing, self._journal, now=self._now(), at_a_time=self._at_a_time)
 
 
-def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno is not None else type(error).__name__
+def _refuse_to_sign_its_own(source: object, target: object) -> None:
+    """What is signed must not come back as something to sign."""
+    places = [getattr(each, "place", None) for each in (source, target)]
+    if None not in places and str(places[1]).startswith(str(places[0])):
+        raise ConfigurationError("the target is within the source, and would be signed, too: give it another place")
 
 
 def _digest(signatures: Sequence[Signature]) -> str:

@@ -20,17 +20,14 @@ import attrs
 
 from directsuite.core.sqlite_file import SqliteFile
 from directsuite.core.transactions import Transactions
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
 
 T = TypeVar("T")
 
 _AT_A_TIME = 500
 """Names of a statement."""
-
-
-class JournalError(DirectSuiteError):
-    """The journal could not be read or written. What was to be written is not."""
 
 
 _FILE = SqliteFile(
@@ -59,15 +56,6 @@ _RENEW = """
     WHERE state = 6 AND problem = coalesce(?, problem)
 """
 _COUNT = "INSERT INTO tally VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET count = count + 1"
-
-
-@attrs.frozen(kw_only=True)
-class Tally:
-    """A job in numbers. abandoned: stored documents; asked: how many of those may have been signed, in vain."""
-
-    states: Mapping[State, int]
-    abandoned: int
-    asked: int
 
 
 class Journal:
@@ -104,28 +92,29 @@ class Journal:
             return str(found)
 
         if await self._do(work) != digest:
-            raise ConfigurationError(
-                "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
-            )
+            raise ConfigurationError(ANOTHER_JOBS)
 
     async def entries(self, names: Sequence[str]) -> list[Entry]:
         """The entry of each of these documents, made where there is none."""
 
         def work(connection: sqlite3.Connection) -> list[Entry]:
             """All of them in one transaction."""
-            known = dict[str, Entry]()
-            for start in range(0, len(names), _AT_A_TIME):
-                some = names[start : start + _AT_A_TIME]
-                marks = ", ".join("?" * len(some))
-                found = connection.execute(f"SELECT {_COLUMNS} FROM document WHERE name IN ({marks})", some)  # noqa: S608
-                known |= {values[1]: _entry(values) for values in found}
+            known = _known(connection, names)
             for name in names:
                 if name not in known:
-                    made = connection.execute("INSERT INTO document (name, state, tries) VALUES (?, 1, 0)", (name,))
+                    values = (_stored(name),)
+                    made = connection.execute("INSERT INTO document (name, state, tries) VALUES (?, 1, 0)", values)
                     known[name] = Entry(number=made.lastrowid or 0, name=name)
             return [known[name] for name in names]
 
         return await self._do(work)
+
+    async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
+        """The entries of those of these documents that have one."""
+        return await self._do(lambda connection: _known(connection, names))
+
+    async def confirm(self) -> None:
+        """Nobody else writes here: the file is locked."""
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""
@@ -134,9 +123,7 @@ class Journal:
 
     async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
         """Have nothing to do any more with what is stored for a document. at: Unix time."""
-        left = attrs.evolve(
-            entry, state=then, identifier=None, saved_at=None, tries=entry.tries + (then is State.NEW), problem=problem
-        )
+        abandoned = left(entry, then, problem)
         asked = entry.state is State.SIGNING
 
         def work(connection: sqlite3.Connection) -> None:
@@ -145,26 +132,31 @@ class Journal:
                 connection.execute("INSERT OR IGNORE INTO abandoned VALUES (?, ?, ?)", (entry.identifier, asked, at))
                 for name in ("abandoned",) * (then is not State.DONE) + ("asked",) * asked:
                     connection.execute(_COUNT, (name,))
-            _put(connection, left)
+            _put(connection, abandoned)
 
         await self._do(work)
-        return left
+        return abandoned
 
-    async def abandoned(self) -> Sequence[str]:
-        """Identifiers of stored documents that are to be deleted."""
-        return await self._do(
-            lambda connection: [each for (each,) in connection.execute("SELECT identifier FROM abandoned ORDER BY at")]
-        )
+    async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
+        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
+        select = "SELECT identifier FROM abandoned WHERE identifier > ? ORDER BY identifier LIMIT ?"
+        values = (after, -1 if most is None else most)
+        return await self._do(lambda connection: [each for (each,) in connection.execute(select, values)])
 
     async def forget(self, identifiers: Iterable[str]) -> None:
         """These stored documents are deleted, or have expired."""
         values = [(each,) for each in identifiers]
         await self._do(lambda connection: connection.executemany("DELETE FROM abandoned WHERE identifier = ?", values))
 
-    async def failures(self) -> Sequence[Entry]:
-        """Documents that failed, in the order in which they came."""
-        select = f"SELECT {_COLUMNS} FROM document WHERE state = 6 ORDER BY number"  # noqa: S608
-        return await self._do(lambda connection: [_entry(values) for values in connection.execute(select)])
+    async def forget_before(self, at: float) -> None:
+        """What was abandoned before this, in Unix time, has expired."""
+        await self._do(lambda connection: connection.execute("DELETE FROM abandoned WHERE at < ?", (at,)))
+
+    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
+        """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
+        select = f"SELECT {_COLUMNS} FROM document WHERE state = 6 AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
+        values = (after, -1 if most is None else most)
+        return await self._do(lambda connection: [_entry(each) for each in connection.execute(select, values)])
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
@@ -190,6 +182,25 @@ class Journal:
             raise _FILE.explained(error) from error
 
 
+def _known(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, Entry]:
+    known = dict[str, Entry]()
+    for start in range(0, len(names), _AT_A_TIME):
+        some = [_stored(name) for name in names[start : start + _AT_A_TIME]]
+        marks = ", ".join("?" * len(some))
+        found = connection.execute(f"SELECT {_COLUMNS} FROM document WHERE name IN ({marks})", some)  # noqa: S608
+        known |= {entry.name: entry for entry in map(_entry, found)}
+    return known
+
+
+def _stored(name: str) -> str | bytes:
+    """A name as it stands in the file: that of a file may be no Unicode text, which SQLite takes as bytes only."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass")
+    return name
+
+
 def _put(connection: sqlite3.Connection, entry: Entry) -> None:
     values = attrs.astuple(entry)[2:]
     connection.execute(_PUT, (*values, entry.number))
@@ -200,7 +211,7 @@ def _entry(values: Sequence[Any]) -> Entry:
     identifier, saved_at, source_sha, output_sha, tries, problem = rest
     return Entry(
         number=number,
-        name=name,
+        name=name.decode("utf-8", "surrogatepass") if isinstance(name, bytes) else name,
         state=State(state),
         identifier=identifier,
         saved_at=saved_at,

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import itertools
 import os
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 
-_WORKSHOP = ".directsuite"
+WORKSHOP = ".directsuite"
+"""What is in the making, in a target."""
+
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
+_ATTEMPTS = 100
+_NO_PATH = "this is no path below the target"
 
 
 class Target(Protocol):
     """Takes signed PDFs."""
 
-    def workshop(self) -> AbstractAsyncContextManager[Path]:
-        """A folder on this machine in which PDFs are while they come. It is empty at first."""
+    def workshop(self, part: str = "", turn: int = 0) -> AbstractAsyncContextManager[Path]:
+        """A folder on this machine in which PDFs are while they come. It is empty at first.
+
+        part, turn: of many processes that sign into one target, each has another part; one that begins a later turn of
+        it takes away what an earlier one has in the making, so that this can't keep it any more.
+        """
+        ...
+
+    def check(self, name: str) -> None:
+        """Refuse a name that there can't be, before anything is signed. Raises InvalidArgumentError."""
         ...
 
     async def keep(self, name: str, file: Path) -> None:
@@ -38,44 +54,79 @@ class TargetFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path).resolve()
+        self.place = f"file://{self._path.as_posix()}/"
+        """Where it is, as a URL."""
         try:
             self._path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno is not None else type(error).__name__
-            raise ConfigurationError(f"the target's folder can't be made ({reason}): name one that can") from None
+            why = reason(error)
+            raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
 
     @contextlib.asynccontextmanager
-    async def workshop(self) -> AsyncGenerator[Path]:
+    async def workshop(self, part: str = "", turn: int = 0) -> AsyncGenerator[Path]:
         """On the folder's own file system, so that a finished file only has to be given its name."""
-        folder = self._path / _WORKSHOP
-        await asyncio.to_thread(_emptied, folder)
+        top = self._path / WORKSHOP
+        folder = top / f"{part}.{turn}" if part else top
+        await asyncio.to_thread(_made_anew, top, part, folder)
         try:
             yield folder
         finally:
-            await asyncio.to_thread(_removed, folder)
+            await asyncio.to_thread(_removed, top, folder)
+
+    def check(self, name: str) -> None:
+        """Refuse a name that leads out of the folder. Raises InvalidArgumentError."""
+        refuse_outside(name)
+        if Path(name).is_absolute():  # by the rules of this system
+            raise InvalidArgumentError(_NO_PATH, parameter="name")
 
     async def keep(self, name: str, file: Path) -> None:
         """Give the file its name, and have both on the disk."""
-        await asyncio.to_thread(_named, file, self._path, name)
+        self.check(name)
+        try:
+            await asyncio.to_thread(_named, file, self._path, name)
+        except OSError as error:
+            if error.errno not in _OF_THE_NAME:
+                raise
+            why = reason(error)
+        else:
+            return
+        raise InvalidArgumentError(f"no file can have this name there ({why})", parameter="name")
 
 
-def _emptied(folder: Path) -> None:
-    folder.mkdir(mode=0o700, exist_ok=True)
-    for file in folder.iterdir():
-        file.unlink(missing_ok=True)
+def reason(error: OSError) -> str:
+    """Why something can't be read or written, without its name."""
+    kind: str = getattr(error, "kind", type(error).__name__)
+    return kind if error.errno is None else os.strerror(error.errno)
 
 
-def _removed(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        _emptied(folder)
-        folder.rmdir()
+def refuse_outside(name: str) -> None:
+    """Refuse a name that is no path downwards. Raises InvalidArgumentError."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or parts[0] == WORKSHOP or "\0" in name:
+        raise InvalidArgumentError(_NO_PATH, parameter="name")
+
+
+def _made_anew(top: Path, part: str, folder: Path) -> None:
+    for attempt in itertools.count(1):
+        try:
+            for each in top.glob(f"{part}.*") if part else [top]:
+                shutil.rmtree(each, ignore_errors=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileNotFoundError:  # another process has just removed the one above, which was empty
+            if attempt == _ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _removed(top: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # it isn't empty: others are at work
+        top.rmdir()
 
 
 def _named(file: Path, root: Path, name: str) -> None:
     place = root.joinpath(name)
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts or parts[0] == _WORKSHOP or "\0" in name:
-        raise InvalidArgumentError("this is no path below the target's folder", parameter="name")
     missing = [each for each in place.parents if each.is_relative_to(root) and not each.exists()]
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.replace(place)

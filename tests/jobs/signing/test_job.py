@@ -4,72 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import (
-    Folder,
-    JobStoppedError,
-    Journal,
-    JournalError,
-    Pdf,
-    SigningJob,
-    State,
-    TargetFolder,
-)
-from tests.integration.world import StoppedClock
-from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-
-SIGN = [ds.Signature(name="S")]
-CONTENT = b"%PDF-1.7"
-
-
-async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:
-    """Documents by these names."""
-    for name in names:
-        yield Pdf(name, content)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something has happened, in other threads too; AssertionError where it never does."""
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.to_thread(condition)
-    raise AssertionError("it never happened")
-
-
-class Jobs:
-    """Makes jobs on one journal, service and folder."""
-
-    def __init__(self, folder: Path, journal: Journal) -> None:
-        self.out = folder / "out"
-        self.service = FragileService()
-        self.clock = StoppedClock()
-        self.journal = journal
-
-    def job(self, source: AsyncIterator[Pdf] | Folder, **options: Any) -> SigningJob:
-        """One of them."""
-        service: Any = options.pop("service", self.service)
-        signatures: Sequence[ds.Signature] = options.pop("signatures", SIGN)
-        target = TargetFolder(self.out)
-        return SigningJob(
-            service, source, target, signatures, journal=self.journal, clock=self.clock, now=lambda: 0.0, **options
-        )
-
-    def signed(self) -> list[str]:
-        """What the target has."""
-        return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())
-
-
-@pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
-    async with Journal(tmp_path / "journal.db") as journal:
-        yield Jobs(tmp_path, journal)
+from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, State
+from tests.jobs.signing.fragile_service import SIGNATURE, Fault
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
 
 
 async def test_a_folder_is_signed_name_by_name_and_a_second_run_has_nothing_to_do(jobs: Jobs, tmp_path: Path) -> None:
@@ -95,7 +37,8 @@ async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(j
     [failed] = await jobs.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
-    assert "no path below the target's folder" in failed.problem
+    assert "no path below the target" in failed.problem
+    assert jobs.service.asked.total() == 1  # nobody signs what can't be kept
     assert (await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
     assert await jobs.journal.renew("something else") == 0
     assert await jobs.journal.renew(failed.problem) == 1

@@ -1,4 +1,4 @@
-"""For users' own tests: the four services answered from memory, without a socket.
+"""The four services answered from memory, without a socket.
 
     from directsuite.testing import mocked_services
 

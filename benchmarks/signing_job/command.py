@@ -1,0 +1,166 @@
+"""`python -m benchmarks signing-job`: every work in a process of its own, and the page of what they gave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from benchmarks.measuring.machine import described
+from benchmarks.measuring.spread import ratios, spread
+from benchmarks.server import served
+from benchmarks.signing_job.works import AT_A_TIME, DOCUMENTS, LATENCY, MANY, SIZE, make_documents
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ROUNDS = 9
+_KILLED, _SECONDS = 2_000, (2.0, 6.0)
+_JSON, _PAGE = "signing-job.json", "signing-job.md"
+
+Found = dict[str, Any]
+
+
+def signing_job(names: Sequence[str], out: Path = _ROOT / "benchmarks" / "results") -> int:
+    """Measure those of these names, or all, and write signing-job.json and signing-job.md; the exit status.
+
+    `page` only writes the page anew.
+    """
+    if unknown := [name for name in names if name not in (*_PARTS, "page")]:
+        print(f"There is no {unknown[0]}: name some of {', '.join(_PARTS)}.", file=sys.stderr)
+        return 2
+    kept = out / _JSON
+    found: Found = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    for name in () if "page" in names else names or _PARTS:
+        found[name] = {**_PARTS[name](), "machine": described()}
+        kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = "\n".join(["# The signing job", "", *(_TEXTS[name](found[name]) for name in _PARTS if name in found)])
+    (out / _PAGE).write_text(page, encoding="utf-8")
+    print(page)
+    return 0
+
+
+def _run(name: str, url: str, folder: Path) -> dict[str, float]:
+    command = (sys.executable, "-m", "benchmarks.signing_job.works", name, url, str(folder))
+    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def _rate() -> Found:
+    names = ("job", "bare", "job_waiting", "bare_waiting")
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with served() as url, tempfile.TemporaryDirectory() as top:
+        (Path(top) / "in").mkdir()
+        make_documents(Path(top) / "in")
+        for number in range(_ROUNDS):
+            for name in names if number % 2 else reversed(names):
+                with tempfile.TemporaryDirectory(dir=top) as folder:
+                    rounds[name].append(_run(name, url, Path(folder)))
+    return {"rounds": rounds}
+
+
+def _many() -> Found:
+    with served() as url, tempfile.TemporaryDirectory() as folder:
+        return dict(_run("many", url, Path(folder)))
+
+
+def _killed() -> Found:
+    from tests.jobs.signing.killing.experiment import killed
+
+    with tempfile.TemporaryDirectory() as folder:
+        return attrs.asdict(asyncio.run(killed(_KILLED, _SECONDS, Path(folder))))
+
+
+def _text_of_rate(found: Found) -> str:
+    rounds, lines = found["rounds"], list[str]()
+    for title, suffix in (("at once", ""), (f"after {LATENCY * 1000:.0f} ms", "_waiting")):
+        job, bare = rounds[f"job{suffix}"], rounds[f"bare{suffix}"]
+        for name in ("documents a second", "CPU of a document, ms"):
+            of_job, of_bare = [each[name] for each in job], [each[name] for each in bare]
+            ratio = spread(ratios(of_job, of_bare))
+            lines.append(
+                f"| {title} | {name} | {spread(of_job).median:.1f} | {spread(of_bare).median:.1f} "
+                f"| {ratio.median:.2f} [{ratio.low:.2f}-{ratio.high:.2f}] x |"
+            )
+    peak = "peak memory above the start, MB"
+    peaks = [spread([each[peak] for each in rounds[name]]).median for name in ("job", "bare")]
+    lines.append(f"| at once | {peak} | {peaks[0]:.0f} | {peaks[1]:.0f} | |")
+    table = "\n".join(lines)
+    return f"""## Documents a second
+
+`python -m benchmarks signing-job rate`, against the server of canned answers on the same machine: {DOCUMENTS}
+documents of {SIZE // 1000} KB from a folder, {AT_A_TIME} at a time, each saved, signed and pulled, and deleted. The job
+notes each step in its journal before the next begins, digests source and output, counts their signatures, and has each
+output on the disk before it counts as signed. Bare aiohttp reads, makes the three calls, and writes; it knows nothing
+after a crash.
+By turns, {len(rounds["job"])} times; medians, and of the ratios within a round the quartiles, too. A service that
+signs at once leaves nothing but the price of all that, on the one core that the client has; one that needs its time, as
+a key in an HSM does, hides a part of it. A client may make 100 requests a second, which are 33 documents.
+
+| signed | | job | bare aiohttp | ratio |
+|---|---|---|---|---|
+{table}
+
+{_machine(found)}"""
+
+
+def _text_of_many(found: Found) -> str:
+    return f"""## A journal of {MANY:,} documents
+
+`python -m benchmarks signing-job many`: a run that finds all of them done, as one does that goes on after a crash.
+
+| passed over a second | the whole run, s | memory more after it, MB | journal, MB | `tally`, ms |
+|---|---|---|---|---|
+| {found["passed over a second"]:,.0f} | {found["seconds"]:.0f} | {found["resident memory more, MB"]:.0f} \
+| {found["journal, MB"]:.0f} | {found["tally, ms"]:.0f} |
+
+{_machine(found)}"""
+
+
+def _text_of_killed(found: Found) -> str:
+    documents, abandoned = found["documents"], found["abandoned"]
+    (low, high) = _SECONDS
+    signatures = ", ".join(f"{count:,} with {number}" for number, count in found["signatures"].items())
+    asked = ", ".join(f"{count:,} asked {number} time" for number, count in found["asked"].items())
+    states = ", ".join(f"{count:,} {_state(number)}" for number, count in found["states"].items())
+    return f"""## Killed
+
+`python -m benchmarks signing-job killed`: {documents:,} documents with two signatures each, signed by the sandbox; the
+job's process gets SIGKILL after {low:.0f} to {high:.0f} seconds, and another one goes on, until one comes to its end.
+
+| | |
+|---|---|
+| kills | {found["kills"]} |
+| seconds | {found["seconds"]:.0f} |
+| documents in the journal | {states} |
+| outputs | {found["outputs"]:,} |
+| outputs with the digest that the journal has | {found["as_noted"]:,} |
+| valid signatures in an output, by pdfsig (two asked for) | {signatures} |
+| outputs with a signature that pdfsig finds invalid | {found["invalid"]} |
+| stored documents that the service was asked to sign | {asked} |
+| stored documents that were abandoned, by the journal | {abandoned} |
+| of these, perhaps signed | {found["perhaps_signed"]} |
+| stored, of which a kill left the journal nothing: unsigned, they expire | {found["saved"] - documents - abandoned} |
+
+{_machine(found)}"""
+
+
+def _state(number: str) -> str:
+    from directsuite.jobs.signing import State
+
+    return State(int(number)).name
+
+
+def _machine(found: Found) -> str:
+    about = "\n".join(f"| {name} | {value} |" for name, value in found["machine"].items())
+    return f"<details><summary>Measured on</summary>\n\n| | |\n|---|---|\n{about}\n\n</details>\n"
+
+
+_PARTS = {"rate": _rate, "many": _many, "killed": _killed}
+_TEXTS = {"rate": _text_of_rate, "many": _text_of_many, "killed": _text_of_killed}

@@ -1,0 +1,176 @@
+"""What is measured, each in a process of its own: `python -m benchmarks.signing_job.works NAME URL FOLDER`.
+
+It prints JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pybase64
+
+import directsuite as ds
+from benchmarks.peers import work
+from benchmarks.server import at
+from benchmarks.server.pinning import CLIENTS, pin
+from benchmarks.soak.census import resident
+from directsuite.jobs.signing import Folder, Journal, Pdf, SigningJob, State, TargetFolder
+
+DOCUMENTS, SIZE, AT_A_TIME = 400, 200_000, 10
+LATENCY = 0.05  # seconds of a signature
+MANY = 1_000_000
+_HEAD = b"%PDF-1.7\n"
+_FILLED = 10_000  # rows of a journal at a time
+
+Figures = dict[str, float]
+
+
+def make_documents(folder: Path) -> None:
+    """The documents to sign."""
+    content = _HEAD + (bytes(range(256)) * (SIZE // 256 + 1))[: SIZE - len(_HEAD)]
+    for number in range(DOCUMENTS):
+        (folder / f"{number}.pdf").write_bytes(content)
+
+
+def _signing(url: str, latency: float = 0.0) -> str:
+    return f"{at(url, document=SIZE, latency=latency)}/signing"
+
+
+def _suite(url: str) -> ds.DirectSuite:
+    settings = ds.Settings(signing_url=url, requests_per_second=1e9, burst=10**9, max_connections=AT_A_TIME)
+    return ds.DirectSuite(settings, token=work.TOKEN)
+
+
+async def job(url: str, folder: Path) -> Figures:
+    """With a service that signs at once."""
+    return await _job(_signing(url), folder)
+
+
+async def job_waiting(url: str, folder: Path) -> Figures:
+    """With one whose signatures take a while."""
+    return await _job(_signing(url, LATENCY), folder)
+
+
+async def bare(url: str, folder: Path) -> Figures:
+    """With a service that signs at once."""
+    return await _bare(_signing(url), folder)
+
+
+async def bare_waiting(url: str, folder: Path) -> Figures:
+    """With one whose signatures take a while."""
+    return await _bare(_signing(url, LATENCY), folder)
+
+
+async def _job(url: str, folder: Path) -> Figures:
+    """A job: journal, outputs with their digests and signatures looked at, on the disk under their names."""
+    signature = ds.Signature(name=work.SIGNATURE["name"], reason="Approved", gs_name="Alice")
+    async with _suite(url) as suite, Journal(folder / "journal.db") as journal:
+        signing = SigningJob(
+            suite.signing,
+            Folder(folder.parent / "in"),
+            TargetFolder(folder / "out"),
+            [signature],
+            journal=journal,
+            at_a_time=AT_A_TIME,
+        )
+        began, used = time.perf_counter(), time.process_time()
+        progress = await signing.run()
+        took, used = time.perf_counter() - began, time.process_time() - used
+        assert (progress.done, progress.failed) == (DOCUMENTS, 0)
+        assert (await journal.tally()).abandoned == 0
+    return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
+
+
+async def _bare(url: str, folder: Path) -> Figures:
+    """The same three calls by hand: a file read, saved, signed and pulled, written, and deleted. Nothing is noted."""
+    pdf = f"{url}/pdf"
+    bearer = {"Authorization": f"Bearer {work.TOKEN}"}
+    (folder / "out").mkdir()
+    waiting = iter(sorted((folder.parent / "in").iterdir()))
+
+    async def signer(session: aiohttp.ClientSession) -> None:
+        for file in waiting:
+            body = pybase64.b64encode(await asyncio.to_thread(file.read_bytes))
+            async with session.post(pdf, data=body, headers={"Content-Type": "text/plain"}) as answer:
+                answer.raise_for_status()
+                identifier = msgspec.json.decode(await answer.read())["identifier"]
+            body, json_type = msgspec.json.encode(work.SIGNATURE), {"Content-Type": "application/json"}
+            async with session.patch(f"{pdf}/{identifier}/sign/pull", data=body, headers=json_type) as answer:
+                answer.raise_for_status()
+                signed = pybase64.b64decode(await answer.read(), validate=True)
+            await asyncio.to_thread((folder / "out" / file.name).write_bytes, signed)
+            async with session.delete(f"{pdf}/{identifier}") as answer:
+                answer.raise_for_status()
+                await answer.read()
+
+    connector = aiohttp.TCPConnector(limit=AT_A_TIME)
+    async with aiohttp.ClientSession(connector=connector, headers=bearer) as session:
+        began, used = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(signer(session) for _ in range(AT_A_TIME)))
+        took, used = time.perf_counter() - began, time.process_time() - used
+    assert len(list((folder / "out").iterdir())) == DOCUMENTS
+    return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
+
+
+async def many(url: str, folder: Path) -> Figures:
+    """A run on a journal of very many documents that are done."""
+    async with Journal(folder / "journal.db") as journal:
+        for start in range(0, MANY, _FILLED):
+            names = [f"{number:07}.pdf" for number in range(start, start + _FILLED)]
+            for entry in await journal.entries(names):
+                assert entry.state is State.NEW
+        await journal._do(lambda connection: connection.execute("UPDATE document SET state = 5"))
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for number in range(MANY):
+            yield Pdf(f"{number:07}.pdf", _HEAD)
+
+    before = resident(os.getpid())
+    async with _suite(_signing(url)) as suite, Journal(folder / "journal.db") as journal:
+        signing = SigningJob(
+            suite.signing, source(), TargetFolder(folder / "out"), [ds.Signature(name="S")], journal=journal
+        )
+        began = time.perf_counter()
+        progress = await signing.run()
+        took = time.perf_counter() - began
+        asked = time.perf_counter()
+        await journal.tally()
+        asked = time.perf_counter() - asked
+    assert progress.passed_over == MANY
+    return {
+        "passed over a second": MANY / took,
+        "seconds": took,
+        "tally, ms": 1000 * asked,
+        "resident memory more, MB": (resident(os.getpid()) - before) / 1e6,
+        "journal, MB": (folder / "journal.db").stat().st_size / 1e6,
+    }
+
+
+WORKS: dict[str, Callable[[str, Path], Coroutine[Any, Any, Figures]]] = {
+    each.__name__: each for each in (job, job_waiting, bare, bare_waiting, many)
+}
+"""By name."""
+
+
+def main() -> None:
+    """Do one and print its figures, with the highest resident memory."""
+    pin(CLIENTS)
+    name, url, folder = sys.argv[1:]
+    before = resident(os.getpid())
+    figures: dict[str, Any] = asyncio.run(WORKS[name](url, Path(folder)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(figures | {"peak memory above the start, MB": (peak - before) / 1e6}))
+
+
+if __name__ == "__main__":
+    main()

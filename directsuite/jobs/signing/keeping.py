@@ -1,0 +1,72 @@
+"""What a job asks of its journal, wherever that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from directsuite.errors import DirectSuiteError
+from directsuite.jobs.signing.entry import Entry, State
+
+ANOTHER_JOBS = "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
+
+
+class JournalError(DirectSuiteError):
+    """The journal could not be read or written. What was to be written is not."""
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """A job in numbers. abandoned: stored documents; asked: how many of those may have been signed, in vain."""
+
+    states: Mapping[State, int]
+    abandoned: int
+    asked: int
+
+
+class Keeping(Protocol):
+    """Knows how far each document is. Each method raises JournalError, and has written when it returns."""
+
+    async def claim(self, digest: str) -> None:
+        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+        ...
+
+    async def entries(self, names: Sequence[str]) -> list[Entry]:
+        """The entry of each of these documents."""
+        ...
+
+    async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
+        """The entries of those of these documents that have one."""
+        ...
+
+    async def confirm(self) -> None:
+        """See that the documents are still this process's to write about. Raises JournalError where they aren't."""
+        ...
+
+    async def put(self, entry: Entry) -> Entry:
+        """Write how far a document is; the entry itself, for whoever goes on with it."""
+        ...
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """Have nothing to do any more with what is stored for a document. at: Unix time."""
+        ...
+
+    async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
+        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
+        ...
+
+    async def forget(self, identifiers: Iterable[str]) -> None:
+        """These stored documents are deleted, or have expired."""
+        ...
+
+    async def forget_before(self, at: float) -> None:
+        """What was abandoned before this, in Unix time, has expired."""
+        ...
+
+
+def left(entry: Entry, then: State, problem: str | None) -> Entry:
+    """An entry whose stored document is abandoned."""
+    tries = entry.tries + (then is State.NEW)
+    return attrs.evolve(entry, state=then, identifier=None, saved_at=None, tries=tries, problem=problem)

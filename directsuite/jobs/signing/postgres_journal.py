@@ -1,0 +1,276 @@
+"""The journal of a signing job in PostgreSQL, for many processes: each has some documents, a chunk, for a turn."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
+from directsuite.jobs.signing import postgres_tables as tables
+from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
+
+_NEWER = "The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them."
+
+
+class LostChunkError(JournalError):
+    """Another worker has the chunk's next turn: this one has nothing to write any more."""
+
+
+class Database(Protocol):
+    """Connections to PostgreSQL, as `directsuite.sync.postgres_connections` has them. Each method raises StoreError."""
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What work gives, in a transaction."""
+        ...
+
+    async def fetch(
+        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement, committed by itself."""
+        ...
+
+
+class PostgresJournal:
+    """The journal of one job. Each method raises JournalError.
+
+    job: its name in the database. chunk: documents that a worker takes at a time.
+    """
+
+    def __init__(self, database: Database, job: str, *, chunk: int = 200) -> None:
+        self._database = database
+        self._name = job
+        self._size = chunk
+        self._job = 0
+
+    async def prepare(self) -> None:
+        """Make the tables, and the job, where there are none. It is called before all else."""
+
+        async def prepare(connection: Connection) -> int:
+            """One process at a time."""
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.LOCK,))
+            cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
+            if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it
+                await connection.execute("CREATE SCHEMA directsuite")
+            await connection.execute(tables.VERSIONS)
+            found = await (await connection.execute(tables.FOUND)).fetchone()
+            if found is None:
+                for statement in tables.TABLES:
+                    await connection.execute(statement)
+                await connection.execute(tables.MADE, (tables.VERSION,))
+            elif found[0] > tables.VERSION:
+                raise JournalError(_NEWER)
+            ((job,),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
+            return int(job)
+
+        self._job = await self.run(prepare)
+
+    async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
+        """Have documents signed, by their names; how many are new to the job."""
+        some, added = list[str](), 0
+        async for name in _each(names):
+            some.append(name)
+            if len(some) == self._size:
+                added += await self._add(some)
+                some.clear()
+        return added + await self._add(some)
+
+    async def take(self, patience: float) -> Chunk | None:
+        """A chunk that isn't done, and whose worker, if it had one, wasn't heard of for so many seconds."""
+        found = await self.fetch(tables.TAKE, (self._job, patience))
+        return Chunk(self, self._job, *found[0]) if found else None
+
+    async def open_chunks(self) -> int:
+        """How many are not done, those included that workers have."""
+        ((count,),) = await self.fetch(tables.OPEN, (self._job,))
+        return int(count)
+
+    async def claim(self, digest: str) -> None:
+        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+        ((found,),) = await self.fetch(tables.CLAIM, (digest, self._job))
+        if found != digest:
+            raise ConfigurationError(ANOTHER_JOBS)
+
+    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
+        """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
+        return [_entry(values) for values in await self.fetch(tables.FAILURES, (self._job, after, most))]
+
+    async def renew(self, problem: str | None = None) -> int:
+        """Have documents that failed tried again, all or those with this problem; how many they are."""
+        ((count,),) = await self.fetch(tables.RENEW, {"job": self._job, "problem": problem})
+        return int(count)
+
+    async def tally(self) -> Tally:
+        """The job in numbers."""
+        states = {State(state): count for state, count in await self.fetch(tables.STATES, (self._job,))}
+        ((abandoned, asked),) = await self.fetch(tables.COUNTS, (self._job,))
+        return Tally(states=states, abandoned=abandoned, asked=asked)
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What work gives, in a transaction."""
+        with _translated():
+            return await self._database.run(work)
+
+    async def fetch(
+        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement."""
+        with _translated():
+            return await self._database.fetch(query, values)
+
+    async def _add(self, names: Sequence[str]) -> int:
+        async def add(connection: Connection) -> int:
+            """A chunk of those that are new."""
+            ((chunk,),) = await (await connection.execute(tables.MAKE_CHUNK, (self._job,))).fetchall()
+            cursor = await connection.execute(tables.ADD, (self._job, chunk, [_stored(name) for name in sorted(names)]))
+            added = len(await cursor.fetchall())
+            if not added:
+                await connection.execute(tables.DROP_CHUNK, (chunk,))
+            return added
+
+        return await self.run(add) if names else 0
+
+
+@attrs.frozen
+class Chunk:
+    """Documents of a job that are one worker's, for a turn: the journal that a SigningJob of them writes.
+
+    Where another worker has begun a later turn, what writes raises LostChunkError, and nothing is written.
+    """
+
+    _journal: PostgresJournal
+    _job: int
+    id: int
+    turn: int
+
+    async def names(self) -> Sequence[str]:
+        """Documents that have not come to their end."""
+        return [_name(name) for (name,) in await self._journal.fetch(tables.NAMES, (self.id,))]
+
+    async def confirm(self) -> None:
+        """Let others know that this worker lives."""
+        self._refuse_lost(await self._journal.fetch(tables.SEEN, (self.id, self.turn)))
+
+    async def leave(self) -> None:
+        """End the turn: the chunk is done, or there for others."""
+
+        async def leave(connection: Connection) -> None:
+            """Two statements: the second one sees what was committed while the first waited."""
+            held = await (await connection.execute(tables.HOLD, (self.id, self.turn))).fetchall()
+            if held:
+                await connection.execute(tables.LEAVE, (self.id, self.turn))
+
+        await self._journal.run(leave)
+
+    async def claim(self, digest: str) -> None:
+        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+        await self._journal.claim(digest)
+
+    async def entries(self, names: Sequence[str]) -> list[Entry]:
+        """The entry of each of these documents of the chunk. Raises ConfigurationError where it has no such one."""
+        known = await self.known(names)
+        if len(known) < len(set(names)):
+            raise ConfigurationError("a document has another name than the one that it was asked for by: keep its name")
+        return [known[name] for name in names]
+
+    async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
+        """The entries of those of these documents that the chunk has."""
+        values = (self._job, self.id, [_stored(name) for name in names])
+        return {each.name: each for each in map(_entry, await self._journal.fetch(tables.ENTRIES, values))}
+
+    async def put(self, entry: Entry) -> Entry:
+        """Write how far a document is; the entry itself, for whoever goes on with it."""
+        self._refuse_lost(await self._journal.fetch(tables.PUT, self._values(entry)))
+        return entry
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """Have nothing to do any more with what is stored for a document. at: Unix time."""
+        abandoned = left(entry, then, problem)
+        is_stored, asked = entry.identifier is not None, entry.state is State.SIGNING
+
+        async def abandon(connection: Connection) -> None:
+            """All of it. The first statement holds the chunk's row, which nobody shares who waits for more."""
+            counts = (int(is_stored and then is not State.DONE), int(is_stored and asked), self.id, self.turn)
+            self._refuse_lost(await (await connection.execute(tables.COUNT, counts)).fetchall())
+            if is_stored:
+                await connection.execute(tables.ABANDON, (entry.identifier, self.id, at))
+            await connection.execute(tables.SET, self._values(abandoned))
+
+        await self._journal.run(abandon)
+        return abandoned
+
+    async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
+        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
+        found = await self._journal.fetch(tables.ABANDONED, (self.id, after, most))
+        return [identifier for (identifier,) in found]
+
+    async def forget(self, identifiers: Iterable[str]) -> None:
+        """These stored documents are deleted, or have expired."""
+        await self._journal.fetch(tables.FORGET, (list(identifiers),))
+
+    async def forget_before(self, at: float) -> None:
+        """What was abandoned before this, in Unix time, has expired."""
+        await self._journal.fetch(tables.FORGET_BEFORE, (self.id, at))
+
+    def _values(self, entry: Entry) -> dict[str, Any]:
+        return attrs.asdict(entry) | {"state": int(entry.state), "chunk": self.id, "turn": self.turn}
+
+    def _refuse_lost(self, found: Sequence[object]) -> None:
+        if not found:
+            raise LostChunkError("Another worker has these documents by now: this one was not heard of for too long.")
+
+
+@contextlib.contextmanager
+def _translated() -> Generator[None]:
+    """What the database raises becomes JournalError, save what no waiting helps."""
+    try:
+        yield
+        return
+    except (JournalError, ConfigurationError, ClosedError):
+        raise
+    except DirectSuiteError as error:
+        explanation = error.explanation
+    raise JournalError(explanation)
+
+
+async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str]:
+    if isinstance(names, AsyncIterable):
+        async for name in names:
+            yield name
+        return
+    for name in names:
+        yield name
+
+
+def _stored(name: str) -> bytes:
+    """That of a file may be no Unicode text."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _name(stored: bytes) -> str:
+    return bytes(stored).decode("utf-8", "surrogatepass")
+
+
+def _entry(values: Sequence[Any]) -> Entry:
+    number, name, state, *rest = values
+    identifier, saved_at, source_sha, output_sha, tries, problem = rest
+    return Entry(
+        number=number,
+        name=_name(name),
+        state=State(state),
+        identifier=identifier,
+        saved_at=saved_at,
+        source_sha=source_sha,
+        output_sha=output_sha,
+        tries=tries,
+        problem=problem,
+    )

@@ -1,0 +1,177 @@
+"""Sources and targets in a storage that fsspec knows, by URL: s3://, gs://, abfs://, sftp://, memory:// and so on.
+
+What fsspec raises is replaced: its texts name documents. Its calls block, and are made in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import hashlib
+import importlib
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from directsuite.errors import ConfigurationError, InvalidArgumentError
+from directsuite.jobs.signing.documents import Elsewhere, Pdf
+from directsuite.jobs.signing.targets import WORKSHOP, refuse_outside
+
+T = TypeVar("T")
+
+_NAMES = 500  # of documents found at a time
+_WHOLE_PUTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Object stores, in which what is put appears whole or not at all: S3, Google Cloud Storage, Azure Blob Storage."""
+
+
+class StorageError(OSError):
+    """A storage failed. kind: the type of what the library raised for it, whose text may name a document."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"the storage failed ({kind})")
+        self.kind = kind
+
+
+class StorageFolder(AsyncIterable[Pdf]):
+    """The PDFs below a URL, each under its path from there. pattern: of their names.
+
+        StorageFolder("s3://bucket/in", endpoint_url="https://storage.example.org")
+
+    options: those of fsspec for this kind of storage. fsspec lists a folder (in an object store: what is between two
+    slashes) as a whole: a million keys are better in folders of some thousands, or in a list of names of your own, each
+    made a document by `named`. Raises ConfigurationError where fsspec, or what it needs for a URL, isn't installed.
+    """
+
+    def __init__(self, url: str, pattern: str = "*.pdf", **options: Any) -> None:
+        self._files, self._root = _opened(url, options)
+        self._pattern = pattern
+        self.place = _place(self._files, self._root)
+        """Where it is, as a URL."""
+
+    def named(self, name: str) -> Pdf:
+        """The document of this name, which need not be there."""
+        return Pdf(name, _Stored(self._files, f"{self._root}/{name}"))
+
+    async def __aiter__(self) -> AsyncGenerator[Pdf]:
+        found = self._found()
+        while some := await _asked(_next, found):
+            for name in some:
+                yield self.named(name)
+
+    def _found(self) -> Generator[str]:
+        for folder, _, files in self._files.walk(self._root, on_error="raise"):
+            below = str(folder)[len(self._root) :].strip("/")
+            for name in files:
+                if fnmatch.fnmatch(name, self._pattern):
+                    yield f"{below}/{name}" if below else name
+
+
+class StorageTarget:
+    """Signed PDFs below a URL. options: those of fsspec for this kind of storage.
+
+    An object store has a whole PDF under its name as soon as it has it; elsewhere it is put under another name, and
+    moved. Either way its size is compared. For a folder of this machine, TargetFolder also has it on the disk before it
+    counts. Raises ConfigurationError where fsspec, or what it needs for a URL, isn't installed.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._files, self._root = _opened(url, options)
+        self.place = _place(self._files, self._root)
+        """Where it is, as a URL."""
+
+    @contextlib.asynccontextmanager
+    async def workshop(self, part: str = "", turn: int = 0) -> AsyncGenerator[Path]:
+        """A temporary folder of this machine, of this turn alone."""
+        folder = await asyncio.to_thread(
+            tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
+        )
+        try:
+            yield Path(folder.name)
+        finally:
+            await asyncio.to_thread(folder.cleanup)
+
+    def check(self, name: str) -> None:
+        """Refuse a name that leads out of the folder. Raises InvalidArgumentError."""
+        refuse_outside(name)
+
+    async def keep(self, name: str, file: Path) -> None:
+        """Put the file under its name, and see that the storage has all of it."""
+        self.check(name)
+        await _asked(self._put, name, file)
+
+    def _put(self, name: str, file: Path) -> None:
+        final = f"{self._root}/{name}"
+        if _protocol(self._files) in _WHOLE_PUTS:
+            self._files.put_file(os.fspath(file), final)
+        else:
+            if self._files.isdir(final):
+                raise InvalidArgumentError("there is a folder of this name", parameter="name")
+            made = f"{self._root}/{WORKSHOP}/{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+            for each in (made, final):
+                self._files.makedirs(each.rpartition("/")[0], exist_ok=True)
+            self._files.put_file(os.fspath(file), made)
+            self._refuse_other_size(made, file)
+            self._files.mv(made, final)
+        self._refuse_other_size(final, file)
+        file.unlink()
+
+    def _refuse_other_size(self, path: str, file: Path) -> None:
+        if self._files.info(path)["size"] != file.stat().st_size:
+            raise StorageError("another size")
+
+
+class _Stored(Elsewhere):
+    """The bytes of a document in a storage."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    async def fetch(self, file: Path) -> None:
+        """Put them into a file of this machine."""
+        await _asked(self._files.get_file, self._path, os.fspath(file))
+
+
+def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
+    """A file system of fsspec, and the URL's path there."""
+    try:
+        core: Any = importlib.import_module("fsspec.core")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "fsspec":
+            raise
+        raise ConfigurationError("a storage needs the package fsspec: pip install 'directsuite[storage]'") from None
+    try:
+        # Listings are not kept: they are as long as the storage is large, and grow old.
+        files, root = core.url_to_fs(url, use_listings_cache=False, **options)
+    except ImportError as error:
+        raise ConfigurationError(f"fsspec lacks a package for this kind of URL: {error}") from None
+    except ValueError:
+        raise ConfigurationError("fsspec knows no such kind of URL: give one as s3://bucket/folder") from None
+    return files, str(root).rstrip("/")
+
+
+def _protocol(files: Any) -> str:
+    return files.protocol if isinstance(files.protocol, str) else str(files.protocol[0])
+
+
+def _place(files: Any, root: str) -> str:
+    return f"{files.unstrip_protocol(root).rstrip('/')}/"
+
+
+async def _asked(call: Callable[..., T], *values: Any) -> T:
+    """What a call gives. Raises StorageError in place of what it raised, and InvalidArgumentError."""
+    try:
+        return await asyncio.to_thread(call, *values)
+    except (InvalidArgumentError, StorageError):
+        raise
+    except Exception as error:  # noqa: BLE001  each storage's library has errors of its own
+        kind = type(error).__name__
+    raise StorageError(kind)
+
+
+def _next(found: Iterator[str]) -> list[str]:
+    return list(itertools.islice(found, _NAMES))

@@ -1,0 +1,32 @@
+"""For users' own tests: a pytest plugin with the sandbox in it, and the services answered from memory.
+
+    async def test_mine(directsuite_suite):         # the plugin is there where directsuite[sandbox] is installed
+        stored = await directsuite_suite.signing.save(PDF)
+
+`directsuite.testing.plugin` lists the fixtures. `mocked_services` needs neither pytest nor a socket.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in directsuite itself: pytest loads this package with its plugins, in every run
+
+if TYPE_CHECKING:
+    from directsuite.testing.clock import LeapingClock
+    from directsuite.testing.mocked import mocked_services
+else:
+    _ORIGIN = {"LeapingClock": "directsuite.testing.clock", "mocked_services": "directsuite.testing.mocked"}
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in _ORIGIN:
+            raise AttributeError(f"module 'directsuite.testing' has no attribute {name!r}")
+        value = getattr(import_module(_ORIGIN[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)
+
+
+__all__ = ["LeapingClock", "mocked_services"]

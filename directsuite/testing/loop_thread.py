@@ -1,0 +1,44 @@
+"""An event loop in a thread of its own: what runs in it answers while a test waits, blocks, or has no loop at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """`with LoopThread() as thread:` runs an event loop until the block ends."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._begun = threading.Event()
+        self._end = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._begun.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._runner.get_loop().call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there, and wait for what it gives or raises."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._runner.get_loop()).result()
+
+    def _run(self) -> None:
+        with self._runner:
+            self._runner.run(self._until_the_end())
+
+    async def _until_the_end(self) -> None:
+        self._begun.set()
+        await self._end.wait()

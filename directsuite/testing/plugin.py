@@ -1,0 +1,188 @@
+"""A pytest plugin, which installing directsuite installs: the sandbox, a suite that speaks to it, and their time.
+
+    directsuite_suite       an open DirectSuite with the sandbox's demo account: for async tests
+    directsuite_sandbox     the empty sandbox behind it, in a thread of its own: for sync tests, too
+    directsuite_clock       the time of both, a LeapingClock: `directsuite_clock.advance(timedelta(minutes=10))`
+    directsuite_settings    the suite's Settings; a fixture of yours by that name changes them
+    directsuite_pdf         a PDF of one page, to sign
+
+An async test with one of these runs in the event loop of pytest-asyncio or of anyio where it is marked for that, or
+else in one that this plugin makes. Nothing of it, aiohttp included, is imported before a fixture is used; with
+`-p no:directsuite` there is no plugin.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Generator, Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from directsuite.sandbox import Sandbox
+    from directsuite.settings import Settings
+    from directsuite.suite import DirectSuite
+    from directsuite.testing.clock import LeapingClock
+    from directsuite.testing.loop_thread import LoopThread
+
+_REMEDY = "pip install 'directsuite[sandbox]'"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Bring the fixtures that rest on pytest-asyncio, where it is used."""
+    if _uses_pytest_asyncio(config):
+        from directsuite.testing import asyncio_fixtures
+
+        config.pluginmanager.register(asyncio_fixtures, "directsuite_asyncio_fixtures")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test that takes one of our fixtures, and that no other plugin runs."""
+    if "directsuite_sandbox" not in pyfuncitem.fixturenames or _loop_of(pyfuncitem) != "own":
+        return None
+    from directsuite.testing import own_loop
+
+    named = [name for name in inspect.signature(pyfuncitem.obj).parameters if name in pyfuncitem.funcargs]
+    own_loop.run(pyfuncitem, pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in named}))
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Say what to install where the sandbox lacked the PDF libraries."""
+    if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
+        from directsuite.errors import ServerError
+        from directsuite.sandbox.services import pdf_libraries_installed
+
+        error = call.excinfo.value
+        lacking = isinstance(error, ServerError) and error.status == HTTPStatus.NOT_IMPLEMENTED
+        if lacking and not pdf_libraries_installed():
+            error.add_note(f"The sandbox signs nothing without its PDF libraries: {_REMEDY}")
+    return (yield)
+
+
+@pytest.fixture(scope="session")
+def _directsuite_loop() -> Iterator[LoopThread]:
+    from directsuite.testing.loop_thread import LoopThread
+
+    with LoopThread() as thread:
+        yield thread
+
+
+@pytest.fixture
+def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
+    """The four services on loopback, in memory, with nothing in them but a demo account; another for each test.
+
+    Its async methods may be awaited in any event loop. `directsuite_sandbox.environment` has the variables with which
+    `DirectSuite.from_env` finds it.
+    """
+    from directsuite.sandbox import Sandbox
+
+    sandbox = Sandbox()
+    _directsuite_loop.call(sandbox.__aenter__())
+    yield sandbox
+    _directsuite_loop.call(sandbox.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
+    """The time of the sandbox and the suite: `advance` moves both, and no retry makes the test wait."""
+    from directsuite.testing.clock import LeapingClock
+
+    return LeapingClock(directsuite_sandbox.clock)
+
+
+@pytest.fixture
+def directsuite_settings(directsuite_sandbox: Sandbox) -> Settings:
+    """What the suite is built with: the sandbox's URLs, and defaults."""
+    from directsuite.settings import Settings
+
+    return Settings.from_env(directsuite_sandbox.environment)
+
+
+@pytest.fixture
+def directsuite_suite(request: pytest.FixtureRequest, _directsuite_unopened: DirectSuite) -> DirectSuite:
+    """A DirectSuite, open in the test's event loop, with the sandbox's demo token and login."""
+    loop = _loop_of(request.node)
+    if loop == "no":
+        pytest.fail("directsuite_suite is for async tests: a sync test takes directsuite_sandbox", pytrace=False)
+    if loop == "anyio":
+        _refuse_other_than_asyncio(request.getfixturevalue("anyio_backend"))
+    suite: DirectSuite = request.getfixturevalue(f"_directsuite_suite_in_{loop}_loop")
+    return suite
+
+
+@pytest.fixture(scope="session")
+def directsuite_pdf() -> bytes:
+    """A PDF of one blank page."""
+    try:
+        import pikepdf
+    except ModuleNotFoundError:
+        pytest.fail(f"directsuite_pdf needs pikepdf: {_REMEDY}", pytrace=False)
+    import io
+
+    written = io.BytesIO()
+    with pikepdf.new() as document:
+        document.add_blank_page()
+        document.save(written)
+    return written.getvalue()
+
+
+@pytest.fixture
+def _directsuite_unopened(
+    directsuite_sandbox: Sandbox, directsuite_settings: Settings, directsuite_clock: LeapingClock
+) -> DirectSuite:
+    from directsuite.registration.models import Login
+    from directsuite.suite import DirectSuite
+
+    demo = directsuite_sandbox.environment
+    login = Login(demo["DIRECTSUITE_LOGIN_USERNAME"], demo["DIRECTSUITE_LOGIN_PASSWORD"])
+    return DirectSuite(directsuite_settings, demo["DIRECTSUITE_TOKEN"], login, clock=directsuite_clock)
+
+
+@pytest.fixture
+async def _directsuite_suite_in_anyio_loop(_directsuite_unopened: DirectSuite) -> AsyncIterator[DirectSuite]:
+    async with _directsuite_unopened as suite:
+        yield suite
+
+
+@pytest.fixture
+def _directsuite_runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    from directsuite.testing import own_loop
+
+    with own_loop.runner_of(request.node) as runner:
+        yield runner
+
+
+@pytest.fixture
+def _directsuite_suite_in_own_loop(
+    _directsuite_runner: asyncio.Runner, _directsuite_unopened: DirectSuite
+) -> Iterator[DirectSuite]:
+    yield _directsuite_runner.run(_directsuite_unopened.__aenter__())
+    _directsuite_runner.run(_directsuite_unopened.__aexit__(None, None, None))
+
+
+def _loop_of(item: Any) -> str:
+    """The event loop that a test runs in: `own` for ours, `anyio`, a scope of pytest-asyncio's, or `no`."""
+    marker = item.get_closest_marker("asyncio")  # pytest-asyncio's own: in auto mode it marks each async test
+    if marker is not None and _uses_pytest_asyncio(item.config):
+        scope: str = marker.kwargs.get("loop_scope") or item.config.getini("asyncio_default_test_loop_scope")
+        return scope
+    if "anyio_backend" in item.fixturenames:
+        return "anyio"
+    return "own" if inspect.iscoroutinefunction(getattr(item, "obj", None)) else "no"
+
+
+def _uses_pytest_asyncio(config: pytest.Config) -> bool:
+    """Whether it is loaded, by itself or by name."""
+    return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin"))
+
+
+def _refuse_other_than_asyncio(backend: Any) -> None:
+    if (backend if isinstance(backend, str) else backend[0]) != "asyncio":
+        pytest.fail("directsuite runs on asyncio: have a fixture anyio_backend return 'asyncio'", pytrace=False)

@@ -1,0 +1,124 @@
+"""A job is killed every few seconds until it comes to its end, and what it leaves is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections import Counter
+from pathlib import Path
+
+import attrs
+
+from directsuite.jobs.signing import Journal, State
+from directsuite.sandbox.server import Sandbox
+from tests.integration.documents import consent
+from tests.jobs.signing.killing.worker import JOURNAL
+
+SEED = 11
+_LEAST = 4  # signatures between two kills: on a busy machine the same documents would else be abandoned again and again
+_LOOK = 0.05  # seconds
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@attrs.frozen(kw_only=True)
+class Killed:
+    """What is left. seconds: that it took, beginnings of processes included. saved: stored documents of the service.
+
+    asked: stored documents that the service was asked to sign, by how often. abandoned, perhaps_signed: as the journal
+    counts them. outputs: files at the target. as_noted: those whose digest is the journal's. signatures: outputs by how
+    many signatures they have, as pdfsig sees them; invalid: those of which it finds a signature wrong.
+    """
+
+    documents: int
+    kills: int
+    seconds: float
+    saved: int
+    asked: dict[int, int]
+    states: dict[State, int]
+    abandoned: int
+    perhaps_signed: int
+    outputs: int
+    as_noted: int
+    signatures: dict[int, int]
+    invalid: int
+
+
+async def killed(documents: int, seconds: tuple[float, float], folder: Path) -> Killed:
+    """Sign so many documents in spite of kills, one after a time between these seconds each."""
+    (folder / "in").mkdir()
+    for number in range(documents):
+        (folder / "in" / f"{number}.pdf").write_bytes(consent())
+    async with Sandbox() as sandbox:
+        began = time.monotonic()
+        kills = await _signed_in_spite_of_kills(sandbox, folder, seconds)
+        took = time.monotonic() - began
+        asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
+        saved = len(await sandbox.ledger("Save"))
+    async with Journal(folder / JOURNAL) as journal:
+        tally = await journal.tally()
+        entries = await journal.entries([f"{number}.pdf" for number in range(documents)])
+    outputs = {file.name: file for file in (folder / "out").iterdir()}
+    digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in outputs.items()}
+    seen = [seen_by_pdfsig(file) for file in outputs.values()]
+    return Killed(
+        documents=documents,
+        kills=kills,
+        seconds=took,
+        saved=saved,
+        asked=dict(Counter(asked.values())),
+        states=dict(tally.states),
+        abandoned=tally.abandoned,
+        perhaps_signed=tally.asked,
+        outputs=len(outputs),
+        as_noted=sum(digests.get(entry.name) == entry.output_sha for entry in entries),
+        signatures=dict(Counter(valid for valid, _ in seen)),
+        invalid=sum(valid != all_of_them for valid, all_of_them in seen),
+    )
+
+
+async def _worker(sandbox: Sandbox, folder: Path) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", "tests.jobs.signing.killing.worker", sandbox.signing_url, str(folder))
+    environment = os.environ | {"DIRECTSUITE_TOKEN": sandbox.environment["DIRECTSUITE_TOKEN"]}
+    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
+
+
+async def _signed_in_spite_of_kills(sandbox: Sandbox, folder: Path, seconds: tuple[float, float]) -> int:
+    """Start workers and kill each, until one comes to the end; how many were killed."""
+    dice, kills = random.Random(SEED), 0
+    while True:
+        worker = await _worker(sandbox, folder)
+        assert worker.stdout is not None
+        await worker.stdout.readline()
+        ending = asyncio.create_task(worker.communicate())
+        signed = await _signed(sandbox)
+        await asyncio.wait([ending], timeout=dice.uniform(*seconds))
+        while not ending.done() and await _signed(sandbox) < signed + _LEAST:
+            await asyncio.wait([ending], timeout=_LOOK)
+        with contextlib.suppress(ProcessLookupError):  # it has come to its end by itself
+            worker.kill()
+        _, errors = await ending
+        if worker.returncode == 0:
+            return kills
+        assert worker.returncode == -signal.SIGKILL, errors.decode()
+        kills += 1
+
+
+async def _signed(sandbox: Sandbox) -> int:
+    return len(await sandbox.ledger("MultiSignAndPull"))
+
+
+def seen_by_pdfsig(file: Path) -> tuple[int, int]:
+    """How many signatures pdfsig finds valid, and how many it finds."""
+    pdfsig = shutil.which("pdfsig")
+    assert pdfsig is not None
+    seen = subprocess.run([pdfsig, "-nocert", file], check=True, capture_output=True, text=True).stdout
+    return seen.count("Signature is Valid."), seen.count("Signature Validation:")

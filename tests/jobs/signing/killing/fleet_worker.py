@@ -1,0 +1,48 @@
+"""A worker of a signing fleet in a process of its own: `python -m tests.jobs.signing.killing.fleet_worker URL FOLDER`.
+
+It prints a line when it begins, and takes PostgreSQL's conninfo from the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import directsuite as ds
+from directsuite.jobs.signing import Folder, PostgresJournal, SigningFleet, TargetFolder
+from directsuite.sync.postgres_connections import Connections
+from tests.jobs.signing.killing.worker import SIGNATURES
+
+JOB, CONNINFO = "consents", "DIRECTSUITE_TEST_CONNINFO"
+CHUNK = 10
+
+
+async def work(url: str, folder: Path) -> None:
+    """Sign what others don't."""
+    settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
+    async with (
+        ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
+        contextlib.aclosing(Connections(os.environ[CONNINFO])) as connections,
+    ):
+        journal = PostgresJournal(connections, JOB, chunk=CHUNK)
+        await journal.prepare()
+        worker = SigningFleet(
+            suite.signing,
+            Folder(folder / "in").named,
+            TargetFolder(folder / "out"),
+            SIGNATURES,
+            journal=journal,
+            at_a_time=4,
+            patience=1.0,
+            tick=0.1,
+        )
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1], Path(sys.argv[2])))

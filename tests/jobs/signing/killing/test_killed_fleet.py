@@ -1,0 +1,101 @@
+"""Workers of a fleet are killed, or stopped and let go on: each output has exactly the signatures asked for.
+
+The journal in PostgreSQL and the outputs agree, and the service was asked at most once to sign each stored document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from directsuite.jobs.signing import PostgresJournal, State
+from directsuite.sandbox.server import Sandbox
+from tests.integration.documents import consent
+from tests.jobs.signing.killing.experiment import ROOT, seen_by_pdfsig
+
+pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+from directsuite.sync.postgres_connections import Connections
+from tests.jobs.signing.killing.fleet_worker import CHUNK, CONNINFO, JOB
+
+WORKERS, SEED = 3, 11
+_LOG = logging.getLogger(__name__)
+
+
+async def _begun(sandbox: Sandbox, folder: Path, conninfo: str) -> Process:
+    command = (sys.executable, "-m", "tests.jobs.signing.killing.fleet_worker", sandbox.signing_url, str(folder))
+    token = sandbox.environment["DIRECTSUITE_TOKEN"]
+    environment = os.environ | {"DIRECTSUITE_TOKEN": token, CONNINFO: conninfo}
+    worker = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
+    assert worker.stdout is not None
+    await worker.stdout.readline()
+    return worker
+
+
+async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str, seconds: float, kills: int) -> None:
+    """Keep some workers at work: now and then one is killed and replaced, and another one hangs for a while."""
+    dice = random.Random(SEED)
+    workers = [await _begun(sandbox, folder, conninfo) for _ in range(WORKERS)]
+    try:
+        for _ in range(kills):
+            victim, hanging = dice.sample(range(WORKERS), 2)
+            with contextlib.suppress(ProcessLookupError):
+                workers[hanging].send_signal(signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                workers[victim].kill()
+            await workers[victim].communicate()
+            workers[victim] = await _begun(sandbox, folder, conninfo)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(workers[victim].wait(), dice.uniform(seconds, 2 * seconds))
+            with contextlib.suppress(ProcessLookupError):
+                workers[hanging].send_signal(signal.SIGCONT)
+        for worker in workers:
+            _, errors = await worker.communicate()
+            assert worker.returncode == 0, errors.decode()
+    finally:
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGSTOP there")
+@pytest.mark.skipif(shutil.which("pdfsig") is None, reason="pdfsig (poppler-utils) is not installed")
+@pytest.mark.parametrize(
+    ("documents", "seconds", "kills"), [(40, 1.2, 2), pytest.param(1_000, 2.0, 25, marks=pytest.mark.slow)]
+)
+async def test_each_output_verifies_and_agrees_with_the_journal(
+    documents: int, seconds: float, kills: int, tmp_path: Path, conninfo: str
+) -> None:
+    names = [f"{number}.pdf" for number in range(documents)]
+    (tmp_path / "in").mkdir()
+    for name in names:
+        (tmp_path / "in" / name).write_bytes(consent())
+    async with contextlib.aclosing(Connections(conninfo)) as connections, Sandbox() as sandbox:
+        journal = PostgresJournal(connections, JOB, chunk=CHUNK)
+        await journal.prepare()
+        assert await journal.add(names) == documents
+        await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
+        asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
+        tally = await journal.tally()
+        rows = await connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+    assert tally.states == {State.DONE: documents}
+    assert set(asked.values()) == {1}
+    assert len(asked) <= documents + tally.asked
+    outputs = {each.name: each for each in (tmp_path / "out").iterdir() if each.is_file()}
+    assert sorted(outputs) == sorted(names)
+    for name, digest in rows:
+        output = outputs[bytes(name).decode()]
+        assert hashlib.sha256(output.read_bytes()).hexdigest() == digest
+        assert seen_by_pdfsig(output) == (2, 2)
+    _LOG.info("%d documents, %d kills, %d abandoned, %d perhaps signed", documents, kills, tally.abandoned, tally.asked)

@@ -1,0 +1,302 @@
+"""Workers of a signing fleet: each document once, whoever dies, hangs, or comes back too late."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, LiteralString, TypeVar
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
+from directsuite.jobs.signing.fleet import SigningFleet
+from directsuite.jobs.signing.postgres_journal import Chunk, Connection, LostChunkError, PostgresJournal
+from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
+from tests.jobs.signing.jobs import CONTENT, SIGN, until
+
+pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+from directsuite.sync.postgres_connections import Connections
+from directsuite.sync.store import StoreError
+
+T = TypeVar("T")
+NAMES = [f"{number}.pdf" for number in range(12)]
+_LONG_AGO = "UPDATE directsuite.signing_chunk SET seen_at = seen_at - interval '1 hour' RETURNING id"
+
+
+class BriefClock:
+    """Time that passes soon."""
+
+    def monotonic(self) -> float:
+        """It stands."""
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Give others some turns."""
+        for _ in range(min(1000, round(10 * seconds))):
+            await asyncio.to_thread(lambda: None)
+
+
+class StoppedForEver(BriefClock):
+    """Of a process that does nothing. is_asked: whether somebody waits."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """It never ends."""
+        self.is_asked.set()
+        await asyncio.Event().wait()
+
+
+class Interrupted:
+    """Connections that break where they are told to."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.breaks = 0
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What work gives, or nothing of it."""
+        self._break()
+        return await self.connections.run(work)
+
+    async def fetch(
+        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement."""
+        self._break()
+        return await self.connections.fetch(query, values)
+
+    def _break(self) -> None:
+        if self.breaks:
+            self.breaks -= 1
+            raise StoreError("PostgreSQL is away.")
+
+
+class HeldService(FragileService):
+    """Answers one request to sign when it is let go; aside: it has acted on it before, and has the answer there."""
+
+    def __init__(self, aside: Path | None) -> None:
+        super().__init__()
+        self.aside = aside
+        self.asked_first = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def multi_sign_and_pull(
+        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
+    ) -> Path:
+        """Sign a document, the first one late."""
+        if not self.asked_first.is_set():
+            if self.aside is not None:
+                await super().multi_sign_and_pull(identifier, signatures, destination=self.aside)
+            self.asked_first.set()
+            await self.let_go.wait()
+            if self.aside is not None:
+                return self.aside.rename(destination)
+        return await super().multi_sign_and_pull(identifier, signatures, destination=destination)
+
+
+@attrs.define
+class Scene:
+    """A fleet's journal, service and folder."""
+
+    journal: PostgresJournal
+    database: Interrupted
+    out: Path
+    service: FragileService = attrs.field(factory=FragileService)
+
+    def worker(self, **options: Any) -> SigningFleet:
+        """A worker, as another process would have it."""
+        service: Any = self.service
+        signatures = options.pop("signatures", SIGN)
+        return SigningFleet(
+            service,
+            lambda name: Pdf(name, CONTENT),
+            TargetFolder(self.out),
+            signatures,
+            journal=self.journal,
+            clock=BriefClock(),
+            now=lambda: 0.0,
+            **options,
+        )
+
+    async def lose_all(self) -> None:
+        """As if no worker had been heard of for an hour."""
+        await self.database.connections.fetch(_LONG_AGO)
+
+    async def taken(self) -> Chunk:
+        """A chunk that a worker has."""
+        chunk = await self.journal.take(30.0)
+        assert chunk is not None
+        return chunk
+
+    async def agrees(self, names: Sequence[str] = NAMES) -> bool:
+        """Whether all are done, and signed once, as the journal has it; and no stored document was asked for twice."""
+        tally = await self.journal.tally()
+        rows = await self.database.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+        noted = {bytes(name).decode(): digest for name, digest in rows}
+        outputs = {each.name: each.read_bytes() for each in self.out.iterdir()}
+        return (
+            tally.states == {State.DONE: len(names)}
+            and outputs == dict.fromkeys(names, CONTENT + SIGNATURE)
+            and {name: hashlib.sha256(content).hexdigest() for name, content in outputs.items()} == noted
+            and set(self.service.asked.values()) == {1}
+        )
+
+
+@pytest.fixture
+async def scene(database: Connections, tmp_path: Path) -> Scene:
+    interrupted = Interrupted(database)
+    journal = PostgresJournal(interrupted, "consents", chunk=5)
+    await journal.prepare()
+    assert await journal.add(NAMES) == len(NAMES)
+    return Scene(journal, interrupted, tmp_path / "out")
+
+
+async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> None:
+    await scene.journal.prepare()
+    assert await scene.journal.add([*NAMES, "0.pdf"]) == 0
+    assert await scene.journal.open_chunks() == 3
+    workers = [scene.worker(at_a_time=1) for _ in range(3)]
+    ended = await asyncio.gather(*(worker.run() for worker in workers))
+    assert sum(each.done for each in ended) == len(NAMES)
+    assert sum(each.chunks for each in ended) == 3
+    assert await scene.agrees()
+    assert (await scene.worker().run()).chunks == 0
+
+
+async def test_what_a_dead_worker_leaves_is_adopted_if_signed_and_else_abandoned(scene: Scene) -> None:
+    chunk = await scene.taken()
+    names = await chunk.names()
+    service: Any = scene.service
+    for number, entry in enumerate(await chunk.entries(names[:3])):
+        stored = await scene.service.save(CONTENT)
+        source = hashlib.sha256(CONTENT).hexdigest()
+        saved = attrs.evolve(entry, state=State.SAVED, identifier=stored.identifier, saved_at=0.0, source_sha=source)
+        if number < 2:
+            saved = attrs.evolve(saved, state=State.SIGNING)
+        await chunk.put(saved)
+        if number == 0:
+            await service.multi_sign_and_pull(stored.identifier, SIGN, destination=scene.out.with_suffix(".lost"))
+    await scene.lose_all()
+    await scene.worker().run()
+    assert await scene.agrees()
+    tally = await scene.journal.tally()
+    assert (tally.abandoned, tally.asked) == (1, 1)
+    assert scene.service.made == len(NAMES) + 1
+    assert scene.service.stored == {}
+
+
+async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None:
+    late = await scene.taken()
+    [entry, *_] = await late.entries(await late.names())
+    await scene.lose_all()
+    now = await scene.taken()
+    assert (now.id, now.turn) == (late.id, late.turn + 1)
+    for attempt in (
+        late.confirm(),
+        late.put(attrs.evolve(entry, state=State.SIGNING)),
+        late.abandon(attrs.evolve(entry, identifier="x"), at=0.0),
+    ):
+        with pytest.raises(LostChunkError):
+            await attempt
+    await late.leave()
+    assert await now.entries([entry.name]) == [entry]
+    assert await now.abandoned() == []
+    await now.confirm()
+    assert await scene.journal.open_chunks() == 3
+
+
+@pytest.mark.parametrize("has_signed", [False, True])
+async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(has_signed: bool, scene: Scene) -> None:
+    held = scene.service = HeldService(scene.out.with_name("aside") if has_signed else None)
+    hanging = scene.worker(at_a_time=1, patience=1e9)
+    first = asyncio.create_task(hanging.run())
+    await held.asked_first.wait()
+    hanging._clock = stopped = StoppedForEver()
+    await stopped.is_asked.wait()
+    await scene.lose_all()
+    await scene.worker().run()
+    assert await scene.agrees()
+    hanging._clock = BriefClock()
+    held.let_go.set()
+    await first
+    assert await scene.agrees()
+    assert not (scene.out / ".directsuite").exists()
+    assert (await scene.journal.tally()).asked == (not has_signed)
+
+
+async def test_postgres_is_waited_for(scene: Scene) -> None:
+    worker = scene.worker(at_a_time=2, patience=0.1)  # a chunk that it could not hand back is free again then
+    running = asyncio.create_task(worker.run())
+    for _ in range(4):
+        before = worker.progress.done
+        await until(lambda before=before: worker.progress.done > before)  # type: ignore[misc]
+        scene.database.breaks = 2
+    await running
+    assert await scene.agrees()
+
+
+async def test_drained_or_cancelled_it_hands_its_chunk_back(scene: Scene) -> None:
+    drained = scene.worker(at_a_time=1)
+    running = asyncio.create_task(drained.run())
+    await until(lambda: drained.progress.done > 0)
+    drained.drain()
+    assert (await running).done < len(NAMES)
+    cancelled = scene.worker(at_a_time=1)
+    running = asyncio.create_task(cancelled.run())
+    await until(lambda: cancelled.progress.done > 0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await scene.worker().run()
+    assert await scene.agrees()
+
+
+async def test_other_signatures_are_refused(scene: Scene) -> None:
+    await scene.worker().run()
+    await scene.journal.add(["more.pdf"])
+    with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
+        await scene.worker(signatures=[ds.Signature(name="other")]).run()
+    await scene.worker().run()
+    assert (await scene.journal.tally()).states == {State.DONE: len(NAMES) + 1}
+
+
+async def test_trouble_that_lasts_ends_a_worker_and_others_go_on(scene: Scene) -> None:
+    scene.service.faults = [Fault.NOT_SENT] * 1000
+    with pytest.raises(JobStoppedError, match="too long"):
+        await scene.worker(service_patience=-1).run()
+    scene.service.faults = []
+    await scene.worker().run()
+    assert await scene.agrees()
+
+
+async def test_failures_are_tried_again_alone(scene: Scene) -> None:
+    await scene.journal.add(["../x.pdf"])
+    worker = await scene.worker().run()
+    assert (worker.done, worker.failed) == (len(NAMES), 1)
+    [failed] = await scene.journal.failures()
+    assert await scene.journal.renew(failed.problem) == 1
+    again = await scene.worker().run()
+    assert (again.done, again.failed, again.chunks) == (0, 1, 1)
+
+
+async def test_a_document_under_another_name_ends_the_worker(scene: Scene) -> None:
+    def other(name: str) -> Pdf:
+        """Not the one that was asked for."""
+        return Pdf(f"other-{name}", CONTENT)
+
+    worker = scene.worker()
+    worker._named = other
+    with pytest.raises(ds.ConfigurationError, match="keep its name"):
+        await worker.run()
+
+
+async def test_closed_connections_end_a_worker(scene: Scene) -> None:
+    await scene.database.connections.aclose()
+    with pytest.raises(ds.ClosedError):
+        await scene.worker().run()

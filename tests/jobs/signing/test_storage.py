@@ -1,0 +1,170 @@
+"""Documents in a storage: listed, fetched, and put back whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, State, StorageFolder, StorageTarget, TargetFolder
+from directsuite.jobs.signing import storage as storage_module
+from tests.jobs.signing.fragile_service import SIGNATURE
+from tests.jobs.signing.jobs import CONTENT, Jobs
+
+pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
+
+NAMES = ["a.pdf", "b/c [1]*.pdf", "b/d e/f.pdf"]
+
+
+@pytest.fixture(params=["memory", "file", "whole puts"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where storages of one kind begin."""
+    if request.param == "file":
+        return f"file://{tmp_path}/storage"
+    if request.param == "whole puts":  # as object stores have them
+        monkeypatch.setattr(storage_module, "_WHOLE_PUTS", frozenset({"memory"}))
+    return f"memory://{tmp_path}"
+
+
+def put(url: str, names: list[str]) -> None:
+    """Have documents there."""
+    place = StorageFolder(url)
+    for name in names:
+        path = f"{place._root}/{name}"
+        place._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        place._files.pipe_file(path, CONTENT)
+
+
+def there(url: str) -> dict[str, bytes]:
+    """All that a storage has."""
+    place = StorageFolder(url)
+    return {str(path)[len(place._root) + 1 :]: place._files.cat_file(path) for path in place._files.find(place._root)}
+
+
+async def test_documents_are_signed_from_storage_to_storage(url: str, jobs: Jobs) -> None:
+    put(f"{url}/in", [*NAMES, "g.txt"])
+    source, target = StorageFolder(f"{url}/in"), StorageTarget(f"{url}/out")
+    assert (await jobs.job(source, target=target).run()).done == 3
+    assert there(f"{url}/out") == dict.fromkeys(NAMES, CONTENT + SIGNATURE)
+    assert (await jobs.job(source, target=target).run()).passed_over == 3
+    assert jobs.service.made == 3
+    for entry in await jobs.journal.entries(NAMES):
+        assert entry.state is State.DONE
+
+
+async def test_a_put_that_breaks_leaves_nothing_under_the_name_and_the_next_run_goes_on(
+    url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f"{url}/in", ["Ada.pdf"])
+    target: Any = StorageTarget(f"{url}/out")
+    whole_puts = target._files.protocol in storage_module._WHOLE_PUTS
+
+    def breaks(local: str, remote: str) -> None:
+        """Half of it is there, but in an object store."""
+        if not whole_puts:
+            target._files.pipe_file(remote, CONTENT)
+        raise ConnectionResetError(f"{remote} broke off")
+
+    with monkeypatch.context() as patch:
+        kind: Any = target._files.__class__
+        patch.setattr(kind, "put_file", staticmethod(breaks))
+        with pytest.raises(JobStoppedError, match=r"the target can't be written \(ConnectionResetError\)") as stopped:
+            await jobs.job(StorageFolder(f"{url}/in"), target=target).run()
+    assert "Ada" not in repr(stopped.value.__cause__) + repr(stopped.value.__context__)
+    assert "Ada.pdf" not in there(f"{url}/out")
+    assert (await jobs.job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
+    assert there(f"{url}/out") == {"Ada.pdf": CONTENT + SIGNATURE}
+    assert jobs.service.asked.total() == 1  # what was signed the first time was adopted
+
+
+async def test_a_put_that_loses_something_is_no_output(url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(f"{url}/in", ["a.pdf"])
+    target: Any = StorageTarget(f"{url}/out")
+
+    def short(local: str, remote: str) -> None:
+        """Not all of it."""
+        target._files.pipe_file(remote, CONTENT)
+
+    kind: Any = target._files.__class__
+    monkeypatch.setattr(kind, "put_file", staticmethod(short))
+    with pytest.raises(JobStoppedError, match=r"the target can't be written \(another size\)"):
+        await jobs.job(StorageFolder(f"{url}/in"), target=target).run()
+    assert (await jobs.journal.tally()).states == {State.SIGNING: 1}
+
+
+async def test_a_document_that_is_not_there_fails_and_its_problem_does_not_name_it(url: str, jobs: Jobs) -> None:
+    place = StorageFolder(f"{url}/in")
+
+    async def source() -> AsyncGenerator[Pdf]:
+        yield place.named("Ada.pdf")
+
+    assert (await jobs.job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == "it can't be read (FileNotFoundError)"
+
+
+async def test_a_source_that_is_not_there_stops_the_job(url: str, jobs: Jobs) -> None:
+    with pytest.raises(JobStoppedError, match=r"the source can't be read \(FileNotFoundError\)"):
+        await jobs.job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
+
+
+async def test_what_was_fetched_is_removed(url: str, jobs: Jobs, tmp_path: Path) -> None:
+    put(f"{url}/in", ["a.pdf", "b.pdf"])
+    seen = list[list[str]]()
+    target = TargetFolder(jobs.out)
+    keep = target.keep
+
+    async def looked(name: str, file: Path) -> None:
+        """See what is in the making."""
+        await keep(name, file)
+        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").iterdir()))
+
+    changed: Any = target
+    changed.keep = looked
+    await jobs.job(StorageFolder(f"{url}/in"), target=target, at_a_time=1).run()
+    assert seen == [["1.source.pdf"], ["2.source.pdf"]]
+    assert jobs.signed() == ["a.pdf", "b.pdf"]
+
+
+async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, jobs: Jobs) -> None:
+    put(f"{url}/out/a.pdf", ["b.pdf"])
+
+    names = ["../c.pdf", ".directsuite/d.pdf", "e.pdf"]
+    if "memory" not in storage_module._WHOLE_PUTS:
+        names.append("a.pdf")  # an object store has no folders
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for name in names:
+            yield Pdf(name, CONTENT)
+
+    progress = await jobs.job(source(), target=StorageTarget(f"{url}/out")).run()
+    assert (progress.done, progress.failed) == (1, len(names) - 1)
+    assert there(f"{url}/out") == {"a.pdf/b.pdf": CONTENT, "e.pdf": CONTENT + SIGNATURE}
+
+
+def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for source, target in (
+        (StorageFolder("memory://some"), StorageTarget("memory://some/out")),
+        (StorageFolder("memory://some"), StorageTarget("memory://some/")),
+        (Folder(tmp_path / "in"), StorageTarget(f"file://{tmp_path}/in/out")),
+    ):
+        with pytest.raises(ds.ConfigurationError, match="within the source"):
+            jobs.job(source, target=target)
+    jobs.job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ds.ConfigurationError, match="no such kind of URL"):
+        StorageFolder("carrier-pigeon://somewhere")
+    if importlib.util.find_spec("s3fs") is None:
+        with pytest.raises(ds.ConfigurationError, match="s3fs"):
+            StorageFolder("s3://bucket/in")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(ds.ConfigurationError, match=r"pip install 'directsuite\[storage\]'"):
+        StorageTarget("memory://out")

@@ -1,0 +1,245 @@
+"""README's web backends, as they stand there, each on real sockets between a browser and the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import socket
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientPayloadError, ClientSession, web
+
+import directsuite as ds
+from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, large_pdf, measure, write_example
+from directsuite.cli.demo import pdf
+from directsuite.sandbox import Sandbox
+from directsuite.testing import LeapingClock
+
+FORM = pdf.consent_form(pdf.Form.numbered(1))
+PER_BROWSER = 400_000
+"""Bytes for a browser that waits: what the framework reads ahead of it, and what comes with a connection."""
+PER_CONNECTION = 800_000
+"""Bytes for each of the suite's connections: pieces on their way, plain and as base64."""
+
+
+class Heard(logging.Handler):
+    """Waits for what the suite tells its logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.changed = asyncio.Event()
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note it."""
+        self.told.append(record.getMessage())
+        self.changed.set()
+
+    async def until(self, condition: Callable[[str], bool]) -> None:
+        """Return when something has been told that fits."""
+        while not any(condition(text) for text in self.told):
+            self.changed.clear()
+            await self.changed.wait()
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    handler, logger = Heard(), logging.getLogger("directsuite")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+@pytest.fixture
+async def sandbox(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Sandbox]:
+    """A sandbox, in the environment of whoever asks. The suite has one connection, and does not wait for time."""
+    (tmp_path / "directsuite.toml").write_text("max_connections = 1\n")
+    async with Sandbox() as sandbox:
+        for name, value in sandbox.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("DIRECTSUITE_CONFIG", str(tmp_path / "directsuite.toml"))
+        monkeypatch.setattr("directsuite.suite.SystemClock", lambda: LeapingClock(sandbox.clock))
+        yield sandbox
+
+
+@pytest.fixture(params=FRAMEWORKS)
+async def url(
+    request: pytest.FixtureRequest, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[str]:
+    """Where a backend takes PDFs to sign."""
+    write_example(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    if request.param != "aiohttp":
+        pytest.importorskip("uvicorn", reason="uvicorn isn't installed")
+        pytest.importorskip(request.param, reason=f"{FRAMEWORKS[request.param]} isn't installed")
+    module = importlib.import_module(f"web_{request.param}")
+    try:
+        async with served(module) as port:
+            yield f"http://127.0.0.1:{port}/sign"
+    finally:
+        for name in (module.__name__, "pdfs"):
+            del sys.modules[name]
+
+
+@asynccontextmanager
+async def served(module: Any) -> AsyncGenerator[int]:
+    """The port that a module's application is served on."""
+    if hasattr(module, "application"):
+        runner = web.AppRunner(module.application(), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+        await runner.cleanup()
+        return
+    import uvicorn
+
+    begun = asyncio.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            begun.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server(uvicorn.Config(module.app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
+        serving = asyncio.create_task(server.serve([listening]))
+        waiting = asyncio.create_task(begun.wait())
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        assert begun.is_set(), "the server did not start"
+        yield listening.getsockname()[1]
+        server.should_exit = True
+        await serving
+
+
+async def post(url: str, content: bytes = FORM) -> tuple[int, str | None, bytes]:
+    """What a browser gets for a PDF: status, Retry-After and content."""
+    async with ClientSession() as browser, browser.post(url, data=content) as answer:
+        return answer.status, answer.headers.get("Retry-After"), await answer.read()
+
+
+async def effects(sandbox: Sandbox, operation: str) -> int:
+    """How often an operation has had an effect."""
+    return len(await sandbox.ledger(operation))
+
+
+async def test_pdf_comes_back_signed_and_is_kept_nowhere(url: str, sandbox: Sandbox) -> None:
+    status, _, signed = await post(url)
+    assert status == 200
+    assert await effects(sandbox, "Delete") == 1
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        info = await suite.signing.get_doc_info(await suite.signing.save(signed))
+    assert "approval" in [signature.name for signature in info.signatures]
+
+
+async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, heard: Heard) -> None:
+    answers = await asyncio.gather(*(post(url) for _ in range(5)))
+    assert [status for status, *_ in answers] == [200] * 5
+    assert await effects(sandbox, "Sign") == 5
+    assert len([text for text in heard.told if "a new token" in text]) == 1
+
+
+async def test_what_is_no_pdf_is_refused(url: str, sandbox: Sandbox) -> None:
+    status, _, text = await post(url, b"no PDF at all")
+    assert (status, text) == (422, b"This is no PDF that can be signed.")
+    assert await effects(sandbox, "Save") == 0
+
+
+async def test_what_the_service_refuses_is_refused(url: str, sandbox: Sandbox) -> None:
+    status, _, _ = await post(url, b"%PDF-1.7\nbroken")
+    assert status == 422
+    assert await effects(sandbox, "Sign") == 0
+
+
+async def test_signature_of_unknown_outcome_says_how_to_find_out(url: str, sandbox: Sandbox) -> None:
+    sandbox.inject_fault("Sign", "reset_before")
+    status, retry_after, text = await post(url)
+    assert (status, retry_after) == (502, None)
+    assert text.startswith(b"It may have been signed. ")
+    assert b"get_doc_info(identifier)" in text
+    assert await effects(sandbox, "Sign") == 0
+
+
+async def test_signature_whose_answer_is_lost_is_found(url: str, sandbox: Sandbox) -> None:
+    sandbox.inject_fault("Sign", "reset_after")
+    status, *_ = await post(url)
+    assert status == 200
+    assert await effects(sandbox, "Sign") == 1
+
+
+async def test_overload_says_when_to_come_back(url: str, sandbox: Sandbox) -> None:
+    sandbox.inject_fault("Save", "status", status=503, retry_after=120)
+    status, retry_after, text = await post(url)
+    assert (status, retry_after, text) == (503, "120", b"Try again later.")
+
+
+async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> None:
+    sandbox.inject_fault("Sign", "status", status=403)
+    status, retry_after, text = await post(url)
+    assert (status, retry_after, text) == (502, None, b"The signing service failed.")
+
+
+async def test_download_that_breaks_off_is_no_whole_answer(url: str, sandbox: Sandbox) -> None:
+    sandbox.inject_fault("GetDoc", "truncate")
+    with pytest.raises(ClientPayloadError):
+        await post(url, large_pdf(MEGABYTE))
+    assert (await post(url))[0] == 200
+
+
+async def test_browser_that_leaves_its_upload_stores_nothing(
+    url: str, sandbox: Sandbox, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(url.split(":")[2].split("/")[0])
+    _, browser = await asyncio.open_connection("127.0.0.1", port)
+    browser.write(b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n" + FORM[:4000])
+    await browser.drain()
+    await heard.until(lambda text: text.startswith("Save: a request is about to be sent"))
+    browser.transport.abort()
+    await heard.until(lambda text: text.startswith("Save: the call ended"))
+    assert (await post(url))[0] == 200  # over the one connection that there is
+    assert await effects(sandbox, "Save") == 1
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_browser_that_leaves_its_download_gives_back_the_connection(
+    url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(url.split(":")[2].split("/")[0])
+    large = large_pdf(12 * MEGABYTE)  # more than the sockets between the service and the browser hold
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+    reader, browser = await asyncio.open_connection(sock=connection, limit=1024)
+    browser.write(b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large) + large)
+    assert b"200" in await reader.readuntil(b"\r\n")
+    browser.transport.abort()
+    assert (await post(url))[0] == 200
+    assert await effects(sandbox, "Delete") == 1
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
+    pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
+    (told,) = measure(framework, [(12, 4 * MEGABYTE)], warm_up=(1, MEGABYTE))
+    assert told.growth < 12 * PER_BROWSER + 10 * PER_CONNECTION
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_200_uploads_at_once_take_a_fixed_amount_each(framework: str) -> None:
+    pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
+    few, many = measure(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
+    assert few.growth < 20 * PER_BROWSER + 10 * PER_CONNECTION
+    assert many.peak - few.peak < 180 * PER_BROWSER

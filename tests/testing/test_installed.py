@@ -1,0 +1,45 @@
+"""A project of a user who installed directsuite[sandbox] and pytest, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .project import ROOT, Project
+from .test_plugin import THREE_LINES
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of a fresh environment."""
+    folder = tmp_path_factory.mktemp("installed")
+    environment = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    interpreter = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pip: list[str | Path] = [interpreter, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+    (wheel,) = folder.glob("directsuite-*.whl")
+    subprocess.run([*pip, "install", f"{wheel}[sandbox]", "pytest"], check=True)
+    return str(interpreter)
+
+
+def test_installing_is_enough(python: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, python)
+    project.write("test_mine.py", THREE_LINES)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "COV"))}
+    counts, written = project.counted(["-W", "error"], environment)
+    assert counts == {"passed": 1}, written
+
+
+def test_a_project_that_does_not_use_it_does_not_notice(python: str, tmp_path: Path) -> None:
+    project = Project(tmp_path, python)
+    project.write("test_mine.py", 'import sys\n\ndef test_mine():\n    assert "aiohttp" not in sys.modules\n')
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "COV"))}
+    counts, written = project.counted(["-W", "error"], environment)
+    assert counts == {"passed": 1}, written
