@@ -1,15 +1,33 @@
-"""The command `directsuite`: a sandbox to try things on, a demo of all four services, and mailboxes kept in step.
+"""The command `directsuite`: what the SDK does, for people at a terminal and for scripts.
 
-    main ──► app ──► sandbox   serves until a signal comes
+    main ──► app ──► mail      send, inbox, status: one mailbox
+              ├────► sync      runs a worker that keeps mailboxes in step, and looks after it
+              ├────► sign      signs files and folders
+              ├────► fax       tells how faxes stand
+              ├────► patient   finds and adds patients, sets their passwords
+              ├────► doctor    says what is wrong with URLs, credentials and clocks
               ├────► demo      uses all four services, checks what they did, and reports
-              └────► sync      runs a worker, and looks after it
+              └────► sandbox   serves until a signal comes
 
-What a command needs is imported when it runs, so that `--help` is quick and a missing extra can be named.
+A command reads its options in an `app` module and does its work in others, which are imported when it runs, so that
+`--help` is quick and a missing extra can be named. What commands have in common:
+
+    options        options that several have
+    access         the settings, the mailbox, the token or login that a command needs
+    secret_places  where passwords and tokens come from
+    running        from the beginning to the exit status, whatever ends it
+    exit_status    the exit status and the sentence for each kind of error
+    results        tables and JSON on stdout
+    progress       bars on stderr
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from directsuite.cli.extras import MissingExtraError, require
@@ -17,20 +35,58 @@ from directsuite.cli.extras import MissingExtraError, require
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+FAILED = 1
+"""The exit status where an extra is missing, nobody reads what a command prints, or directsuite is at fault."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells count it: 128 and the number of SIGINT."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; without `arguments`, the process's own."""
+    _prepare_streams()
     try:
         require("cli")
         from directsuite.cli.app import run
 
-        return run(sys.argv[1:] if arguments is None else arguments)
+        status = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
     except MissingExtraError as missing:
         sys.stderr.write(f"directsuite: {missing}\n")
-        return 1
+        return FAILED
+    except BrokenPipeError:  # as after `| head`: it has read what it wanted
+        with contextlib.suppress(Exception):
+            from directsuite.cli.results import write_nowhere
+
+            write_nowhere()
+        return FAILED
+    except OSError as error:  # of files, where no command knows better
+        from directsuite.cli.exit_status import ending_of
+
+        sys.stderr.write(f"directsuite: {ending_of(error)[1]}\n")
+        return FAILED
     except KeyboardInterrupt:
         sys.stderr.write("\ndirectsuite: interrupted\n")
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
+        sys.stderr.write(f"directsuite: {_unexpected(error)}\n")
+        return FAILED
+    return status
+
+
+def _unexpected(error: Exception) -> str:
+    """Where it happened, for whoever mends it."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"directsuite itself is at fault ({type(error).__name__}{place}): report that, with the command's name"
+
+
+def _prepare_streams() -> None:
+    """Have those that the process was started without, and none that fails for a letter it can't write or read."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -1,55 +1,87 @@
-"""The commands and their options."""
+"""The commands, in the order in which `directsuite --help` shows them, and what holds for all of them."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path  # cyclopts reads the annotations when it runs
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
+from directsuite.cli.doctor.app import doctor
+from directsuite.cli.exit_status import TABLE, ExitStatus
 from directsuite.cli.extras import require
+from directsuite.cli.fax.app import app as fax
+from directsuite.cli.groups import EPILOGUE, MAIL, OTHERS, SERVICES, TRYING
+from directsuite.cli.mail.app import inbox, send, status
+from directsuite.cli.options import Flag
+from directsuite.cli.patient.app import app as patient
+from directsuite.cli.sign.app import sign
 from directsuite.cli.sync.app import app as sync
+from directsuite.cli.usage import secret_among, wrong_usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-BAD_USAGE = 2
-"""The exit status for options that can't be."""
 
 _KEPT = Group("Where the state is kept", validator=mutually_exclusive)
 
 app = App(
     name="directsuite",
-    help="Secure health communication: PDF signing, fax status, Direct messaging, patient registration.",
+    help="Secure health communication: PDF signing, fax status, Direct messaging, patients.",
+    help_epilogue=f"""Where the services are stands in DIRECTSUITE_MESSAGE_URL and its sisters, or in the TOML file that
+DIRECTSUITE_CONFIG names. Passwords and tokens come from a file, the environment, the keyring or a question on the
+terminal: they are never arguments. Each command has a `--help` of its own.
+
+Exit status:
+
+{TABLE}
+""",
     version=__version__,
-    help_format="plaintext",
+    help_format="markdown",
+    version_format="plaintext",  # quicker
     suppress_keyboard_interrupt=False,
     result_action="return_value",
+    group_commands=OTHERS,
 )
-
-
+app.command(send, group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
+app.command(inbox)
+app.command(status, group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
 app.command(sync)
+app.command(fax)
+app.command(patient)
+app.command(sign, group=SERVICES, sort_key=1, help_epilogue=EPILOGUE)
+app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
+cast("Any", app).register_install_completion_command(help="Have the shell complete commands and options.", group=OTHERS)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status."""
+    if (sentence := secret_among(arguments)) is not None:
+        return _refused(sentence)
     try:
-        return app(arguments, exit_on_error=False) or 0
-    except CycloptsError:  # it has said what is wrong, on stderr
-        return BAD_USAGE
+        return int(app(arguments, exit_on_error=False, print_error=False) or 0)
+    except CycloptsError as error:
+        return _refused(wrong_usage(error))
 
 
-@app.command
+def _refused(sentence: str) -> int:
+    sys.stderr.write(f"directsuite: {sentence}\n")
+    return ExitStatus.REFUSED
+
+
+@app.command(group=TRYING, sort_key=3, help_epilogue=EPILOGUE)
 def sandbox(
     *,
     port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
     host: str = "127.0.0.1",
     data: Annotated[Path | None, Parameter(group=_KEPT)] = None,
-    memory: Annotated[bool, Parameter(group=_KEPT, negative=(), show_default=False)] = False,
+    memory: Annotated[bool, Flag, Parameter(group=_KEPT)] = False,
 ) -> int:
-    """Run the four services on this machine, with demo content, until Ctrl-C.
+    """Run the four services on this machine, with demo content.
+
+    It ends with Ctrl-C.
 
     Parameters
     ----------
@@ -67,18 +99,18 @@ def sandbox(
     return serve(host=host, port=port, data=data, memory=memory)
 
 
-@app.command
+@app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)
 def demo(
     *,
     output: Path = Path("demo-output"),
-    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    json: Annotated[bool, Flag] = False,
     messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300,
     documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12,
     faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35,
 ) -> int:
-    """Use all four services against a sandbox of its own, and check that each did what it should.
+    """Use all four services against a sandbox, and check each.
 
-    Exit status 0 says that everything held.
+    The sandbox is the demo's own. Exit status 0 says that everything held.
 
     Parameters
     ----------

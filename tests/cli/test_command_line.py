@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from directsuite import __version__
 from directsuite.cli import app, main
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
+COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox"]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
 
@@ -18,8 +21,8 @@ HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suit
 def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     told = capsys.readouterr()
-    assert "demo" in told.out
-    assert "sandbox" in told.out
+    lines = [line.strip("│ ").split() for line in told.out.splitlines() if line.startswith("│")]
+    assert [line[0] for line in lines if not line[0].startswith("--")] == COMMANDS  # each on one line, in this order
     assert told.err == ""
 
 
@@ -28,12 +31,18 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     [
         ("demo", ["--output", "--json", "--messages", "--documents", "--faxes"]),
         ("sandbox", ["--port", "--host", "--data", "--memory"]),
+        ("send", ["--from", "--to", "--cc", "--bcc", "--subject", "--body-file", "--attach", "--key", "--dry-run"]),
+        ("inbox list", ["--mailbox", "--folder", "--limit", "--since", "--unread", "--password-file", "--json"]),
+        ("inbox save", ["--into", "--eml"]),
+        ("status", ["--watch"]),
+        ("fax list", ["--limit", "--token-file"]),
+        ("patient add", ["--domain", "--yes", "--login", "--password-file"]),
     ],
 )
 def test_help_of_a_command_lists_its_options(
     command: str, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([command, "--help"]) == 0
+    assert main([*command.split(), "--help"]) == 0
     told = capsys.readouterr().out
     assert [option for option in options if option not in told] == []
     assert "--no-" not in told
@@ -56,7 +65,9 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["nonsense"], "nonsense"),
         (["demo", "--nonsense"], "--nonsense"),
-        (["demo", "stray"], "stray"),
+        (["demo", "stray"], "1 argument too many"),
+        (["send", "Dear", "Ada"], "2 arguments too many"),
+        (["send", "--subject", "a", "--subject", "b"], "--subject"),
         (["demo", "--messages", "0"], "--messages"),
         (["demo", "--messages", "many"], "--messages"),
         (["demo", "--documents", "-1"], "--documents"),
@@ -73,6 +84,10 @@ def test_bad_usage_is_named_on_stderr_with_status_2(
     told = capsys.readouterr()
     assert named in told.err
     assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+    assert told.err.startswith("directsuite: ")
+    assert "--help`" in told.err
+    assert "Ada" not in told.err
 
 
 def test_interrupt_ends_with_130_and_no_traceback(
@@ -87,6 +102,20 @@ def test_interrupt_ends_with_130_and_no_traceback(
     assert (told.out, told.err) == ("", "\ndirectsuite: interrupted\n")
 
 
+def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> int:
+        raise ValueError("Ada Example")
+
+    monkeypatch.setattr(app, "run", broken)
+    assert main(["inbox"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("directsuite: directsuite itself is at fault (ValueError at test_command_line.py:")
+    assert "Ada" not in told.err
+
+
 def test_help_imports_neither_the_client_nor_the_sandbox() -> None:
     program = f"""
 import sys
@@ -98,7 +127,55 @@ sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
     assert ended.stderr.strip() == ""
 
 
+def test_the_version_is_told_without_what_only_help_needs() -> None:
+    program = """
+import sys
+from directsuite.cli import main
+assert main(["--version"]) == 0
+others = ("rich.markdown", "rich.progress", "directsuite.suite")
+sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_module_runs_as_the_command_does() -> None:
     command = [sys.executable, "-W", "error", "-m", "directsuite.cli", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, __version__, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "SHELL": f"/bin/{shell}"}
+    for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        environment.pop(variable, None)
+    command = [sys.executable, "-m", "directsuite.cli", "--install-completion", "--shell", shell]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
+    assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
+def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.write_text("no folder")
+    environment = {**os.environ, "HOME": str(home), "SHELL": "/bin/bash"}
+    command = [sys.executable, "-m", "directsuite.cli", "--install-completion", "--shell", "bash"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("directsuite: a file can't be read or written")
+
+
+def test_no_command_imports_another_one_s_work() -> None:
+    program = """
+import sys
+from directsuite.cli import main
+assert main(["inbox", "list", "--mailbox", "x"]) == 2
+others = ("directsuite.sync", "directsuite.jobs", "directsuite.sandbox", "pikepdf", "keyring")
+sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from directsuite.cli.demo.outcome import Done
 from directsuite.cli.demo.scene import hold
 from directsuite.fax.models import FaxStatus
-from directsuite.fax.service import PAGE
+from directsuite.fax.watching import PAGE
 
 if TYPE_CHECKING:
     from directsuite.cli.demo.scene import Scene

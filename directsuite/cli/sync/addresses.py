@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from directsuite.cli.sync.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError
 
 
 def addresses_of(named: Sequence[str], file: Path | None) -> list[str]:

@@ -8,44 +8,48 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
+from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
+from directsuite.cli.options import Flag, Several
+
 STORE = Path("directsuite-sync.db")
 """The store where none is named."""
 
 _WHERE = Group("Where it is kept", validator=mutually_exclusive)
 _FOLDERS = Group("Which folders", validator=mutually_exclusive)
 
-_Flag = Parameter(negative=(), show_default=False)
-_Several = Parameter(negative=(), consume_multiple=False, show_default=False)
 _Seconds = Parameter(validator=Number(gt=0))
 _Store = Annotated[Path | None, Parameter(group=_WHERE)]
-_Postgres = Annotated[bool, _Flag, Parameter(group=_WHERE)]
+_Postgres = Annotated[bool, Flag, Parameter(group=_WHERE)]
 
 app = App(
     name="sync",
-    help="Keep mailboxes in step with the server, and look after the worker that does.",
-    help_format="plaintext",
+    help="Keep mailboxes in step with the server: a worker.",
+    help_epilogue=EPILOGUE,
+    group_commands=COMMANDS,
     result_action="return_value",
+    group=MAIL,
+    sort_key=4,
 )
 
 
 @app.command
 def run(
     *,
-    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    mailbox: Annotated[tuple[str, ...], Several] = (),
     mailboxes: Path | None = None,
     passwords: Path | None = None,
-    folder: Annotated[tuple[str, ...], _Several, Parameter(group=_FOLDERS)] = (),
-    all_folders: Annotated[bool, _Flag, Parameter(group=_FOLDERS)] = False,
+    folder: Annotated[tuple[str, ...], Several, Parameter(group=_FOLDERS)] = (),
+    all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False,
     store: _Store = None,
     postgres: _Postgres = False,
     workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
     maildir: Path | None = None,
-    keep_gone: Annotated[bool, _Flag] = False,
-    once: Annotated[bool, _Flag] = False,
+    keep_gone: Annotated[bool, Flag] = False,
+    once: Annotated[bool, Flag] = False,
     interval: Annotated[float | None, _Seconds] = None,
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
     status_file: Path | None = None,
-    json: Annotated[bool, _Flag] = False,
+    json: Annotated[bool, Flag] = False,
 ) -> int:
     """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
 
@@ -115,12 +119,12 @@ def run(
 @app.command
 def status(
     *,
-    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    mailbox: Annotated[tuple[str, ...], Several] = (),
     store: _Store = None,
     postgres: _Postgres = False,
     status_file: Path | None = None,
     max_age: Annotated[float | None, _Seconds] = None,
-    json: Annotated[bool, _Flag] = False,
+    json: Annotated[bool, Flag] = False,
 ) -> int:
     """Tell how each mailbox stands, beside the worker or without one.
 
@@ -160,7 +164,7 @@ def status(
 @app.command
 def audit(
     *,
-    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    mailbox: Annotated[tuple[str, ...], Several] = (),
     store: _Store = None,
     postgres: _Postgres = False,
 ) -> int:
@@ -181,7 +185,7 @@ def audit(
 @app.command
 def retry(
     *,
-    mailbox: Annotated[tuple[str, ...], _Several] = (),
+    mailbox: Annotated[tuple[str, ...], Several] = (),
     store: _Store = None,
     postgres: _Postgres = False,
 ) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from directsuite.cli.sync.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError
 
 _INBOX = "INBOX"
 

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import importlib
-import importlib.util
-import json
 import os
-import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from directsuite.cli.sync.refusal import RefusedError
+from directsuite.cli.access import MAILBOX_PASSWORD
+from directsuite.cli.private_files import check_private, passwords_in
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.secret_places import has_keyring, in_keyring
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.turns import Passwords
 
-VARIABLE = "DIRECTSUITE_MAILBOX_PASSWORD"
-SERVICE = "directsuite"
-"""The name under which passwords stand in a keyring: `keyring set directsuite ADDRESS`."""
-
-_FORM = "it holds addresses and their passwords, as JSON or TOML"
-_ELSEWHERE = f"give --passwords FILE, or {VARIABLE} for a single mailbox, or put it into a keyring"
+_ELSEWHERE = f"give --passwords FILE, or {MAILBOX_PASSWORD} for a single mailbox, or put it into a keyring"
 
 
 def passwords_for(
@@ -43,17 +36,16 @@ def passwords_for(
         of_file = PasswordFile(file)
         of_file.load()
         return of_file
-    text = environment.get(VARIABLE)
+    text = environment.get(MAILBOX_PASSWORD)
     if text:
         if len(addresses) != 1:
-            raise RefusedError(f"{VARIABLE} is for a single mailbox: give --passwords FILE for several")
+            raise RefusedError(f"{MAILBOX_PASSWORD} is for a single mailbox: give --passwords FILE for several")
         return _fixed({addresses[0]: Secret(text)})
-    has_keyring = importlib.util.find_spec("keyring") is not None
     asked = dict[str, Secret]()
     if sys.stdin.isatty():
-        missing = [address for address in addresses if not (has_keyring and _in_keyring(address))]
+        missing = [address for address in addresses if in_keyring(address) is None]
         asked = {address: Secret(ask(f"Password of {address}: ")) for address in missing}
-    if has_keyring or asked:
+    if asked or has_keyring():
         return _of_keyring_or(asked)
     raise RefusedError(f"there are no passwords: {_ELSEWHERE}")
 
@@ -81,34 +73,14 @@ class PasswordFile:
         try:
             about = self._path.stat()
             version = (about.st_mtime_ns, about.st_size, about.st_ino)
-            if sys.platform != "win32" and about.st_mode & stat.S_IRWXO:
-                raise RefusedError(f"others may read {self._path}: take that from them, chmod o= {self._path}")
+            check_private(about, str(self._path))
             if version != self._read:
-                self._passwords = _parsed(self._path.read_bytes(), self._path)
+                self._passwords = passwords_in(
+                    self._path.read_bytes(), f"the passwords file {self._path}", suffix=self._path.suffix
+                )
                 self._read = version
         except OSError as error:
             raise RefusedError(f"the passwords file {self._path} can't be read ({type(error).__name__})") from None
-
-
-def _parsed(content: bytes, path: Path) -> dict[str, Secret]:
-    """Errors of parsers hold what they read: none is a cause."""
-    found: Any = None
-    try:
-        text = content.decode("utf-8-sig")
-        if path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{")):
-            import tomllib
-
-            found = tomllib.loads(text)
-        else:
-            found = json.loads(text)
-    except ValueError:
-        raise RefusedError(f"the passwords file {path} can't be understood: {_FORM}") from None
-    if not isinstance(found, dict):
-        raise RefusedError(f"the passwords file {path} can't be understood: {_FORM}")
-    passwords = cast("dict[str, Any]", found)
-    if not all(isinstance(each, str) for each in passwords.values()):
-        raise RefusedError(f'an address or a password in {path} is no text: in TOML both go into quotes, "a@b" = "c"')
-    return {address: Secret(password) for address, password in passwords.items()}
 
 
 def _fixed(passwords: Mapping[str, Secret]) -> Passwords:
@@ -122,18 +94,9 @@ def _fixed(passwords: Mapping[str, Secret]) -> Passwords:
 def _of_keyring_or(asked: Mapping[str, Secret]) -> Passwords:
     async def password(address: str) -> Secret:
         """As it was typed, or as it stands in the keyring by now."""
-        found = asked.get(address) or await asyncio.to_thread(_in_keyring, address)
+        found = asked.get(address) or await asyncio.to_thread(in_keyring, address)
         if found is None:
             raise ConfigurationError(f"The keyring has no password for this mailbox: put it there, or {_ELSEWHERE}.")
         return found
 
     return password
-
-
-def _in_keyring(address: str) -> Secret | None:
-    keyring: Any = importlib.import_module("keyring")
-    try:
-        password = keyring.get_password(SERVICE, address)
-    except keyring.errors.KeyringError:  # it is locked, or this machine has none
-        return None
-    return None if password is None else Secret(password)

@@ -6,19 +6,12 @@ import os
 import sys
 from collections.abc import Callable
 
+from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.refusal import RefusedError
 from directsuite.errors import ConfigurationError, DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
 
-CANNOT = 1
-"""The exit status where a command can't do what it should."""
-REFUSED = 2
-"""The exit status for options, files or an environment that can't be."""
-
 CONNINFO = "DIRECTSUITE_POSTGRES"
-
-
-class RefusedError(Exception):
-    """Options, files or the environment are not as they have to be; the text says what to do."""
 
 
 def carefully(command: Callable[[], int]) -> int:
@@ -26,9 +19,9 @@ def carefully(command: Callable[[], int]) -> int:
     try:
         return command()
     except (RefusedError, ConfigurationError, InvalidArgumentError) as error:
-        return _said(error, REFUSED)
+        return _said(error, ExitStatus.REFUSED)
     except DirectSuiteError as error:
-        return _said(error, CANNOT)
+        return _said(error, ExitStatus.FAILED)
 
 
 def conninfo() -> Secret:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import attrs
 
+from directsuite.cli.refusal import RefusedError
 from directsuite.cli.sync.addresses import addresses_of
 from directsuite.cli.sync.command import keep_in_step
 from directsuite.cli.sync.displays import Display, Lines, display_for
 from directsuite.cli.sync.folders import folders_of
 from directsuite.cli.sync.passwords import passwords_for
-from directsuite.cli.sync.refusal import RefusedError, conninfo
+from directsuite.cli.sync.refusal import conninfo
 from directsuite.cli.sync.unbroken import Unbroken
 from directsuite.cli.sync.worker import Plan
 from directsuite.settings import Settings

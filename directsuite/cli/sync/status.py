@@ -10,8 +10,9 @@ from pathlib import Path
 
 import attrs
 
+from directsuite.cli.refusal import RefusedError
 from directsuite.cli.sync.gathered import Gathered, of_fleet, of_one_worker
-from directsuite.cli.sync.refusal import RefusedError, conninfo
+from directsuite.cli.sync.refusal import conninfo
 from directsuite.cli.sync.told import document, show
 from directsuite.sync.progress import Standing
 from directsuite.sync.status_file import read_status, status_file_of

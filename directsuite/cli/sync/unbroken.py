@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Generator, Mapping
 from typing import Self
 
+from directsuite.cli.results import write_nowhere
 from directsuite.cli.sync.displays import Display
 from directsuite.core.events import Event
 from directsuite.sync.progress import MailboxProgress
@@ -37,7 +37,7 @@ class Unbroken:
         try:
             sys.stdout.flush()
         except OSError:
-            _write_nowhere()  # else the interpreter tries once more when it ends, and complains
+            write_nowhere()  # else the interpreter tries once more when it ends, and complains
 
     def round(self, event: Event) -> None:
         """A listener of the suite."""
@@ -60,16 +60,7 @@ class Unbroken:
             yield
         except OSError as error:
             if isinstance(error, BrokenPipeError):
-                _write_nowhere()
+                write_nowhere()
             if not self._fails:
                 self._fails = True
                 _LOGGER.warning("stdout can't be written (%s): the worker goes on", type(error).__name__)
-
-
-def _write_nowhere() -> None:
-    """Have stdout take what is written from now on, and what it still holds."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    finally:
-        os.close(nowhere)

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from directsuite.cli.sync.refusal import RefusedError, conninfo
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.sync.refusal import conninfo
 from directsuite.cli.sync.table import mailboxes_in_words
 from directsuite.secret import Secret
 from directsuite.sync.database import STORE

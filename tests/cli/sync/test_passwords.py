@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.sync.passwords import VARIABLE, PasswordFile, passwords_for
-from directsuite.cli.sync.refusal import RefusedError
+from directsuite.cli.access import MAILBOX_PASSWORD
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.sync.passwords import PasswordFile, passwords_for
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
@@ -106,7 +107,7 @@ def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path,
 
 
 async def test_the_variable_is_for_one_mailbox() -> None:
-    environment = {VARIABLE: "hunter2"}
+    environment = {MAILBOX_PASSWORD: "hunter2"}
     assert await passwords_for([ALICE], None, environment)(ALICE) == Secret("hunter2")
     with pytest.raises(RefusedError, match="a single mailbox"):
         passwords_for([ALICE, BOB], None, environment)
@@ -130,7 +131,7 @@ async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch
         return "hers" if address == ALICE else None
 
     keyring: Any = types.ModuleType("keyring")
-    keyring.get_password, keyring.errors = get_password, types.SimpleNamespace(KeyringError=KeyringError)
+    keyring.get_password, keyring.get_keyring = get_password, lambda: types.SimpleNamespace(priority=1)
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     look_for_libraries(monkeypatch, there=True)
     sit_at(monkeypatch, is_terminal=is_terminal)
@@ -152,5 +153,5 @@ async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch
 
 
 def test_where_there_are_none_it_says_how_to_give_them() -> None:
-    with pytest.raises(RefusedError, match=VARIABLE):
+    with pytest.raises(RefusedError, match=MAILBOX_PASSWORD):
         passwords_for([ALICE], None, {})

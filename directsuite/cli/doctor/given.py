@@ -1,0 +1,98 @@
+"""What the services are reached with: settings, of which one wrong URL doesn't hide the others, and secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from directsuite.cli import access
+from directsuite.cli.doctor.findings import Found, failed, not_checked, ok
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.secret_places import in_keyring
+from directsuite.errors import ConfigurationError
+from directsuite.registration.models import Login
+from directsuite.secret import Secret
+from directsuite.settings import SERVICES, Settings, Variables
+
+T = TypeVar("T")
+
+_SAFE = "http://127.0.0.1"
+
+
+@attrs.frozen(kw_only=True)
+class GivenSettings:
+    """The settings, without the URLs that can't be right. problems: of those, by service."""
+
+    settings: Settings
+    problems: Mapping[str, str]
+    found: Found
+
+
+@attrs.frozen
+class Given(Generic[T]):
+    """A secret that was given, or why there is none to check."""
+
+    value: T | None
+    found: Found | None = None
+
+
+def settings_of(environment: Mapping[str, str] = os.environ) -> GivenSettings:
+    """The settings of the environment."""
+    names = ("DIRECTSUITE_CONFIG", *(f"DIRECTSUITE_{service.upper()}_URL" for service in SERVICES))
+    variables, problems = {name: environment[name] for name in names if name in environment}, dict[str, str]()
+    while True:
+        try:
+            settings = Settings.from_env(Variables(variables))
+        except ConfigurationError as error:
+            wrong = next((each for each in SERVICES if error.explanation.startswith(f"{each}_url ")), None)
+            if wrong is None or wrong in problems:
+                return GivenSettings(settings=Settings(), problems={}, found=failed(error.explanation))
+            problems[wrong] = error.explanation.removeprefix(f"{wrong}_url ")
+            variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = _SAFE  # it goes before the file's, and is left out below
+        else:
+            break
+    without: dict[str, Any] = {f"{each}_url": None for each in problems}
+    settings = attrs.evolve(settings, **without)
+    if not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
+        found = failed(
+            "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
+            "or name a TOML file with them in DIRECTSUITE_CONFIG"
+        )
+    else:
+        file = " and the file of DIRECTSUITE_CONFIG" if variables.get("DIRECTSUITE_CONFIG") else ""
+        found = ok(f"read from the environment{file}")
+    return GivenSettings(settings=settings, problems=problems, found=found)
+
+
+def token_of(file: Path | None) -> Given[Secret]:
+    """The token for signing and fax; nobody is asked for one."""
+    if file is None and not os.environ.get("DIRECTSUITE_TOKEN") and in_keyring("token") is None:
+        return Given(None, not_checked("there is no token: set DIRECTSUITE_TOKEN, or give --token-file FILE"))
+    return _given(lambda: access.token(file))
+
+
+def login_of(username: str | None, file: Path | None) -> Given[Login]:
+    """The login for registration."""
+    if not username:
+        return Given(None, not_checked(f"there is no login: set {access.LOGIN}, or give --login USERNAME"))
+    return _given(lambda: access.login(username, file))
+
+
+def mailbox_of(address: str | None, file: Path | None) -> Given[access.MailboxAccess]:
+    """The mailbox, and its password."""
+    if not address:
+        return Given(None, not_checked("no mailbox is named: give --mailbox ADDRESS"))
+    return _given(lambda: access.mailbox_access(address, file))
+
+
+def _given(look: Callable[[], T]) -> Given[T]:
+    try:
+        return Given(look())
+    except RefusedError as refused:
+        return Given(None, failed(str(refused)))
+    except ConfigurationError as error:
+        return Given(None, failed(error.explanation))

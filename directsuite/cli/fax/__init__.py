@@ -1,0 +1,4 @@
+"""`directsuite fax`: the status of faxes.
+
+app ──► showing    list, show
+"""

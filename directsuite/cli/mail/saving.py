@@ -1,0 +1,110 @@
+"""`directsuite inbox save`: attachments, or whole messages, as files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from directsuite.cli.access import MailboxAccess, mailbox_access
+from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.mail.file_names import safe_name, written
+from directsuite.cli.mail.folders import told_of_folders
+from directsuite.cli.mail.reading import NO_SUCH_MESSAGE
+from directsuite.cli.private_files import reason_of
+from directsuite.cli.progress import progress
+from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.cli.results import show_json, show_table
+from directsuite.cli.running import Command, say
+from directsuite.messaging.service import Mailbox
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Asked:
+    """The options of the command."""
+
+    uids: Sequence[int]
+    into: Path
+    eml: bool
+    mailbox: str | None
+    folder: str
+    password_file: Path | None
+    as_json: bool
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class _Content:
+    """What becomes a file."""
+
+    name: str
+    content: bytes
+
+
+def save_messages(asked: Asked) -> int:
+    """Save them; the exit status."""
+    command = Command(
+        resume="the files that are there are whole; the same command saves all of them once more, under other names",
+        options={"folder": "--folder", "username": "--mailbox", "uids": "the numbers"},
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        access = mailbox_access(asked.mailbox, asked.password_file)
+        try:
+            asked.into.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise RefusedError(f"the folder of --into can't be made ({reason_of(error)}): give another") from None
+        return _save(command, access, asked)
+
+    return command.run(begin)
+
+
+async def _save(command: Command, access: MailboxAccess, asked: Asked) -> int:
+    saved, missing = list[tuple[int, Path, int]](), 0
+    uids = list(dict.fromkeys(asked.uids))
+    try:
+        async with (
+            command.suite(access.settings) as suite,
+            progress("saving", unit="pieces", total=len(uids)) as bar,
+        ):
+            box = suite.mailbox(access.address, access.password)
+            for uid in uids:
+                async with told_of_folders(box, asked.folder):
+                    contents = await _contents(box, asked, uid)
+                missing += contents is None
+                for each in contents or ():
+                    saved.append((uid, written(asked.into, each.name, each.content), len(each.content)))
+                bar.advance()
+    finally:  # what is there is told, whatever came then
+        if asked.as_json:
+            show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
+        elif saved:
+            show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"))
+    if missing == len(uids):
+        raise NotThereError(NO_SUCH_MESSAGE)
+    if missing:
+        say(f"{missing} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
+        return ExitStatus.NOT_FOUND
+    if not saved:
+        say("there are no attachments; --eml saves the messages themselves")
+    return ExitStatus.DONE
+
+
+async def _contents(box: Mailbox, asked: Asked, uid: int) -> list[_Content] | None:
+    """What a message becomes; None where it isn't there."""
+    if asked.eml:
+        return next(
+            (list(_raw(uid, raw.data)) for raw in await box.get_raw_messages_by_uids(asked.folder, [uid])), None
+        )
+    for message in await box.get_messages_by_uids(asked.folder, [uid]):
+        return [
+            _Content(name=safe_name(each.filename, f"message-{uid}-file-{number}"), content=each.content)
+            for number, each in enumerate(message.attachments, start=1)
+        ]
+    return None
+
+
+def _raw(uid: int, raw: bytes | None) -> Iterator[_Content]:
+    if raw is not None:
+        yield _Content(name=f"message-{uid}.eml", content=raw)

@@ -1,0 +1,44 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+Flag = Parameter(negative=(), show_default=False)
+"""An option that is there or isn't."""
+Several = Parameter(negative=(), consume_multiple=False, show_default=False)
+"""An option that is given once for each value."""
+
+Json = Annotated[bool, Flag, Parameter(help="One JSON document on stdout, in place of what people read.")]
+Mailbox = Annotated[
+    str | None,
+    Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False),
+]
+PasswordFile = Annotated[
+    Path | None,
+    Parameter(
+        help="A file that holds the password alone, and that others may not read. Without it: "
+        "DIRECTSUITE_MAILBOX_PASSWORD, the keyring, or a question on the terminal.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    Parameter(
+        help="A file that holds the access token alone, and that others may not read. Without it: DIRECTSUITE_TOKEN, "
+        "the keyring, or a question on the terminal.",
+    ),
+]
+Login = Annotated[
+    str | None,
+    Parameter(env_var="DIRECTSUITE_LOGIN_USERNAME", help="The reseller's or T-User's name.", show_default=False),
+]
+LoginPasswordFile = Annotated[
+    Path | None,
+    Parameter(
+        help="A file that holds the login's password alone, and that others may not read. Without it: "
+        "DIRECTSUITE_LOGIN_PASSWORD, the keyring, or a question on the terminal.",
+    ),
+]

@@ -1,0 +1,90 @@
+"""A sandbox, and somebody who types commands: each runs in a thread, for it has an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from directsuite.cli import main
+from directsuite.sandbox.server import Sandbox
+from tests.integration.world import ALICE, BOB, FAX_NUMBER, PASSWORD, raw_message
+
+VARIABLES = (
+    *("DIRECTSUITE_CONFIG", "DIRECTSUITE_MAILBOX", "DIRECTSUITE_MAILBOX_PASSWORD", "DIRECTSUITE_TOKEN"),
+    *("DIRECTSUITE_LOGIN_USERNAME", "DIRECTSUITE_LOGIN_PASSWORD"),
+    *(f"DIRECTSUITE_{service}_URL" for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION")),
+)
+
+
+@attrs.frozen
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@attrs.frozen
+class Typist:
+    """Somebody who types commands in a folder, with the sandbox in the environment."""
+
+    sandbox: Sandbox
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    async def run(self, *arguments: str, typed: str = "", is_terminal: bool = False) -> Ended:
+        """Run `directsuite` with these arguments. typed: what comes from stdin."""
+        self.capsys.readouterr()
+        stdin = io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8")
+        self.monkeypatch.setattr(stdin, "isatty", lambda: is_terminal)
+        self.monkeypatch.setattr(sys, "stdin", stdin)
+        status = await asyncio.to_thread(main, arguments)
+        told = self.capsys.readouterr()
+        return Ended(status, told.out, told.err)
+
+    def private(self, name: str, text: str) -> str:
+        """A file that others may not read; its name."""
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return name
+
+    async def deliver(self, subject: str, raw: bytes | None = None) -> int:
+        """Mail for Alice; its uid."""
+        return await self.sandbox.deliver(ALICE, raw_message(subject) if raw is None else raw)
+
+
+@pytest.fixture
+async def typist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> AsyncIterator[Typist]:
+    """Alice, at her desk."""
+    monkeypatch.chdir(tmp_path)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    async with Sandbox() as sandbox:
+        for address in (ALICE, BOB):
+            await sandbox.add_account(address, PASSWORD)
+        await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
+        for number in range(3):
+            await sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}")
+        for name, value in sandbox.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
+        monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+        monkeypatch.setenv("DIRECTSUITE_STATE", str(tmp_path / "state"))
+        yield Typist(sandbox, tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def without_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever keyring this machine has."""
+    monkeypatch.setattr("directsuite.cli.secret_places.has_keyring", lambda: False)

@@ -1,0 +1,101 @@
+"""A machine with nothing set, on which `directsuite doctor` runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from ssl import SSLContext
+from typing import Any
+
+import attrs
+import pytest
+from aiohttp import web
+
+from directsuite.cli import main
+from directsuite.sandbox.server import Sandbox
+from tests.integration.world import peopled_sandbox
+
+OF_THE_MACHINE = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+@attrs.frozen
+class Told:
+    """What the command told. checks: result and sentence of each, by subject and check."""
+
+    status: int
+    out: str
+    err: str
+    document: Mapping[str, Any]
+    checks: Mapping[tuple[str, str], tuple[str, str]]
+
+    def results(self, subject: str) -> dict[str, str]:
+        """The result of each check of a subject."""
+        return {check: result for (of, check), (result, _) in self.checks.items() if of == subject}
+
+
+@attrs.frozen
+class Machine:
+    """Where the command runs."""
+
+    folder: Path
+    set: Callable[[str, str], None]
+    _run: Callable[[tuple[str, ...]], Awaitable[tuple[int, str, str]]]
+
+    async def doctor(self, *arguments: str) -> Told:
+        """What it says to programs."""
+        status, out, err = await self._run((*arguments, "--json"))
+        document = json.loads(out)
+        checks = {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in document["checks"]}
+        return Told(status, out, err, document, checks)
+
+    async def table(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit status, stdout and stderr of what it says to people."""
+        return await self._run(arguments)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+    monkeypatch.chdir(tmp_path)
+    for name in tuple(os.environ):
+        if name.startswith("DIRECTSUITE_") or name.lower().endswith("_proxy") or name in OF_THE_MACHINE:
+            monkeypatch.delenv(name)
+
+    async def run(arguments: tuple[str, ...]) -> tuple[int, str, str]:
+        """In a thread, for a command has a loop of its own."""
+        capsys.readouterr()
+        status = await asyncio.to_thread(main, ["doctor", *arguments])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return Machine(tmp_path, monkeypatch.setenv, run)
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with peopled_sandbox() as sandbox:
+        yield sandbox
+
+
+@asynccontextmanager
+async def server(
+    answer: Callable[[], web.Response] = web.Response, *, tls: SSLContext | None = None
+) -> AsyncGenerator[str]:
+    """Something that answers every request so; its URL."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return answer()
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        scheme = "http" if tls is None else "https"
+        yield f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/service"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,85 @@
+"""What a server answers, and what time it has."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from aiohttp import web
+
+from tests.cli.doctor.conftest import Machine, server
+
+
+def at(distance: timedelta) -> web.Response:
+    return web.Response(headers={"Date": format_datetime(datetime.now(UTC) + distance, usegmt=True)})
+
+
+@pytest.mark.parametrize(
+    ("distance", "sentence"),
+    [
+        (timedelta(minutes=5), "this machine's clock is 5 minutes behind the server's"),
+        (timedelta(minutes=-3), "this machine's clock is 3 minutes ahead of the server's"),
+        (timedelta(days=-400), "this machine's clock is 400 days ahead of the server's"),
+    ],
+    ids=["behind", "ahead", "far ahead"],
+)
+async def test_a_skewed_clock_is_a_warning(machine: Machine, distance: timedelta, sentence: str) -> None:
+    async with server(lambda: at(distance)) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    result, said = told.checks["messaging", "clock"]
+    assert result == "warning"
+    assert said.startswith(sentence)
+    assert told.status == 0
+    assert told.err.startswith("directsuite: nothing failed; ")
+
+
+@pytest.mark.parametrize("seconds", [0, 50, -50])
+async def test_a_clock_that_agrees_is_none(machine: Machine, seconds: int) -> None:
+    async with server(lambda: at(timedelta(seconds=seconds))) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        assert (await machine.doctor()).results("messaging")["clock"] == "ok"
+
+
+async def test_a_server_without_a_time_is_not_compared(machine: Machine) -> None:
+    async with server(lambda: web.Response(headers={"Date": "now"})) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    assert told.checks["messaging", "clock"] == ("not checked", "the server doesn't tell the time")
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (503, "HTTP 503: the service is down or overloaded; try again later"),
+        (302, "HTTP 302: it redirects, which is not followed; give the URL that it leads to"),
+    ],
+)
+async def test_an_answer_that_hints_at_trouble_is_a_warning(machine: Machine, status: int, sentence: str) -> None:
+    async with server(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    assert told.checks["messaging", "answer"] == ("warning", sentence)
+
+
+async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(machine: Machine) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(1):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    machine.set("DIRECTSUITE_CONFIG", "suite.toml")
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as listening:
+        proxy = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        (machine.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
+        told = await machine.doctor()
+    assert told.results("proxy") == {"name": "ok", "connection": "ok"}
+    assert told.checks["messaging", "connection"] == ("not checked", "connections go by the proxy of the settings")
+    assert told.checks["messaging", "answer"][1].startswith("the proxy asks for a password")
+    told = await machine.doctor()
+    assert told.results("proxy")["connection"] == "failed"
+    assert told.checks["messaging", "connection"] == ("not checked", "the proxy can't be reached")
+    assert told.status == 1

@@ -1,0 +1,119 @@
+"""Tokens, logins and mailboxes: accepted or refused, and nothing changed by asking."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from directsuite.sandbox.server import Sandbox
+from tests.cli.doctor.conftest import Machine, server
+from tests.integration.world import ALICE, PASSWORD
+
+WRONG = "no-such-secret-9f3a"
+
+
+def take(machine: Machine, sandbox: Sandbox, **others: str) -> None:
+    for name, value in {**sandbox.environment, **others}.items():
+        machine.set(name, value)
+
+
+async def test_all_is_well_with_all_four_services_and_nothing_is_changed(machine: Machine, sandbox: Sandbox) -> None:
+    take(machine, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    told = await machine.doctor("--mailbox", ALICE)
+    assert told.status == 0
+    for service, last in (("signing", "token"), ("fax", "token"), ("messaging", "mailbox"), ("registration", "login")):
+        results = told.results(service)
+        assert results.pop("TLS") == "not checked"
+        assert results == dict.fromkeys(("URL", "name", "connection", "answer", "clock", last), "ok")
+    assert list(await sandbox.ledger()) == []
+    assert told.document["ok"] is True
+
+
+async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_url(
+    machine: Machine, sandbox: Sandbox
+) -> None:
+    sandbox.missing_status = 404
+    take(machine, sandbox)
+    assert (await machine.doctor()).checks["signing", "token"] == ("ok", "the token is accepted")
+    take(
+        machine,
+        sandbox,
+        DIRECTSUITE_SIGNING_URL=f"{sandbox.root_url}/wrong",
+        DIRECTSUITE_FAX_URL=f"{sandbox.root_url}/wrong",
+        DIRECTSUITE_REGISTRATION_URL=f"{sandbox.root_url}/wrong",
+    )
+    told = await machine.doctor()
+    assert told.status == 1
+    for service, last in (("signing", "token"), ("fax", "token"), ("registration", "login")):
+        assert told.checks[service, last] == (
+            "failed",
+            f"what answers there isn't this service: check the path of DIRECTSUITE_{service.upper()}_URL",
+        )
+
+
+async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandbox: Sandbox) -> None:
+    wrong = {
+        "DIRECTSUITE_TOKEN": WRONG,
+        "DIRECTSUITE_LOGIN_PASSWORD": WRONG,
+        "DIRECTSUITE_MAILBOX_PASSWORD": WRONG,
+    }
+    take(machine, sandbox, **wrong)
+    told = await machine.doctor("--mailbox", ALICE)
+    assert (told.status, told.err) == (1, "directsuite: 4 checks failed: what to do stands beside each\n")
+    token = (
+        "failed",
+        "the service refuses the token: it is wrong, or has run out; get a new one, and put it into "
+        "DIRECTSUITE_TOKEN or the file of --token-file",
+    )
+    assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
+    assert told.checks["registration", "login"] == (
+        "failed",
+        "the service refuses the login: check DIRECTSUITE_LOGIN_USERNAME, and its password",
+    )
+    assert told.checks["messaging", "mailbox"] == (
+        "failed",
+        "the service refuses the mailbox: check its address, and that the password belongs to it",
+    )
+    assert WRONG not in told.out + told.err
+
+
+async def test_secrets_and_sessions_are_never_printed(machine: Machine, sandbox: Sandbox) -> None:
+    take(machine, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    _, out, err = await machine.table("--mailbox", ALICE)
+    secrets = [sandbox.environment[f"DIRECTSUITE_{name}"] for name in ("TOKEN", "LOGIN_PASSWORD")]
+    assert [each for each in (*secrets, PASSWORD, ALICE) if each in out + err] == []
+    assert "the login is accepted" in out
+
+
+async def test_a_token_that_may_not_is_told_from_one_that_is_unknown(machine: Machine) -> None:
+    async with server(lambda: web.json_response({"error": "no", "description": "no"}, status=403)) as url:
+        machine.set("DIRECTSUITE_SIGNING_URL", url)
+        machine.set("DIRECTSUITE_FAX_URL", url)
+        machine.set("DIRECTSUITE_TOKEN", WRONG)
+        told = await machine.doctor()
+    assert told.status == 1
+    assert told.checks["signing", "token"][1].startswith("the service knows the token, which may not do this")
+    assert told.results("fax")["token"] == "warning"
+
+
+async def test_what_answers_and_is_no_service_is_told(machine: Machine) -> None:
+    async with server(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
+        machine.set("DIRECTSUITE_REGISTRATION_URL", url)
+        machine.set("DIRECTSUITE_LOGIN_USERNAME", "front-desk")
+        machine.set("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
+        told = await machine.doctor()
+    assert told.checks["registration", "login"] == (
+        "failed",
+        "what answers there isn't this service: check the path of DIRECTSUITE_REGISTRATION_URL",
+    )
+
+
+@pytest.mark.parametrize("status", [500, 429])
+async def test_a_service_that_fails_is_told(machine: Machine, sandbox: Sandbox, status: int) -> None:
+    take(machine, sandbox)
+    sandbox.inject_fault("login", "status", status=status, times=None)
+    told = await machine.doctor()
+    result, said = told.checks["registration", "login"]
+    assert (told.status, result) == (1, "failed")
+    assert said.startswith("login: ")
+    assert "try again" in said

@@ -1,0 +1,188 @@
+"""Names, connections and certificates: each failure has its sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from directsuite.cli.doctor import reaching
+from tests.cli.doctor.conftest import Machine, server
+from tests.core.certificates import certificate, server_context
+
+
+async def test_a_name_without_an_address_is_told_and_what_stands_behind_it_is_not_checked(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    machine.set("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    told = await machine.doctor()
+    assert told.status == 1
+    assert told.checks["fax", "name"] == (
+        "failed",
+        "nowhere.example.org has no address: check the host in the URL, and whether this machine is online",
+    )
+    assert told.results("fax") == {
+        "URL": "ok",
+        "name": "failed",
+        **dict.fromkeys(("connection", "TLS", "answer", "clock", "token"), "not checked"),
+    }
+    assert told.checks["fax", "token"][1] == "the check of name failed"
+
+
+async def test_a_refused_connection_is_told(machine: Machine) -> None:
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        machine.set("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
+        told = await machine.doctor()
+    assert told.status == 1
+    assert told.err == "directsuite: 1 check failed: what to do stands beside it\n"
+    assert told.checks["signing", "connection"] == (
+        "failed",
+        "there is no connection (Connection refused): check host and port in the URL, and whether the service runs, "
+        f"at port {port} of 127.0.0.1",
+    )
+
+
+async def test_an_address_that_is_silent_beside_one_that_answers_is_a_warning(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = asyncio.open_connection
+
+    async def open_connection(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "127.0.0.9":
+            raise TimeoutError
+        return await connect("127.0.0.1", *arguments, **options)
+
+    def two(_: str, port: int, *__: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.9", "127.0.0.1")]
+
+    async with server() as url:
+        way = reaching.Way(URL(url), limit=5)
+        monkeypatch.setattr(socket, "getaddrinfo", two)
+        monkeypatch.setattr(asyncio, "open_connection", open_connection)
+        assert (await way.name()).result == "ok"
+        found = await way.connection()
+    assert found.result == "warning"
+    assert found.sentence.startswith("127.0.0.9 doesn't answer, which makes connections slow")
+
+
+@pytest.mark.parametrize(
+    ("days", "address", "trusted", "sentence"),
+    [
+        ((-1, 1), "127.0.0.1", False, "it is signed by nobody whom this machine trusts"),
+        ((-9, -2), "127.0.0.1", True, "it has expired"),
+        ((2, 9), "127.0.0.1", True, "it isn't valid yet"),
+        ((-1, 9), "127.0.0.2", True, "it is for another address: check the host in the URL"),
+    ],
+    ids=["unknown authority", "expired", "of tomorrow", "another address"],
+)
+async def test_a_certificate_that_is_not_accepted_is_explained(
+    machine: Machine, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
+) -> None:
+    pair = certificate(tmp_path, address=address, days=days)
+    if trusted:
+        machine.set("SSL_CERT_FILE", str(pair[0]))
+    async with server(tls=server_context(pair)) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    assert told.status == 1
+    result, said = told.checks["messaging", "TLS"]
+    assert result == "failed"
+    assert said.startswith(f"its certificate isn't accepted: {sentence}")
+    assert told.results("messaging")["answer"] == "not checked"
+
+
+@pytest.mark.parametrize(("days", "result"), [(3, "warning"), (90, "ok")])
+async def test_an_accepted_certificate_tells_its_days(machine: Machine, tmp_path: Path, days: int, result: str) -> None:
+    pair = certificate(tmp_path, days=(-1, days))
+    machine.set("SSL_CERT_FILE", str(pair[0]))
+    async with server(tls=server_context(pair)) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    assert told.status == 0
+    found, said = told.checks["messaging", "TLS"]
+    assert found == result
+    assert f"TLSv1.3; its certificate is accepted, and holds for {days - 1} more days" in said
+    assert told.results("messaging")["answer"] == "ok"
+    assert told.results("this machine")["trusted certificates"] == "ok"
+
+
+async def test_an_old_tls_is_told(machine: Machine, tmp_path: Path) -> None:
+    context = server_context(certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            """With an alert, which asyncio's own servers don't send."""
+            for _ in range(2):  # the first connection is the check before
+                connection, _ = listening.accept()
+                with contextlib.suppress(OSError), connection:
+                    context.wrap_socket(connection, server_side=True).close()
+
+        refusing = asyncio.create_task(asyncio.to_thread(refuse))
+        machine.set("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{listening.getsockname()[1]}")
+        told = await machine.doctor()
+        await refusing
+    assert told.checks["messaging", "TLS"][1].startswith("the server speaks no TLS 1.2 or newer")
+
+
+async def test_a_server_without_tls_behind_https_is_told(machine: Machine) -> None:
+    async with server() as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
+        told = await machine.doctor()
+    assert told.status == 1
+    result, said = told.checks["messaging", "TLS"]
+    assert result == "failed"
+    assert "check scheme and port in the URL" in said
+
+
+async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def hanging(*_: Any) -> Any:
+        over.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    machine.set("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    try:
+        told = await machine.doctor("--timeout", "0.3")
+    finally:
+        over.set()
+    assert told.checks["fax", "name"][1].startswith("it took more than 0.3 s")
+
+
+async def test_a_connection_in_clear_to_another_machine_is_a_warning() -> None:
+    way = reaching.Way(URL("http://mail.example.org"), limit=1)
+    way._open = "192.0.2.1"
+    assert (await way.tls()).result == "warning"
+    way._open = "::1"
+    assert (await way.tls()).result == "not checked"
+
+
+async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Machine) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        machine.set("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
+        machine.set("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
+        told = await machine.doctor("--timeout", "0.3")
+    late = "it took more than 0.3 s: see to the network and to the service, or give --timeout SECONDS"
+    assert told.checks["messaging", "TLS"] == ("failed", late)
+    assert told.checks["fax", "answer"] == ("failed", late)

@@ -1,0 +1,96 @@
+"""A sandbox, a folder with PDFs, and the command `directsuite sign` in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from directsuite.cli import main
+from directsuite.sandbox.server import Sandbox
+from tests.integration.documents import consent
+
+PATIENT, WITNESS = "PatientSig", "WitnessSig"
+"""The empty signature fields of the PDFs."""
+
+
+@attrs.frozen
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """What --json printed."""
+        return json.loads(self.out)
+
+
+@attrs.frozen
+class Desk:
+    """Where somebody sits who signs. folder: where the command runs."""
+
+    sandbox: Sandbox
+    folder: Path
+    set: Callable[[str, str], None]
+    _run: Callable[[tuple[str, ...]], Awaitable[Ended]]
+
+    async def sign(self, *arguments: str) -> Ended:
+        """Run `directsuite sign` with these arguments."""
+        ended = await self._run(arguments)
+        assert "Traceback" not in ended.err
+        return ended
+
+    def put(self, *names: str, content: bytes | None = None) -> None:
+        """PDFs of these names, or files of another content."""
+        for name in names:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(consent() if content is None else content)
+
+    def signatures(self, name: str) -> int:
+        """How many signatures a file has."""
+        return len(re.findall(rb"/ByteRange\s*\[", (self.folder / name).read_bytes()))
+
+    def files(self, folder: str = "out") -> list[str]:
+        """What a folder and those in it have."""
+        root = self.folder / folder
+        return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+    async def requests(self, operation: str) -> int:
+        """How often the service did this."""
+        return len(await self.sandbox.ledger(operation))
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    for name in tuple(os.environ):
+        if name.startswith("DIRECTSUITE_"):
+            monkeypatch.delenv(name)
+    for name in ("DIRECTSUITE_SIGNING_URL", "DIRECTSUITE_TOKEN"):
+        monkeypatch.setenv(name, sandbox.environment[name])
+
+    async def run(arguments: tuple[str, ...]) -> Ended:
+        """In a thread, for a command has a loop of its own."""
+        capsys.readouterr()
+        status = await asyncio.to_thread(main, ["sign", *arguments])
+        told = capsys.readouterr()
+        return Ended(status, told.out, told.err)
+
+    return Desk(sandbox, tmp_path, monkeypatch.setenv, run)

@@ -1,0 +1,84 @@
+"""`directsuite sign` as a process: broken off, it goes on with the same command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.cli.sign.conftest import PATIENT, Desk
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+
+COUNT = 12
+ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--at-a-time", "2")
+
+
+@asynccontextmanager
+async def process_of(*arguments: str) -> AsyncGenerator[Process]:
+    """A command of its own; killed where the block leaves it running."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-m", "directsuite.cli", "sign", *arguments),
+        stdout=PIPE,
+        stderr=PIPE,
+        env=environment,
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def until_signed(desk: Desk, count: int) -> None:
+    """The process and its server are real."""
+    async with asyncio.timeout(30):
+        while not (desk.folder / "out").exists() or len(finished(desk)) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def finished(desk: Desk) -> list[str]:
+    return [name for name in desk.files() if not name.startswith(".directsuite")]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    ids=["Ctrl-C", "SIGTERM", "kill -9"],
+)
+async def test_what_is_broken_off_goes_on_with_the_same_command(
+    desk: Desk, number: signal.Signals, status: int
+) -> None:
+    desk.put(*(f"in/{each}.pdf" for each in range(COUNT)))
+    desk.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
+    async with process_of(*ARGUMENTS) as process:
+        await until_signed(desk, 2)
+        process.send_signal(number)
+        out, err = await process.communicate()
+    assert process.returncode == status
+    assert b"Traceback" not in err
+    if number is not signal.SIGKILL:
+        assert out == b""
+        told, stopped = err.decode().splitlines()
+        assert told.endswith(("PDF signed", "PDFs signed"))
+        assert "give the same command again: what is signed is passed over" in stopped
+        assert not (desk.folder / "out/.directsuite").exists()
+    before = {name: (desk.folder / "out" / name).read_bytes() for name in finished(desk)}
+    assert 2 <= len(before) < COUNT
+    desk.sandbox.clear_faults()
+    again = await desk.sign(*ARGUMENTS, "--json")
+    assert again.status == 0
+    assert again.document["signed"] + again.document["signed_before"] == COUNT
+    assert finished(desk) == sorted(f"{each}.pdf" for each in range(COUNT))
+    assert {desk.signatures(f"out/{name}") for name in finished(desk)} == {1}
+    done = {name for name in before if (desk.folder / "out" / name).read_bytes() == before[name]}
+    assert len(before) - len(done) <= 2  # at most what was under way

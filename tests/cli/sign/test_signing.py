@@ -1,0 +1,263 @@
+"""Files and folders in, signed files out."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from PIL import Image
+
+import directsuite as ds
+from directsuite.jobs.signing import Journal, State
+from tests.cli.sign.conftest import PATIENT, WITNESS, Desk
+from tests.integration.documents import consent
+
+SIGNED = ("--output", "out", "--name", PATIENT)
+
+
+async def test_files_and_folders_are_signed_under_their_names(desk: Desk) -> None:
+    desk.put("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
+    desk.put("in/notes.txt", content=b"no PDF, and none that anybody meant")
+    told = await desk.sign("one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC")
+    assert (told.status, told.err) == (0, "")
+    assert told.out == f"3 signed; into {desk.folder / 'out'}\n"
+    assert desk.files() == ["B.PDF", "a.pdf", "one.pdf"]
+    assert {desk.signatures(f"out/{name}") for name in desk.files()} == {1}
+    assert desk.signatures("one.pdf") == 0
+    assert await desk.requests("Delete") == 3  # nothing stays behind
+
+
+async def test_folders_in_a_folder_are_taken_with_recursive_and_the_output_is_none_of_them(desk: Desk) -> None:
+    desk.put("a.pdf", "deep/b.pdf", "out/c.pdf")
+    told = await desk.sign(".", *SIGNED, "--recursive", "--json")
+    assert told.status == 0
+    assert told.document == {
+        "output": str(desk.folder / "out"),
+        "signed": 2,
+        "signed_before": 0,
+        "failed": [],
+        "refused": [],
+        "stopped": None,
+    }
+    assert desk.files() == ["a.pdf", "c.pdf", "deep/b.pdf"]
+    assert desk.signatures("out/c.pdf") == 0
+
+
+async def test_a_file_that_is_named_twice_is_signed_once(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    told = await desk.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
+    assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
+
+
+async def test_of_two_files_of_one_name_the_first_is_signed_and_the_other_told(desk: Desk) -> None:
+    desk.put("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
+    told = await desk.sign("z", "y/a.pdf", "x/a.pdf", *SIGNED)
+    assert (told.status, desk.files()) == (1, ["a.pdf", "b.pdf"])
+    assert told.out.count("another source has one of the same name") == 2
+
+
+async def test_several_signatures_have_a_name_and_a_place_each(desk: Desk) -> None:
+    desk.put("a.pdf")
+    Image.new("RGB", (40, 20), "navy").save(desk.folder / "ink.png")
+    places = ("--widget", "72,620,200,70", "--widget", "72.5,500,200,70,1")
+    told = await desk.sign(
+        "a.pdf",
+        "--output",
+        "out",
+        "--name",
+        "Doctor",
+        *places[:2],
+        "--name",
+        "Nurse",
+        *places[2:],
+        "--image",
+        "ink.png",
+    )
+    assert told.status == 0
+    assert desk.signatures("out/a.pdf") == 2
+    [effect] = await desk.sandbox.ledger("MultiSignAndPull")
+    assert effect["detail"]["names"] == ["Doctor", "Nurse"]
+
+
+async def test_signatures_need_neither_name_nor_place(desk: Desk) -> None:
+    desk.put("a.pdf")
+    assert (await desk.sign("a.pdf", "--output", "deep/er/out")).status == 0
+    assert desk.signatures("deep/er/out/a.pdf") == 1
+
+
+async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(desk: Desk) -> None:
+    desk.put("in/a.pdf")
+    assert (await desk.sign("in", *SIGNED)).status == 0
+    before = (desk.folder / "out/a.pdf").read_bytes()
+    desk.put("in/b.pdf")
+    told = await desk.sign("in", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
+    assert (desk.folder / "out/a.pdf").read_bytes() == before
+    assert await desk.requests("Save") == 2
+
+
+async def test_a_dry_run_tells_all_and_does_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it doesn't need
+    monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
+    desk.put("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
+    desk.put("in/c.pdf", content=b"no PDF")
+    told = await desk.sign("in", "other", *SIGNED, "--dry-run")
+    out = desk.folder / "out"
+    assert told.status == 1
+    assert told.err == "directsuite: this was a dry run: 1 PDF would be signed, and nothing was sent\n"
+    assert sorted(line.split(maxsplit=1) for line in told.out.splitlines()[1:]) == [
+        ["in/a.pdf", f"signed into {out / 'a.pdf'}"],
+        [
+            "in/b.pdf",
+            "refused: the output has a file of this name: name another --output, or give --overwrite to replace it",
+        ],
+        ["in/c.pdf", "refused: it is no PDF"],
+        [
+            "other/a.pdf",
+            "refused: another source has one of the same name: rename one, or give one another --output",
+        ],
+    ]
+    assert desk.files() == ["b.pdf"]
+    assert sorted(path.name for path in desk.folder.iterdir()) == ["in", "other", "out"]
+    assert list(await desk.sandbox.ledger()) == []
+    plan = (await desk.sign("in", *SIGNED, "--dry-run", "--json")).document
+    assert [
+        (each["source"], each["would_be_signed"]) for each in sorted(plan, key=lambda each: str(each["source"]))
+    ] == [
+        ("in/a.pdf", True),
+        ("in/b.pdf", False),
+        ("in/c.pdf", False),
+    ]
+
+
+async def test_a_dry_run_of_what_is_signed_says_so(desk: Desk) -> None:
+    desk.put("a.pdf")
+    await desk.sign("a.pdf", *SIGNED)
+    told = await desk.sign("a.pdf", *SIGNED, "--dry-run")
+    assert (told.status, told.out.splitlines()[1].split(maxsplit=1)[1]) == (0, "passed over: it is signed")
+
+
+async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> None:
+    desk.put("a.pdf", "in/b.pdf")
+    desk.put("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
+    told = await desk.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
+    assert told.status == 1
+    assert told.err == (
+        "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
+        "directsuite: number 3 of the sources can't be read (No such file or directory): it isn't signed\n"
+    )
+    lines = told.out.splitlines()
+    assert lines[0] == f"2 signed, 1 not signed; into {desk.folder / 'out'}"
+    assert lines[2].split("  ")[0] == "Ada Example.pdf"
+    assert desk.files() == ["a.pdf", "b.pdf"]
+
+
+async def test_nothing_is_overwritten_without_being_told(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    desk.put("out/a.pdf", content=b"somebody's")
+    told = await desk.sign("in", *SIGNED)
+    assert told.status == 1
+    assert "the output has a file of this name" in told.out
+    assert (desk.folder / "out/a.pdf").read_bytes() == b"somebody's"
+    told = await desk.sign("in", *SIGNED, "--overwrite")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
+    assert desk.signatures("out/a.pdf") == 1
+
+
+async def test_another_document_of_the_same_name_is_not_taken_for_signed(desk: Desk) -> None:
+    desk.put("a.pdf")
+    await desk.sign("a.pdf", *SIGNED)
+    desk.put("a.pdf", content=consent() + b"\n% another")
+    told = await desk.sign("a.pdf", *SIGNED)
+    assert told.status == 1
+    assert "another document of this name was signed into the output" in told.out
+    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert b"% another" in (desk.folder / "out/a.pdf").read_bytes()
+
+
+async def test_a_signed_file_that_is_gone_is_told_and_signed_again_where_that_is_asked_for(desk: Desk) -> None:
+    desk.put("a.pdf")
+    await desk.sign("a.pdf", *SIGNED)
+    (desk.folder / "out/a.pdf").unlink()
+    told = await desk.sign("a.pdf", *SIGNED)
+    assert (told.status, desk.files()) == (1, [])
+    assert "the signed file is gone" in told.out
+    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert desk.signatures("out/a.pdf") == 1
+
+
+async def test_one_that_was_signed_and_not_yet_deleted_at_the_service_is_brought_to_its_end(desk: Desk) -> None:
+    desk.put("a.pdf")
+    await desk.sign("a.pdf", *SIGNED)
+    stored = await saved(desk)
+    told = await desk.sign("a.pdf", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed; into {desk.folder / 'out'}\n")
+    assert await desk.requests("SignAndPull") == 1
+    assert await deleted(desk, stored)
+    stored = await saved(desk)
+    (desk.folder / "out/a.pdf").unlink()
+    assert (await desk.sign("a.pdf", *SIGNED)).status == 1
+    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert desk.files() == ["a.pdf"]
+    assert await deleted(desk, stored)
+
+
+async def saved(desk: Desk) -> str:
+    """What the service has after a crash between two steps: a stored document, and its entry as SIGNED."""
+    async with (
+        ds.DirectSuite.from_env() as suite,
+        Journal(desk.folder / "out.signing.db") as journal,
+    ):
+        identifier = (await suite.signing.save(consent())).identifier
+        [entry] = await journal.entries(["a.pdf"])
+        await journal.put(attrs.evolve(entry, state=State.SIGNED, identifier=identifier))
+    assert identifier is not None
+    return identifier
+
+
+async def deleted(desk: Desk, identifier: str) -> bool:
+    return identifier in [effect["subject"] for effect in await desk.sandbox.ledger("Delete")]
+
+
+async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    desk.sandbox.inject_fault("SignAndPull", "status", status=403, times=1)
+    told = await desk.sign("in", *SIGNED, "--at-a-time", "1")
+    assert told.status == 1
+    assert told.err == "directsuite: 1 PDF failed: see to the reason of each, and give the command with --again\n"
+    assert "PermissionDeniedError (HTTP 403, code none)" in told.out
+    assert len(desk.files()) == 1
+    told = await desk.sign("in", *SIGNED)  # it is not tried again by itself
+    assert (told.status, len(desk.files())) == (1, 1)
+    told = await desk.sign("in", *SIGNED, "--dry-run")
+    assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
+    assert "passed over: it failed before (PermissionDeniedError (HTTP 403, code none)); --again tries it" in told.out
+    told = await desk.sign("in", *SIGNED, "--again")
+    assert (told.status, told.out) == (0, f"1 signed; into {desk.folder / 'out'}\n")
+    assert len(desk.files()) == 2
+
+
+async def test_options_that_were_wrong_are_corrected_where_nothing_was_signed_with_them(desk: Desk) -> None:
+    desk.put("a.pdf")
+    told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
+    assert (told.status, desk.files()) == (1, [])
+    assert "BadRequestError" in told.out
+    assert (await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
+    told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
+    assert (told.status, told.out) == (2, "")
+    assert told.err.startswith("directsuite: --output has PDFs that were signed in another way")
+
+
+@pytest.mark.parametrize("name", ["--output", "--image"])
+async def test_folders_and_files_in_each_other_s_places_are_told(desk: Desk, name: str) -> None:
+    desk.put("a.pdf", "file")
+    desk.put("folder/any")
+    wrong = {"--output": ("--output", "file"), "--image": ("--output", "out", "--image", "folder")}[name]
+    told = await desk.sign("a.pdf", *wrong)
+    assert told.status == 2
+    assert name in told.err
+
+
+async def test_witness_and_patient_sign_fields_that_are_there(desk: Desk) -> None:
+    desk.put("a.pdf")
+    assert (await desk.sign("a.pdf", *SIGNED, "--name", WITNESS)).status == 0
+    assert desk.signatures("out/a.pdf") == 2

@@ -1,0 +1,155 @@
+"""What can't be is told in a sentence that says what to do, and nothing is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from directsuite.jobs.signing import Journal
+from directsuite.sandbox.server import Sandbox
+from tests.cli.sign.conftest import Desk
+
+_NO_PLACE = "a --widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
+_OUT = ("--output", "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("a.pdf", *_OUT, "--widget", "72,620,200"), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,wide"), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget", "72,620,nan,70"), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget=-1,620,200,70"), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget", ""), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget", "72,620,0,70"), "a --widget has no size"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,0"), "the page of a --widget"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,1.5"), "the page of a --widget"),
+        (("a.pdf", *_OUT, "--name", "A", "--name", "A"), "a --name is there twice"),
+        (("a.pdf", *_OUT, "--name", " "), "a --name is empty"),
+        (
+            ("a.pdf", *_OUT, "--name", "A", "--name", "B", "--widget", "1,1,9,9"),
+            "--name is given 2 times and --widget 1 times",
+        ),
+        (("a.pdf", *_OUT, "--image", "no.png"), "the file of --image can't be read (No such file or directory)"),
+        (("a.pdf", *_OUT, "--image", "a.pdf"), "the file of --image is no PNG or JPEG"),
+        (("a.pdf", *_OUT, "--image", "large.png"), "the file of --image has more than 1 MB"),
+        (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is none that there is"),
+        (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
+        ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
+        (("a.pdf", "--output", "a.pdf"), "--output is a file: name a folder"),
+        (("a.pdf", "--output", "/"), "--output is the root of all folders"),
+        (("none.pdf", *_OUT), "there is nothing to sign: give PDFs, or folders that have some"),
+        (("a.pdf", *_OUT, "--again"), "nothing has failed yet"),
+        (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
+    ],
+)
+async def test_wrong_options_are_told(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:
+    desk.put("a.pdf")
+    desk.put("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
+    told = await desk.sign(*arguments)
+    assert (told.status, told.out) == (2, "")
+    *_, last = told.err.splitlines()
+    assert last.startswith(f"directsuite: {sentence}")
+    assert list(await desk.sandbox.ledger()) == []
+    assert not (desk.folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "SOURCES"),
+        (("a.pdf", "", *_OUT), "it is empty: name a file or a folder"),
+        (("a.pdf", "--output", ""), "it is empty: name a file or a folder"),
+        (("a.pdf",), "--output"),
+        (("a.pdf", *_OUT, "--at-a-time", "0"), "--at-a-time"),
+        (("a.pdf", *_OUT, "--patience", "long"), "--patience"),
+        (("a.pdf", *_OUT, "--colour", "red"), "--colour"),
+    ],
+    ids=["nothing", "an empty source", "an empty output", "no output", "none at a time", "no number", "unknown"],
+)
+async def test_wrong_usage_names_the_option(desk: Desk, arguments: tuple[str, ...], named: str) -> None:
+    told = await desk.sign(*arguments)
+    assert (told.status, told.out) == (2, "")
+    assert named in told.err
+
+
+async def test_help_names_every_option_and_needs_no_service(desk: Desk) -> None:
+    told = await desk.sign("--help")
+    assert (told.status, told.err) == (0, "")
+    look = ["name", "widget", "image", "reason", "signer", "timezone"]
+    options = [*look, "output", "recursive", "dry-run", "again", "overwrite", "at-a-time", "patience", "token-file"]
+    assert [option for option in options if f"--{option} " not in told.out] == []
+    assert "--no-" not in told.out
+
+
+async def test_settings_and_a_token_that_are_not_set_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.put("a.pdf")
+    monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    told = await desk.sign("a.pdf", *_OUT)
+    assert (told.status, told.err.startswith("directsuite: there is no access token: set DIRECTSUITE_TOKEN")) == (
+        2,
+        True,
+    )
+    monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
+    told = await desk.sign("a.pdf", *_OUT)
+    assert told.status == 2
+    assert told.err.startswith("directsuite: where is the signing service? Set DIRECTSUITE_SIGNING_URL")
+
+
+async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk: Desk, sandbox: Sandbox) -> None:
+    desk.put("a.pdf")
+    desk.set("DIRECTSUITE_TOKEN", "wrong-7d21")
+    told = await desk.sign("a.pdf", *_OUT)
+    first, second = told.err.splitlines()
+    assert told.status == 3
+    assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): check")
+    assert second == (
+        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on"
+    )
+    assert "wrong-7d21" not in told.out + told.err
+    desk.set("DIRECTSUITE_TOKEN", sandbox.environment["DIRECTSUITE_TOKEN"])
+    assert (await desk.sign("a.pdf", *_OUT)).status == 0
+
+
+async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(desk: Desk) -> None:
+    desk.put("a.pdf")
+    (desk.folder / "suite.toml").write_text("retry_attempts = 1\n")
+    desk.set("DIRECTSUITE_CONFIG", "suite.toml")
+    desk.set("DIRECTSUITE_SIGNING_URL", "http://127.0.0.1:1")
+    told = await desk.sign("a.pdf", *_OUT, "--patience", "0.1", "--json")
+    assert (told.status, told.document["signed"]) == (6, 0)
+    waiting, why, _ = told.err.splitlines()
+    assert waiting == (
+        "directsuite: the service is in trouble (ConnectFailedError): it is waited for, up to 0.1 s; Ctrl-C stops"
+    )
+    assert "no connection to the signing service" in why
+
+
+async def test_an_output_that_cannot_be_made_is_told(desk: Desk) -> None:
+    desk.put("a.pdf")
+    told = await desk.sign("a.pdf", "--output", "a.pdf/out")
+    assert (told.status, told.err) == (
+        2,
+        "directsuite: --output can't be made (Not a directory): name a folder that can\n",
+    )
+
+
+async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> None:
+    desk.put("a.pdf")
+    async with Journal(desk.folder / "out.signing.db"):
+        told = await desk.sign("a.pdf", *_OUT)
+    assert told.status == 2
+    assert "OUTPUT.signing.db, can't be opened. The journal is open already" in told.err
+    desk.put("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
+    for more in ((), ("--dry-run",)):
+        told = await desk.sign("a.pdf", "--output", "other", *more)
+        assert told.status == 2
+        assert "is no SQLite database" in told.err
+
+
+async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:
+    desk.put("in/deep/a.pdf")
+    told = await desk.sign("in", *_OUT)
+    assert told.status == 0
+    assert told.err == (
+        "directsuite: there is no PDF in the folders; --recursive looks into the folders in them, too\n"
+    )

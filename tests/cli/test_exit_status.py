@@ -1,0 +1,112 @@
+"""One exit status and one sentence for each kind of error, and one table of them."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from directsuite import errors
+from directsuite.cli import main
+from directsuite.cli.exit_status import ExitStatus, ending_of
+from directsuite.cli.refusal import NotThereError, RefusedError
+
+
+def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
+    """A class and all below it that the package itself defines."""
+    below = [each for child in of.__subclasses__() for each in kinds(child)]
+    return [each for each in [of, *below] if each.__module__ == errors.__name__]
+
+
+def made(kind: type[errors.DirectSuiteError]) -> errors.DirectSuiteError:
+    """An error of this kind, as a call raises it."""
+    about: dict[str, Any] = {"operation": "GetUIDs", "service": "messaging"}
+    if issubclass(kind, errors.InvalidArgumentError):
+        return kind("it is wrong", parameter="uids")
+    if issubclass(kind, errors.OutcomeUnknownError):
+        return kind("the answer was lost", how_to_find_out="get_uids() tells", **about)
+    if issubclass(kind, errors.ServiceError):
+        return kind("it said no", status=400, message="Ada Example", body=b"Ada Example", **about)
+    return kind("it went wrong", **about)
+
+
+EXPECTED = {
+    "DirectSuiteError": 1,
+    "ConfigurationError": 2,
+    "InvalidArgumentError": 2,
+    "ClosedError": 1,
+    "TransportError": 6,
+    "ConnectFailedError": 6,
+    "CircuitOpenError": 6,
+    "ConnectionLostError": 6,
+    "DeadlineExceededError": 6,
+    "OutcomeUnknownError": 7,
+    "ServiceError": 5,
+    "AuthenticationError": 3,
+    "PermissionDeniedError": 3,
+    "NotFoundError": 4,
+    "ConflictError": 5,
+    "AddressError": 5,
+    "BadRequestError": 5,
+    "PaymentError": 5,
+    "RateLimitedError": 6,
+    "ServerError": 6,
+    "ResponseDecodeError": 6,
+}
+
+
+def test_every_error_has_a_status() -> None:
+    found = {kind.__name__: int(ending_of(made(kind))[0]) for kind in kinds(errors.DirectSuiteError)}
+    assert found == EXPECTED
+
+
+@pytest.mark.parametrize("kind", kinds(errors.DirectSuiteError), ids=lambda kind: kind.__name__)
+def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteError]) -> None:
+    _, sentence = ending_of(made(kind))
+    assert "Ada" not in sentence
+    assert "\n" not in sentence
+    if issubclass(kind, errors.TransportError | errors.ServiceError):
+        assert sentence.startswith("GetUIDs: ")
+        assert ": " in sentence.removeprefix("GetUIDs: ")  # what to do
+
+
+def test_an_argument_is_named_by_its_option() -> None:
+    error = errors.InvalidArgumentError("give whole numbers", parameter="uids")
+    assert ending_of(error, options={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")
+
+
+def test_what_became_of_it_is_found_out_with_commands() -> None:
+    _, sentence = ending_of(made(errors.OutcomeUnknownError), find_out="`directsuite inbox list` tells")
+    assert sentence.endswith("it may or may not have happened: `directsuite inbox list` tells")
+    assert "get_uids" not in sentence
+
+
+def test_the_wait_that_a_service_asks_for_is_told() -> None:
+    error = made(errors.RateLimitedError)
+    error.retry_after = 30.0
+    assert ending_of(error)[1].endswith("wait 30 s and try again")
+
+
+def test_a_command_may_know_better_what_to_do() -> None:
+    _, sentence = ending_of(made(errors.BadRequestError), advice={errors.BadRequestError: "check the handle"})
+    assert sentence == "GetUIDs: it said no: check the handle"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])
+def test_a_file_is_not_named(number: int | None) -> None:
+    error = OSError("ada-example.pdf") if number is None else OSError(number, "no", "ada-example.pdf")
+    status, sentence = ending_of(error)
+    assert status == 1
+    assert "ada" not in sentence
+
+
+@pytest.mark.parametrize(("error", "status"), [(RefusedError("give --to"), 2), (NotThereError("give --to"), 4)])
+def test_our_own_words_are_told_as_they_are(error: Exception, status: int) -> None:
+    assert ending_of(error) == (status, "give --to")
+
+
+def test_help_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert [status for status in ExitStatus if f"{status:d} {status.meaning}" not in told] == []

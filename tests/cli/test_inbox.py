@@ -1,0 +1,155 @@
+"""`directsuite inbox`: what it lists and shows, and that what came over the wire stays where it belongs."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from email.message import EmailMessage
+
+import pytest
+
+from tests.cli.conftest import Typist
+from tests.integration.world import ALICE, PASSWORD, client_of
+
+
+def with_files(*names: str, html: str | None = None) -> bytes:
+    """A message with a file under each name."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "carol@elsewhere.test", ALICE, "Results"
+    message.set_content(html or "See the files.", subtype="plain" if html is None else "html")
+    for name in names:
+        message.add_attachment(name.encode("utf-8", "replace"), maintype="text", subtype="x-own", filename=name)
+    return message.as_bytes()
+
+
+async def test_messages_are_listed_newest_first(typist: Typist) -> None:
+    for subject in ("one", "two", "three"):
+        await typist.deliver(subject)
+    ended = await typist.run("inbox", "list", "--limit", "2")
+    assert (ended.status, ended.err) == (0, "")
+    header, *rows = ended.out.splitlines()
+    assert header.split() == ["uid", "received", "from", "subject", "files", "size"]
+    assert [(row.split()[0], row.split()[4]) for row in rows] == [("3", "three"), ("2", "two")]
+
+
+async def test_a_long_folder_is_listed_from_its_end(typist: Typist) -> None:
+    for number in range(1_010):
+        await typist.deliver(f"m{number}")
+    listed = json.loads((await typist.run("inbox", "list", "--limit", "3", "--json")).out)
+    assert [each["subject"] for each in listed] == ["m1009", "m1008", "m1007"]
+
+
+async def test_unread_ones_and_those_since_a_day(typist: Typist) -> None:
+    for subject in ("one", "two"):
+        await typist.deliver(subject)
+    await typist.run("inbox", "read", "1", "--mark-read")
+    unread = json.loads((await typist.run("inbox", "list", "--unread", "--json")).out)
+    assert [each["uid"] for each in unread] == [2]
+    for since, count in (("2020-01-01", 2), ("2020-01-01T08:00", 2), ("2199-01-01", 0)):
+        ended = await typist.run("inbox", "list", "--since", since, "--json")
+        assert (ended.status, len(json.loads(ended.out))) == (0, count)
+
+
+async def test_listing_and_reading_leave_a_message_unread(typist: Typist) -> None:
+    await typist.deliver("one")
+    for arguments in (("list",), ("read", "1"), ("save", "1", "--into", "saved", "--eml")):
+        assert (await typist.run("inbox", *arguments)).status == 0
+    async with client_of(typist.sandbox, typist.folder) as world:
+        assert await world.suite.mailbox(ALICE, PASSWORD).get_unread_message_count() == 1
+
+
+async def test_a_message_is_read_as_text(typist: Typist) -> None:
+    await typist.deliver("", with_files("scan.pdf"))
+    ended = await typist.run("inbox", "read", "1")
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == "From:     carol@elsewhere.test"
+    assert f"To:       {ALICE}" in lines
+    assert "Subject:  Results" in lines
+    assert "File:     scan.pdf, text/x-own, 8 B" in lines
+    assert lines[lines.index("") + 1 :] == ["See the files."]
+
+
+async def test_of_html_the_text_is_shown(typist: Typist) -> None:
+    html = (
+        "<style>p{}</style><p>Dear <b>Alice</b>,<br>see&nbsp;<a href='https://x.test/'>this</a>.</p><script>1</script>"
+    )
+    await typist.deliver("", with_files(html=html))
+    ended = await typist.run("inbox", "read", "1")
+    assert ended.out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
+
+
+async def test_as_json_it_is_whole_but_for_the_files_contents(typist: Typist) -> None:
+    await typist.deliver("", with_files("scan.pdf"))
+    document = json.loads((await typist.run("inbox", "read", "1", "--json")).out)
+    assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
+    assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
+
+
+async def test_a_terminal_is_not_shown_what_it_would_act_upon(typist: Typist) -> None:
+    raw = b"From: m@x.test\r\nSubject: \x1b]0;owned\x07 =?utf-8?q?=E2=80=AEfdp=1B[2J?=\r\n\r\nbody \x1b[31m\x9b2J\r\n"
+    await typist.deliver("", raw)
+    for arguments in (("list",), ("read", "1")):
+        told = (await typist.run("inbox", *arguments)).out
+        assert not set(told) & {"\x1b", "\x07", "\x9b", "\u202e"}
+        assert "owned" in told
+
+
+async def test_attachments_are_saved_under_names_of_their_own_for_the_owner_alone(typist: Typist) -> None:
+    names = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
+    await typist.deliver("", with_files(*names))
+    typist.folder.joinpath("saved").mkdir()
+    typist.folder.joinpath("saved", "a.pdf").write_text("was there")
+    typist.folder.joinpath("saved", "escaped").symlink_to(typist.folder / "elsewhere")
+    ended = await typist.run("inbox", "save", "1", "--into", "saved")
+    assert (ended.status, ended.err) == (0, "")
+    saved = {path.name: path.read_text() for path in typist.folder.joinpath("saved").iterdir() if path.is_file()}
+    assert saved == {
+        "escaped-2": "../../escaped",
+        "passwd": "/etc/passwd",
+        "up.txt": "..\\up.txt",
+        "a.pdf": "was there",
+        "a-2.pdf": "a.pdf",
+        "a-3.pdf": "a.pdf",
+        "_nul.txt": "nul.txt",
+        "hidden": ".hidden",
+        "_-rf": "-rf",
+    }
+    assert sorted(path.name for path in typist.folder.iterdir()) == ["saved"]
+    if sys.platform != "win32":
+        assert stat.S_IMODE((typist.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
+    assert "saved/a-2.pdf" in ended.out.replace("\\", "/")
+
+
+async def test_a_message_is_saved_as_it_stands_on_the_server(typist: Typist) -> None:
+    raw = with_files("scan.pdf")
+    await typist.deliver("", raw)
+    ended = await typist.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
+    (saved,) = json.loads(ended.out)
+    assert (saved["uid"], saved["size"]) == (1, len(raw))
+    assert typist.folder.joinpath(saved["path"]).read_bytes() == raw
+
+
+async def test_what_is_not_there_is_told_and_the_rest_is_saved(typist: Typist) -> None:
+    await typist.deliver("", with_files("scan.pdf"))
+    ended = await typist.run("inbox", "save", "1", "77", "--into", "saved")
+    assert ended.status == 4
+    assert "1 of 2 messages aren't there" in ended.err
+    assert typist.folder.joinpath("saved", "scan.pdf").exists()
+
+
+async def test_a_message_without_files_is_told(typist: Typist) -> None:
+    await typist.deliver("one")
+    ended = await typist.run("inbox", "save", "1", "--into", "saved")
+    assert (ended.status, ended.out) == (0, "")
+    assert "--eml" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("read", "99"), ("save", "99", "--into", "saved"), ("list", "--folder", "INBOX.x")]
+)
+async def test_what_is_not_there_has_a_status_of_its_own(typist: Typist, arguments: tuple[str, ...]) -> None:
+    ended = await typist.run("inbox", *arguments)
+    assert (ended.status, ended.out) == (4, "")
+    assert "`directsuite inbox list`" in ended.err or "--folder" in ended.err

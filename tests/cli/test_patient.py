@@ -1,0 +1,162 @@
+"""`directsuite patient`: people stand in files, what costs is asked for, and a lost answer is no second one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Typist
+
+DOMAIN = ("--domain", "direct.example.test")
+ADA = """
+first_name = "Ada"
+last_name = "Example"
+ssn4 = "1234"
+dob = 1980-02-29
+direct_username = "ada"
+direct_password = "Correct-Horse-1"
+"""
+
+
+async def debits(typist: Typist) -> int:
+    """How many patients were really provisioned."""
+    return len(await typist.sandbox.ledger("ProvisionIDProofedPatient"))
+
+
+async def added(typist: Typist) -> None:
+    """Ada, as a patient."""
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    assert ended.status == 0, ended.err
+
+
+async def test_what_costs_is_done_after_a_yes_and_tells_the_payment(typist: Typist) -> None:
+    file = typist.private("ada.toml", ADA)
+    for typed in ("", "n\n", "perhaps\n", "\n"):
+        ended = await typist.run("patient", "add", file, *DOMAIN, typed=typed, is_terminal=True)
+        assert (ended.status, ended.out) == (2, "")
+        assert "nothing was provisioned or debited" in ended.err
+    assert await debits(typist) == 0
+    ended = await typist.run("patient", "add", file, *DOMAIN, typed="y\n", is_terminal=True)
+    assert ended.status == 0
+    assert "debits the login's account" in ended.err
+    assert "Ada" not in ended.err
+    assert {"ada", "Ada", "Example", "Order", "Amount"} <= set(ended.out.split())
+    assert await debits(typist) == 1
+
+
+async def test_without_a_terminal_it_has_to_be_said_beforehand(typist: Typist) -> None:
+    file = typist.private("ada.toml", ADA)
+    ended = await typist.run("patient", "add", file, *DOMAIN, typed="y\n")
+    assert (ended.status, "--yes" in ended.err) == (2, True)
+    ended = await typist.run("patient", "add", file, *DOMAIN, "--yes", "--json")
+    document = json.loads(ended.out)
+    assert document["users"][0]["username"] == "ada"
+    assert document["payment_confirmation"]["amount"] > 0
+    assert "Correct-Horse" not in ended.out
+    assert await debits(typist) == 1
+
+
+async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(typist: Typist) -> None:
+    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    assert ended.status == 7
+    assert "ada" in ended.out.split()
+    assert "`directsuite patient find`" in ended.err
+    assert "Example" not in ended.err
+    assert await debits(typist) == 1
+
+
+async def test_a_patient_is_found_by_who_that_is_and_by_username(typist: Typist) -> None:
+    await added(typist)
+    for arguments in (("find", "ada.toml"), ("by-username", "ada")):
+        ended = await typist.run("patient", *arguments, *DOMAIN, "--json")
+        assert (ended.status, [each["username"] for each in json.loads(ended.out)]) == (0, ["ada"])
+    ended = await typist.run("patient", "by-username", "-", *DOMAIN, typed="ada\n")
+    assert (ended.status, "activated" in ended.out) == (0, True)
+    as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
+    assert (await typist.run("patient", "find", typist.private("ada.json", as_json), *DOMAIN)).status == 0
+
+
+@pytest.mark.parametrize("arguments", [("find", "ada.toml"), ("by-username", "ada")])
+async def test_nobody_is_status_4(typist: Typist, arguments: tuple[str, str]) -> None:
+    typist.private("ada.toml", ADA)
+    ended = await typist.run("patient", *arguments, *DOMAIN)
+    assert (ended.status, ended.out) == (4, "")
+    assert "check --domain" in ended.err
+
+
+async def test_passwords_are_set_from_a_file(typist: Typist) -> None:
+    await added(typist)
+    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
+    assert (ended.status, ended.out, ended.err) == (0, "", "directsuite: the password of 1 patient is set\n")
+    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN)
+    assert (ended.status, "check the usernames" in ended.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Ada Example", "as JSON or TOML"),
+        ('["Ada"]', "as JSON or TOML"),
+        ('Ada = "Example"', "a member that nobody knows"),
+        ("ssn4 = 1234", "ssn4"),
+        ('ssn4 = "12345"', "ssn4"),
+        ('dob = "29.2.1980"', "dob"),
+        ("dob = 1980-02-29T08:00:00", "dob"),
+        ("first_name = 7", "first_name"),
+        ('id = "Ada"', "id"),
+        ('first_name = "Ada"', "without an id it needs last_name, ssn4, dob"),
+        ("", "without an id it needs"),
+        ("first_name = '\ufffe\x00", "as JSON or TOML"),
+    ],
+)
+async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(typist: Typist, text: str, named: str) -> None:
+    file = typist.private("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
+    for command in (("find", file), ("add", file, "--yes")):
+        ended = await typist.run("patient", *command, *DOMAIN)
+        assert (ended.status, ended.out) == (2, "")
+        assert named in ended.err
+        assert not {"Ada", "ada-example", "1234", "29.2"} & set(ended.err.replace(".", " ").split())
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("find", "none", *DOMAIN), "the individual's file can't be read"),
+        (("passwords", "none", *DOMAIN), "the passwords file can't be read"),
+        (("find", "open.toml", *DOMAIN), "others may read the individual's file"),
+        (("passwords", "empty.toml", *DOMAIN), "lacks a username or a password"),
+        (("passwords", "number.toml", *DOMAIN), "into quotes"),
+        (("by-username", "ada@direct.example.test", *DOMAIN), "the part before the @"),
+        (("by-username", "-", *DOMAIN), "the part before the @"),
+        (("by-username", "ada", "--domain", "ada@direct.example.test"), "--domain"),
+        (("by-username", "ada", "--domain", ""), "--domain"),
+        (("find", "ada.toml"), "--domain"),
+        (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "others may read"),
+    ],
+)
+async def test_what_can_not_be_is_refused(typist: Typist, arguments: tuple[str, ...], named: str) -> None:
+    for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7")):
+        typist.private(name, text)
+    typist.folder.joinpath("open.toml").write_text(ADA)
+    typist.folder.joinpath("open.toml").chmod(0o644)
+    ended = await typist.run("patient", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert named in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_who_logs_in_has_to_be_known(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch, without_keyring: None
+) -> None:
+    monkeypatch.delenv("DIRECTSUITE_LOGIN_PASSWORD")
+    ended = await typist.run("patient", "by-username", "ada", *DOMAIN)
+    assert (ended.status, "DIRECTSUITE_LOGIN_PASSWORD" in ended.err) == (2, True)
+    monkeypatch.delenv("DIRECTSUITE_LOGIN_USERNAME")
+    ended = await typist.run("patient", "by-username", "ada", *DOMAIN)
+    assert (ended.status, "--login USERNAME" in ended.err) == (2, True)
+    file = typist.private("secret", "wrong")
+    ended = await typist.run("patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file)
+    assert (ended.status, "password" in ended.err) == (3, True)

@@ -1,0 +1,101 @@
+"""What stands on stdout: nothing that a terminal acts upon, and every line whole."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.cli.mail.html_text import text_of
+from directsuite.cli.results import cell, members_of, printable, show_json, show_table, show_text
+from directsuite.registration.models import DirectUser, UserStateType
+from directsuite.secret import Secret
+
+
+@given(st.text())
+def test_nothing_is_left_that_a_terminal_acts_upon(text: str) -> None:
+    shown = printable(text)
+    assert len(shown) == len(text)
+    assert all(letter.isprintable() or letter not in "\x1b\x07\x08\r\n\t\x9b\u2028\u202e" for letter in shown)
+    shown.encode()  # no half of a pair
+    assert printable(shown) == shown
+
+
+@pytest.mark.parametrize("text", ["Grüße", "می‌خواهم", "李小龍", "👩‍⚕️", "a b"])
+def test_names_stay_what_they_are(text: str) -> None:
+    assert printable(text) == text
+
+
+def test_a_row_is_a_line_however_long_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(("uid", "subject"), [(1, "x" * 900), (22, "[bold]a\nb[/]"), (3, None)], right=("uid",))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["uid  subject", f"  1  {'x' * 900}", " 22  [bold]a\ufffdb[/]", "  3"]
+
+
+def test_lines_of_a_text_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    show_text("a\tb\r\n\r\n\x1b[1mc")
+    assert capsys.readouterr().out == "a       b\n\n\ufffd[1mc\n"
+
+
+def test_json_is_ascii_and_has_moments_in_iso_8601(capsys: pytest.CaptureFixture[str]) -> None:
+    show_json({"at": datetime(2026, 5, 1, 12, tzinfo=UTC), "on": date(2026, 5, 1), "name": "Grüße \ud800"})
+    told = capsys.readouterr().out
+    assert told.isascii()
+    assert json.loads(told) == {"at": "2026-05-01T12:00:00+00:00", "on": "2026-05-01", "name": "Grüße \ud800"}
+
+
+def test_a_secret_of_a_model_is_left_out() -> None:
+    user = DirectUser(username="ada", endpoint_password=Secret("hunter2"), extra={"new": UserStateType.ACTIVATED})
+    members = members_of(user)
+    assert (members["username"], members["extra"]) == ("ada", {"new": "activated"})
+    assert "hunter2" not in json.dumps(members)
+
+
+@given(st.text())
+def test_any_html_has_a_text(html: str) -> None:
+    assert isinstance(text_of(html), str)
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("plain", "plain"),
+        ("<p>a</p><p>b</p>", "a\n\nb"),
+        ("a<br>b<br/>c", "a\nb\nc"),
+        ("<title>t</title><style>s</style>x<script>y</script>", "x"),
+        ("<table><tr><td>1<td>2</tr><tr><td>3</table>", "1 2\n\n3"),
+        ("1 &lt; 2 &amp;&nbsp;3", "1 < 2 & 3"),
+        ('<a href="https://a.test/">here</a> and <a>there</a>', "here <https://a.test/> and there"),
+        ("</style></script>x", "x"),
+    ],
+)
+def test_html_is_read_as_a_browser_shows_it(html: str, text: str) -> None:
+    assert text_of(html) == text
+
+
+def test_a_terminal_gets_a_table_of_its_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    show_table(("subject",), [("x" * 50,)])
+    assert all(line.count("x") <= 20 for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no tzset")
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_moment_at_the_ends_of_time_is_shown_as_it_came(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for value in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+            assert cell(value).startswith(f"{value.year:04}-")
+        assert cell(datetime(2026, 5, 1, 12, tzinfo=UTC))[-6:] in ("+09:00", "-04:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -1,0 +1,139 @@
+"""Where a secret comes from, in which order, and that nothing shows it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.secret_places import SecretPlaces, has_keyring, in_keyring
+from directsuite.secret import Secret
+
+PLACES = SecretPlaces(
+    what="access token",
+    prompt="Token of Ada",
+    option="--token-file",
+    variable="DIRECTSUITE_TOKEN",
+    name="token",
+    called="token",
+)
+
+
+def ask(prompt: str) -> str:
+    assert prompt == "Token of Ada: "
+    return "typed"
+
+
+def keep(monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None, priority: float = 5) -> None:
+    """A keyring that has this."""
+
+    def get_password(service: str, name: str) -> str | None:
+        assert (service, name) == ("directsuite", "token")
+        if isinstance(kept, Exception):
+            raise kept
+        return kept
+
+    keyring: Any = types.ModuleType("keyring")
+    keyring.__spec__ = types.SimpleNamespace(name="keyring")
+    keyring.get_password, keyring.get_keyring = get_password, lambda: types.SimpleNamespace(priority=priority)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+
+
+def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: is_terminal))
+
+
+def file_with(path: Path, content: str, mode: int = 0o600) -> Path:
+    path.write_text(content)
+    path.chmod(mode)
+    return path
+
+
+def test_the_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sit_at(monkeypatch, is_terminal=True)
+    keep(monkeypatch, "kept")
+    environment = {"DIRECTSUITE_TOKEN": "set"}
+    assert PLACES.secret(file_with(tmp_path / "t", "written"), environment, ask) == Secret("written")
+    assert PLACES.secret(None, environment, ask) == Secret("set")
+    assert PLACES.secret(None, {}, ask) == Secret("kept")
+    keep(monkeypatch, None)
+    assert PLACES.secret(None, {}, ask) == Secret("typed")
+    sit_at(monkeypatch, is_terminal=False)
+    with pytest.raises(
+        RefusedError,
+        match=r"set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`",
+    ):
+        PLACES.secret(None, {}, ask)
+
+
+@pytest.mark.parametrize("kept", [RuntimeError("hunter2"), OSError("hunter2"), None, ""])
+def test_a_keyring_that_is_locked_or_empty_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, kept: str | Exception | None
+) -> None:
+    keep(monkeypatch, kept)
+    assert has_keyring()
+    assert in_keyring("token") is None
+
+
+def test_a_keyring_without_a_back_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(monkeypatch, "kept", priority=0)
+    assert not has_keyring()
+    assert in_keyring("token") is None
+
+
+def test_a_keyring_that_can_not_be_set_up_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(monkeypatch, "kept")
+    monkeypatch.delattr(sys.modules["keyring"], "get_keyring")
+    assert not has_keyring()
+
+
+@pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n", "\ufeffhunter2\n"])
+def test_a_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
+    assert PLACES.secret(file_with(tmp_path / "t", content)) == Secret("hunter2")
+
+
+@pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(RefusedError, match="alone, on one line") as raised:
+        PLACES.secret(file_with(tmp_path / "t", content))
+    assert "hunter" not in str(raised.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = file_with(tmp_path / "t", "")
+    path.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(RefusedError, match="alone, on one line"):
+        PLACES.secret(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(RefusedError, match="others may read the file of --token-file"):
+        PLACES.secret(file_with(tmp_path / "t", "hunter2", mode))
+
+
+@pytest.mark.parametrize("typed", ["", EOFError()])
+def test_who_types_nothing_is_told(monkeypatch: pytest.MonkeyPatch, typed: str | Exception) -> None:
+    sit_at(monkeypatch, is_terminal=True)
+    keep(monkeypatch, None)
+
+    def nothing(_: str) -> str:
+        if isinstance(typed, Exception):
+            raise typed
+        return typed
+
+    with pytest.raises(RefusedError, match="no access token was typed"):
+        PLACES.secret(None, {}, nothing)
+
+
+def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    sit_at(monkeypatch, is_terminal=False)
+    keep(monkeypatch, None)
+    with pytest.raises(RefusedError) as raised:
+        PLACES.secret(None, {})
+    assert "Ada" not in str(raised.value) + repr(PLACES)

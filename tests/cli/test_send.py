@@ -1,0 +1,238 @@
+"""`directsuite send`: what goes, what doesn't, and that a message with a key goes once."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+
+import pytest
+
+from tests.cli.conftest import Ended, Typist
+from tests.integration.world import ALICE, BOB, PASSWORD, client_of
+
+TO_BOB = ("--to", BOB, "--subject", "Referral", "--body", "Please see her.")
+KEYED = ("send", *TO_BOB, "--key", "referral-17")
+
+
+async def sent(typist: Typist) -> int:
+    """How many messages really went."""
+    return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await typist.sandbox.ledger())
+
+
+async def test_it_prints_the_smtp_id_alone_on_stdout(typist: Typist) -> None:
+    ended = await typist.run("send", *TO_BOB)
+    assert ended.status == 0
+    (smtp_id,) = ended.out.splitlines()
+    assert smtp_id.startswith("<")
+    assert ended.err.startswith("directsuite: sent; `directsuite status`")
+    assert BOB not in ended.err
+    assert (await typist.run("status", smtp_id)).status == 0
+
+
+async def test_body_recipients_and_files_arrive(typist: Typist) -> None:
+    typist.private("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
+    typist.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
+    options = ("--cc", f"cc-{ALICE}", "--bcc", f"bcc-{ALICE}", "--attach", "scan.pdf", "--attach", "letter.txt")
+    ended = await typist.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
+    document = json.loads(ended.out)
+    assert (document["sent"], document["sent_before"]) == (True, False)
+    async with client_of(typist.sandbox, typist.folder) as world:
+        (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
+    assert (message.body or "").replace("\r\n", "\n") == "Dear Bob,\nsee Ada.\n"
+    assert [(each.filename, each.media_type, len(each.content)) for each in message.attachments] == [
+        ("scan.pdf", "application/pdf", 400_000),
+        ("letter.txt", "text/plain", len("\ufeffDear Bob,\nsee Ada.\n".encode())),
+    ]
+    assert [(each.email, each.type) for each in message.recipients] == [(BOB, "TO"), (f"cc-{ALICE}", "CC")]
+
+
+async def test_the_body_from_stdin(typist: Typist) -> None:
+    ended = await typist.run("send", "--to", BOB, "--html", "--body-file", "-", typed="<p>Grüße</p>")
+    assert ended.status == 0
+    async with client_of(typist.sandbox, typist.folder) as world:
+        (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
+    assert (message.html_body, (message.body or "").strip()) == (True, "<p>Grüße</p>")
+
+
+async def test_a_dry_run_sends_nothing_and_needs_neither_service_nor_password(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
+    monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
+    typist.private("scan.pdf", "%PDF-1.7")
+    ended = await typist.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
+    assert ended.status == 0
+    assert "scan.pdf, application/pdf, 8 B" in ended.out
+    assert BOB in ended.out
+    assert "nothing was sent" in ended.err
+    document = json.loads((await typist.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
+    assert (document["sent"], document["subject"], document["characters"]) == (False, "Referral", 15)
+    assert document["attachments"] == [{"filename": "scan.pdf", "media_type": "application/pdf", "size": 8}]
+    assert await sent(typist) == 0
+
+
+async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(typist: Typist) -> None:
+    typist.sandbox.inject_fault("Send", "reset_after")
+    ended = await typist.run("send", *TO_BOB)
+    assert (ended.status, ended.out) == (7, "")
+    assert "may or may not have happened" in ended.err
+    assert "`directsuite inbox list --folder INBOX.Sent`" in ended.err
+    assert "get_message" not in ended.err  # the words of the API are no help here
+    assert await sent(typist) == 1
+
+
+async def test_with_a_key_it_goes_once_however_often_it_is_given(typist: Typist) -> None:
+    first, second = await typist.run(*KEYED), await typist.run(*KEYED, "--json")
+    assert (first.status, second.status) == (0, 0)
+    assert json.loads(second.out) == {"sent": True, "sent_before": True, "smtp_id": first.out.strip()}
+    assert await sent(typist) == 1
+    (record,) = typist.folder.joinpath("state", "sends").iterdir()
+    known = record.read_bytes().lower()
+    assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
+
+
+async def test_with_a_key_a_lost_answer_is_found(typist: Typist) -> None:
+    typist.sandbox.inject_fault("SendWithHeader", "reset_after")
+    ended = await typist.run(*KEYED)
+    assert ended.status == 0
+    assert await sent(typist) == 1
+
+
+async def test_a_key_that_was_another_message_s_is_refused(typist: Typist) -> None:
+    await typist.run(*KEYED)
+    typist.private("scan.pdf", "%PDF-1.7")
+    others = (
+        ("--to", BOB, "--subject", "Other", "--body", "Please see her."),
+        ("--to", BOB, "--subject", "Referral", "--body", "Please see him."),
+        ("--to", ALICE, "--subject", "Referral", "--body", "Please see her."),
+        (*TO_BOB, "--cc", ALICE),
+        (*TO_BOB, "--html"),
+        (*TO_BOB, "--attach", "scan.pdf"),
+    )
+    for other in others:
+        ended = await typist.run("send", *other, "--key", "referral-17")
+        assert (ended.status, ended.out) == (2, "")
+        assert "give each message a --key of its own" in ended.err
+    assert await sent(typist) == 1
+
+
+async def test_a_refused_attempt_leaves_no_doubt_behind(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+    assert (await typist.run(*KEYED)).status == 3
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    assert (await typist.run(*KEYED)).status == 0
+    assert await sent(typist) == 1
+
+
+async def test_who_may_not_remember_does_not_send(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_STATE", str(typist.folder / typist.private("file", "")))
+    ended = await typist.run(*KEYED)
+    assert (ended.status, ended.out) == (2, "")
+    assert "DIRECTSUITE_STATE" in ended.err
+    assert await sent(typist) == 0
+
+
+def refused(ended: Ended, named: str) -> None:
+    """With status 2, a sentence that names what is wrong, and nothing on stdout."""
+    assert (ended.status, ended.out) == (2, "")
+    assert named in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--body", "x"), "--to ADDRESS"),
+        (("--to", "bob", "--body", "x"), "number 1 of --to is no address"),
+        (("--to", BOB, "--cc", "a b@c", "--body", "x"), "number 1 of --cc is no address"),
+        (("--to", BOB), "--body-file"),
+        (("--to", BOB, "--body", "x", "--body-file", "y"), "--body-file"),
+        (("--to", BOB, "--body-file", "ada-example.txt"), "the file of --body-file can't be read"),
+        (("--to", BOB, "--body-file", "bytes"), "no text in UTF-8"),
+        (("--to", BOB, "--body", "x", "--attach", "bytes", "--attach", "ada-example.pdf"), "number 2 of --attach"),
+        (("--to", BOB, "--body", "x", "--attach", "."), "number 1 of --attach"),
+        (("--to", BOB, "--body", "x", "--key", ""), "--key is empty"),
+        (("--to", BOB, "--body", "x", "--from", "alice"), "--from"),
+        (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is no text"),
+        (("--to", BOB, "--body", "\udcff"), "--body is no text"),
+        (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is no text"),
+        (("--to", BOB, "--body", "x", "--password-file", "bytes"), "others may read the file of --password-file"),
+        (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
+    ],
+)
+async def test_what_can_not_be_is_refused_before_anything_is_sent(
+    typist: Typist, options: tuple[str, ...], named: str
+) -> None:
+    typist.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
+    typist.folder.joinpath("bytes").chmod(0o644)
+    ended = await typist.run("send", *options)
+    refused(ended, named)
+    assert "ada-example" not in ended.err  # a file's name may be a patient's
+    assert BOB not in ended.err
+    assert await sent(typist) == 0
+
+
+async def test_nobody_sends_where_nobody_is_named(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_MAILBOX")
+    refused(await typist.run("send", *TO_BOB), "--from ADDRESS")
+
+
+@pytest.mark.parametrize("argument", ["--password", "--password=hunter2", "--token=hunter2"])
+async def test_a_secret_in_an_argument_is_refused_and_not_shown(typist: Typist, argument: str) -> None:
+    ended = await typist.run("send", *TO_BOB, argument, "hunter2")
+    refused(ended, "-file FILE")
+    assert "hunter2" not in ended.err
+
+
+async def test_a_record_that_broke_off_with_the_machine_is_no_hindrance(typist: Typist) -> None:
+    assert (await typist.run(*KEYED)).status == 0
+    (record,) = typist.folder.joinpath("state", "sends").iterdir()
+    record.write_bytes(record.read_bytes().splitlines()[1][:-7])  # the first attempt was not yet on the disk
+    assert (await typist.run(*KEYED)).status == 0
+    assert await sent(typist) == 2  # as it must be: what isn't written down was never sent
+    again = await typist.run(*KEYED, "--json")
+    assert json.loads(again.out)["sent_before"] is True
+    lines = [line for line in record.read_bytes().splitlines() if line.endswith(b"}")]
+    assert len(lines) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it keeps state elsewhere")
+async def test_what_is_remembered_stands_with_the_user_s_other_state(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DIRECTSUITE_STATE")
+    for variable, folder in (("HOME", "home/.local/state"), ("XDG_STATE_HOME", "xdg")):
+        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+        monkeypatch.setenv(variable, str(typist.folder / folder.split("/")[0]))
+        assert (await typist.run(*KEYED)).status == 0
+        (record,) = typist.folder.joinpath(folder, "directsuite", "sends").iterdir()
+        assert stat.S_IMODE(record.stat().st_mode) == 0o600
+        assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+
+
+async def lost(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send with a key whose request got lost, so that nobody can tell."""
+    monkeypatch.setattr("directsuite.cli.mail.sending.SETTLE", 0.0)
+    typist.sandbox.inject_fault("SendWithHeader", "reset_before")
+    ended = await typist.run(*KEYED)
+    assert (ended.status, ended.out) == (7, "")
+    assert "give the same command again with the same --key" in ended.err
+
+
+async def test_what_surely_is_not_there_is_sent_by_the_next_command(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lost(typist, monkeypatch)
+    assert (await typist.run(*KEYED)).status == 0
+    assert await sent(typist) == 1
+
+
+async def test_where_nobody_can_tell_a_person_is_asked_to_look(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    await typist.run("send", *TO_BOB)  # without a mark: this server may show none
+    await lost(typist, monkeypatch)
+    for _ in range(2):
+        ended = await typist.run(*KEYED)
+        assert (ended.status, ended.out) == (7, "")
+        assert "only where it hasn't, give the command again with a new --key" in ended.err
+    assert await sent(typist) == 1

@@ -1,0 +1,169 @@
+"""Ctrl-C and SIGTERM: a command ends at once, with its own status, and says how to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.cli.conftest import Typist
+from tests.integration.world import BOB
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+
+SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
+
+
+@asynccontextmanager
+async def process_of(typist: Typist, *arguments: str, stdout: int = PIPE) -> AsyncGenerator[Process]:
+    """A command as a process of its own; killed where the block leaves it running."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    command = (sys.executable, "-W", "error", "-m", "directsuite.cli", *arguments)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=stdout, stderr=PIPE, cwd=typist.folder, env=environment
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def until_faulty(typist: Typist) -> None:
+    """A request has come, and gets no answer."""
+    async with asyncio.timeout(20):
+        while not any(rule["applied"] for rule in typist.sandbox.faults()):  # noqa: ASYNC110  it is another process
+            await asyncio.sleep(0.05)
+
+
+async def stopped(typist: Typist, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
+    """The exit status and stderr of a command that gets a signal while it waits for its answer."""
+    async with process_of(typist, *arguments) as process:
+        await until_faulty(typist)
+        process.send_signal(number)
+        out, err = await process.communicate()
+    assert out == b""
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+async def test_a_command_that_reads_is_given_again(typist: Typist, number: signal.Signals, status: int) -> None:
+    typist.sandbox.inject_fault("GetMessageMetaData", "hang")
+    ended = await stopped(typist, number, "inbox", "list")
+    assert ended == (status, "directsuite: stopped; nothing was changed: give the same command again\n")
+
+
+async def test_a_send_that_was_under_way_is_looked_for_first(typist: Typist) -> None:
+    typist.sandbox.inject_fault("Send", "hang", processed=True)
+    status, err = await stopped(typist, signal.SIGINT, *SEND)
+    assert status == 130
+    assert err.startswith("directsuite: stopped; what was being sent may or may not have arrived: look whether")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+async def test_a_send_with_a_key_is_given_again_and_goes_once(typist: Typist, number: signal.Signals) -> None:
+    typist.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
+    status, err = await stopped(typist, number, *SEND, "--key", "k")
+    assert status == (130 if number == signal.SIGINT else -9)
+    assert ("give the same command again with the same --key" in err) == (number == signal.SIGINT)
+    again = await typist.run(*SEND, "--key", "k")
+    assert (again.status, again.out.startswith("<")) == (0, True)
+    assert len(await typist.sandbox.ledger("SendWithHeader")) == 1
+
+
+async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(typist: Typist) -> None:
+    typist.private("ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n')
+    typist.sandbox.inject_fault("GetPatientAddressByUsername", "hang", times=None)
+    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    arguments = ("patient", "add", "ada.toml", "--domain", "direct.example.test", "--yes")
+    async with process_of(typist, *arguments) as process:
+        async with asyncio.timeout(20):
+            while not typist.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
+                await asyncio.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert process.returncode == 130
+    assert b"may or may not have arrived" in err
+
+
+async def test_two_sends_with_one_key_do_not_meet(typist: Typist) -> None:
+    typist.sandbox.inject_fault("SendWithHeader", "hang")
+    async with process_of(typist, *SEND, "--key", "k"):
+        await until_faulty(typist)
+        second = await typist.run(*SEND, "--key", "k")
+    assert (second.status, second.out) == (2, "")
+    assert "wait until it has ended" in second.err
+
+
+async def test_whoever_reads_the_output_may_leave(typist: Typist) -> None:
+    await typist.deliver("one")
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with process_of(typist, "inbox", "list", stdout=writing) as process:
+        os.close(writing)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"")
+
+
+async def test_a_question_that_is_broken_off_provisions_nothing(typist: Typist) -> None:
+    import pty  # POSIX has it
+
+    ours, theirs = pty.openpty()
+    typist.private("ada.toml", 'id = 7\ndirect_username = "ada"\n')
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    command = (sys.executable, "-m", "directsuite.cli", "patient", "add", "ada.toml", "--domain", "direct.example.test")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=theirs, stdout=PIPE, stderr=PIPE, cwd=typist.folder, env=environment
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(20):
+            asked = await process.stderr.readuntil(b"[y/N] ")
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert b"debits" in asked
+    assert (process.returncode, err.decode().strip()) == (
+        130,
+        "directsuite: stopped; nothing was provisioned or debited: give the same command again",
+    )
+    assert await typist.sandbox.ledger("ProvisionIDProofedPatient") == []
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+async def test_streams_that_are_closed_are_no_trouble(typist: Typist, closed: str) -> None:
+    command = f"'{sys.executable}' -m directsuite.cli send --to {BOB} --body-file - {closed}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=typist.folder, env=environment
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate(b"Dear Bob")
+    assert (process.returncode, b"Traceback" in out + err) == (0, False)
+    assert len(await typist.sandbox.ledger("Send")) == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a device of Linux")
+async def test_a_disk_that_is_full_is_told(typist: Typist) -> None:
+    await typist.deliver("one")
+    full = os.open("/dev/full", os.O_WRONLY)
+    async with process_of(typist, "inbox", "list", stdout=full) as process:
+        os.close(full)
+        _, err = await process.communicate()
+    assert process.returncode == 1
+    assert err.startswith(b"directsuite: the disk is full")
+    assert b"Traceback" not in err

@@ -1,0 +1,156 @@
+"""Each command as a new user may try it, with something wrong: an exit status, no traceback, and what to do next."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Typist
+from tests.integration.world import BOB, FAX_NUMBER
+
+DOMAIN = ("--domain", "direct.example.test")
+COMMANDS = {
+    "send": ("send", "--to", BOB, "--body", "x"),
+    "inbox list": ("inbox", "list"),
+    "inbox read": ("inbox", "read", "1"),
+    "inbox save": ("inbox", "save", "1", "--into", "saved"),
+    "status": ("status", "<one@direct.example.test>"),
+    "fax list": ("fax", "list", FAX_NUMBER),
+    "fax show": ("fax", "show", FAX_NUMBER, "handle"),
+    "patient find": ("patient", "find", "ada.toml", *DOMAIN),
+    "patient by-username": ("patient", "by-username", "ada", *DOMAIN),
+    "patient add": ("patient", "add", "ada.toml", *DOMAIN, "--yes"),
+    "patient passwords": ("patient", "passwords", "passwords.toml", *DOMAIN),
+}
+SERVICES = {"send": "MESSAGE", "inbox": "MESSAGE", "status": "MESSAGE", "fax": "FAX", "patient": "REGISTRATION"}
+SECRETS = {
+    "MESSAGE": "DIRECTSUITE_MAILBOX_PASSWORD",
+    "FAX": "DIRECTSUITE_TOKEN",
+    "REGISTRATION": "DIRECTSUITE_LOGIN_PASSWORD",
+}
+
+of_every_command = pytest.mark.parametrize("command", COMMANDS)
+
+
+@pytest.fixture
+def files(typist: Typist) -> None:
+    """Those that the commands name."""
+    typist.private("ada.toml", "id = 7")
+    typist.private("passwords.toml", 'ada = "Correct-Horse-1"')
+
+
+async def fails(typist: Typist, command: str, status: int, *named: str) -> None:
+    """The command ends with this status and one sentence on stderr, which names these and nobody's data."""
+    ended = await typist.run(*COMMANDS[command])
+    assert (ended.status, ended.out) == (status, "")
+    assert ended.err.startswith("directsuite: ")
+    assert len(ended.err.splitlines()) == 1
+    assert [words for words in named if words not in ended.err] == []
+    assert not {"alice", "bob", "ada", "Correct"} & set(ended.err.replace("@", " ").replace(".", " ").split())
+
+
+@of_every_command
+async def test_where_no_url_is_set_it_says_which(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
+    monkeypatch.delenv(variable)
+    await fails(typist, command, 2, f"Set {variable}", "DIRECTSUITE_CONFIG")
+
+
+@of_every_command
+async def test_where_there_is_no_secret_it_says_where_one_could_be(
+    typist: Typist, files: None, without_keyring: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = SECRETS[SERVICES[command.split()[0]]]
+    monkeypatch.delenv(variable)
+    await fails(typist, command, 2, f"set {variable}", "-file FILE", "keyring")
+
+
+@of_every_command
+async def test_a_wrong_secret_is_told(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRETS[SERVICES[command.split()[0]]], "hunter2")
+    await fails(typist, command, 3, "check that")
+
+
+@of_every_command
+async def test_where_nobody_listens_it_says_that_nothing_was_sent(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = typist.private("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", config)
+    monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
+    await fails(typist, command, 6, "nothing was sent", "network", "URL")
+
+
+@of_every_command
+async def test_an_unsafe_url_is_refused(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://service.example.org")
+    await fails(typist, command, 2, "https")
+
+
+@pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
+async def test_a_page_that_is_no_answer_points_to_the_url(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "retry_attempts = 1\n"))
+    typist.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
+    await fails(typist, command, 6, "the service's URL is right")
+
+
+@pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
+async def test_a_service_that_fails_may_be_asked_again(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "retry_attempts = 1\n"))
+    typist.sandbox.inject_fault("*", "status", status=500, times=None)
+    await fails(typist, command, 6, "try again later")
+    typist.sandbox.clear_faults()
+    typist.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
+    await fails(typist, command, 6, "wait 7 s and try again")
+
+
+@pytest.mark.parametrize("config", ["none.toml", "timeout = ", "timeout = 0", "tiemout = 5"])
+async def test_a_settings_file_that_is_wrong_is_told(
+    typist: Typist, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = config if config.endswith(".toml") else typist.private("settings.toml", config)
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", name)
+    await fails(typist, "inbox list", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("inbox", "list", "--mailbox", "alice"), "--mailbox is no address"),
+        (("inbox", "list", "--limit", "0"), "--limit"),
+        (("inbox", "list", "--since", "yesterday"), "--since"),
+        (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
+        (("inbox", "list", "--since", "0001-01-01"), "--since"),
+        (("inbox", "list", "--folder", ""), "--folder"),
+        (("inbox", "read"), "UID"),
+        (("inbox", "read", "one"), "UID"),
+        (("inbox", "read", "-1"), "-1"),
+        (("inbox", "read", "99999999999999999999"), "the number"),
+        (("inbox", "save", "1"), "--into"),
+        (("inbox", "save", "--into", "saved"), "UID"),
+        (("inbox", "save", "1", "--into", "file"), "--into"),
+        (("status",), "SMTP"),
+        (("status", ""), "SMTP id"),
+        (("fax", "list"), "NUMBER"),
+        (("fax", "list", ""), "the fax number is empty"),
+        (("fax", "show", FAX_NUMBER, ".."), "the handle"),
+        (("sned",), "sned"),
+        (("inbox", "lsit"), "lsit"),
+        (("send", "--recipient", "x"), "--recipient"),
+    ],
+)
+async def test_what_can_not_be_is_named_with_status_2(typist: Typist, arguments: tuple[str, ...], named: str) -> None:
+    typist.private("file", "")
+    ended = await typist.run(*arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert named in ended.err
+    assert "Traceback" not in ended.err
