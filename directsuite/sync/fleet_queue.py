@@ -13,9 +13,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.core.postgres_schema import ensure_part
 from directsuite.errors import ConfigurationError
-from directsuite.sync.postgres_connections import Connection, Connections
-from directsuite.sync.postgres_schema import ensure_part
 from directsuite.sync.store import StoreError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class FleetQueue:
 
         async def prepare(connection: Connection) -> None:
             """In the version of procrastinate that is first."""
-            await ensure_part(connection, "queue", _VERSION, [_HERE, schema])
+            await ensure_part(connection, "queue", _VERSION, [_HERE, schema], error=StoreError)
 
         await self._connections.run(prepare)
         with self.translated():

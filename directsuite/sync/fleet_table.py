@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from directsuite.sync.postgres_connections import Connection, Connections
-from directsuite.sync.postgres_schema import ensure_part
+from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.core.postgres_schema import ensure_part
+from directsuite.sync.store import StoreError
 
 _VERSION = 1
 _TABLES = (
@@ -134,8 +135,8 @@ class FleetTable:
 
         async def prepare(connection: Connection) -> None:
             """Beside those of the store."""
-            await ensure_part(connection, "fleet", _VERSION, _TABLES)
-            await ensure_part(connection, "fleet: in step", _VERSION, _IN_STEP)
+            await ensure_part(connection, "fleet", _VERSION, _TABLES, error=StoreError)
+            await ensure_part(connection, "fleet: in step", _VERSION, _IN_STEP, error=StoreError)
 
         await self._connections.run(prepare)
 

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
+from directsuite.core.postgres_connections import TIMEOUT, Connection, Connections
+from directsuite.core.postgres_schema import ensure_part
 from directsuite.secret import Secret
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of
 from directsuite.sync.postgres_commit import PostgresWriting, apply, check, write
-from directsuite.sync.postgres_connections import TIMEOUT, Connection, Connections
-from directsuite.sync.postgres_schema import ensure_part
 from directsuite.sync.status import MailboxStatus, folder_statuses
-from directsuite.sync.store import Delta, Folder, Lease, Row, State, refuse_another
+from directsuite.sync.store import Delta, Folder, Lease, Row, State, StoreError, refuse_another
 from directsuite.sync.wishes import Wish
 
 _VERSION = 1
@@ -130,7 +130,7 @@ class PostgresStore:
         connections: int = 4,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.connections = Connections(conninfo, most=connections, timeout=timeout)
+        self.connections = Connections(conninfo, error=StoreError, most=connections, timeout=timeout)
         del conninfo  # this frame may stand in a traceback
         self._sink = sink
 
@@ -148,9 +148,9 @@ class PostgresStore:
 
         async def prepare(connection: Connection) -> None:
             """Those of the store, and those of the sink."""
-            await ensure_part(connection, "store", _VERSION, _TABLES)
-            await ensure_part(connection, "wishes", _VERSION, _WISHES)
-            await ensure_part(connection, "store: sink", _VERSION, _SINK)
+            await ensure_part(connection, "store", _VERSION, _TABLES, error=StoreError)
+            await ensure_part(connection, "wishes", _VERSION, _WISHES, error=StoreError)
+            await ensure_part(connection, "store: sink", _VERSION, _SINK, error=StoreError)
             if self._sink is not None:
                 await self._sink.prepare(connection)
 

@@ -13,11 +13,12 @@ from typing import Any, LiteralString
 
 import attrs
 
+from directsuite.core.postgres_connections import Connection
+from directsuite.core.postgres_schema import ensure_part
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.postgres_connections import Connection
-from directsuite.sync.postgres_schema import ensure_part
 from directsuite.sync.sinks.whole_text import whole_text
+from directsuite.sync.store import StoreError
 
 _VERSION = 1
 _TABLES = (
@@ -100,7 +101,7 @@ class PostgresSink:
 
     async def prepare(self, connection: Connection) -> None:
         """Make the tables where they aren't there."""
-        await ensure_part(connection, "sink", _VERSION, _TABLES)
+        await ensure_part(connection, "sink", _VERSION, _TABLES, error=StoreError)
 
     async def write(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write changes, in their order. One that was written before changes nothing."""

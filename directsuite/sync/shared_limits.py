@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from directsuite.core.clock import Clock
+from directsuite.core.postgres_connections import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret, as_secret
-from directsuite.sync.postgres_connections import Connections
 from directsuite.sync.shared_rate import SharedRate
 from directsuite.sync.shared_slots import SharedSlots
+from directsuite.sync.store import StoreError
 
 
 class SharedLimits:
@@ -36,7 +37,7 @@ class SharedLimits:
         del conninfo  # this frame may stand in a traceback
         if processes < 1 or (connections is not None and connections < processes):
             raise ConfigurationError("processes has to be 1 or more, and connections one or more for each of them")
-        Connections(self._conninfo)
+        Connections(self._conninfo, error=StoreError)
         self._processes = processes
         self._connections = connections
         self._name = name

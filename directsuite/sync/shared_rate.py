@@ -16,10 +16,11 @@ from typing import Self
 
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import Rate
+from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.core.postgres_schema import ensure_part
 from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
-from directsuite.sync.postgres_connections import Connection, Connections
-from directsuite.sync.postgres_schema import ensure_part
+from directsuite.sync.store import StoreError
 
 _VERSION = 1
 _TABLES = (
@@ -80,7 +81,7 @@ class SharedRate:
         lease: int = 5,
         clock: Clock | None = None,
     ) -> None:
-        self._connections = Connections(conninfo, most=2, timeout=_TIMEOUT)
+        self._connections = Connections(conninfo, error=StoreError, most=2, timeout=_TIMEOUT)
         del conninfo  # this frame may stand in a traceback
         self.interval = 1.0 / per_second
         self._name = name
@@ -222,7 +223,7 @@ class SharedRate:
 
         async def prepare(connection: Connection) -> None:
             """The table and its function."""
-            await ensure_part(connection, "rate", _VERSION, _TABLES)
+            await ensure_part(connection, "rate", _VERSION, _TABLES, error=StoreError)
 
         await self._connections.run(prepare)
         self._is_prepared = True

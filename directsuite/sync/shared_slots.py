@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
+from directsuite.core.postgres_connections import Connections
 from directsuite.core.shared_connections import Stock
 from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
-from directsuite.sync.postgres_connections import Connections
+from directsuite.sync.store import StoreError
 
 _LOCK = """
     SELECT slot FROM unnest(%s::integer[]) slot WHERE pg_try_advisory_lock(%s::integer, slot) LIMIT %s
@@ -50,7 +51,7 @@ class SharedSlots:
     """
 
     def __init__(self, conninfo: str | Secret, name: str, *, slots: int, processes: int) -> None:
-        self._connections = Connections(conninfo, most=1, timeout=_TIMEOUT)
+        self._connections = Connections(conninfo, error=StoreError, most=1, timeout=_TIMEOUT)
         del conninfo  # this frame may stand in a traceback
         self._key = zlib.crc32(f"directsuite {name}".encode()) - 2**31
         self._numbers = frozenset(range(slots))

@@ -43,12 +43,11 @@ class FleetSigningProgress:
 class SigningFleet:
     """A worker of a signing job: `run` it in as many processes as you like.
 
-        journal = PostgresJournal(connections, "consents")
-        await journal.prepare()
-        await journal.add(names)
-        await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
+        async with PostgresJournal(conninfo, "consents") as journal:
+            await journal.add(names)
+            await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
 
-    named: gives the document of a name. journal: a prepared one. at_a_time, service_patience: those of SigningJob.
+    named: gives the document of a name. journal: an open one. at_a_time, service_patience: those of SigningJob.
     patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes. tick: seconds
     between two looks at what others have left. clock, now: for tests. Raises ConfigurationError.
     """

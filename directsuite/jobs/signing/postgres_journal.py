@@ -2,77 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, LiteralString, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
 
 import attrs
 
-from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
+from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.core.postgres_schema import ensure_part
+from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing import postgres_tables as tables
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
-
-if TYPE_CHECKING:
-    import psycopg
-
-T = TypeVar("T")
-Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
-
-_NEWER = "The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them."
+from directsuite.secret import Secret
 
 
 class LostChunkError(JournalError):
     """Another worker has the chunk's next turn: this one has nothing to write any more."""
 
 
-class Database(Protocol):
-    """Connections to PostgreSQL, as `directsuite.sync.postgres_connections` has them. Each method raises StoreError."""
-
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What work gives, in a transaction."""
-        ...
-
-    async def fetch(
-        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
-    ) -> list[tuple[Any, ...]]:
-        """The rows of one statement, committed by itself."""
-        ...
-
-
 class PostgresJournal:
     """The journal of one job. Each method raises JournalError.
 
-    job: its name in the database. chunk: documents that a worker takes at a time.
+        async with PostgresJournal(conninfo, "consents") as journal:
+            await journal.add(names)
+
+    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. job: its
+    name in the database. chunk: documents that a worker takes at a time. Raises ConfigurationError where the extra
+    `fleet` isn't installed.
     """
 
-    def __init__(self, database: Database, job: str, *, chunk: int = 200) -> None:
-        self._database = database
+    def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
+        self.connections = Connections(conninfo, error=JournalError)
+        del conninfo  # this frame may stand in a traceback
         self._name = job
         self._size = chunk
         self._job = 0
 
-    async def prepare(self) -> None:
-        """Make the tables, and the job, where there are none. It is called before all else."""
+    async def __aenter__(self) -> Self:
+        try:
+            self._job = await self.connections.run(self._prepare)
+        except BaseException:
+            await self.connections.aclose()
+            raise
+        return self
 
-        async def prepare(connection: Connection) -> int:
-            """One process at a time."""
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.LOCK,))
-            cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
-            if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it
-                await connection.execute("CREATE SCHEMA directsuite")
-            await connection.execute(tables.VERSIONS)
-            found = await (await connection.execute(tables.FOUND)).fetchone()
-            if found is None:
-                for statement in tables.TABLES:
-                    await connection.execute(statement)
-                await connection.execute(tables.MADE, (tables.VERSION,))
-            elif found[0] > tables.VERSION:
-                raise JournalError(_NEWER)
-            ((job,),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
-            return int(job)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.connections.aclose()
 
-        self._job = await self.run(prepare)
+    async def _prepare(self, connection: Connection) -> int:
+        """The job's number. It is made, and the tables are, where there are none."""
+        await ensure_part(connection, "signing", tables.VERSION, tables.TABLES, error=JournalError)
+        ((job,),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
+        return int(job)
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
         """Have documents signed, by their names; how many are new to the job."""
@@ -86,46 +70,34 @@ class PostgresJournal:
 
     async def take(self, patience: float) -> Chunk | None:
         """A chunk that isn't done, and whose worker, if it had one, wasn't heard of for so many seconds."""
-        found = await self.fetch(tables.TAKE, (self._job, patience))
+        found = await self.connections.fetch(tables.TAKE, (self._job, patience))
         return Chunk(self, self._job, *found[0]) if found else None
 
     async def open_chunks(self) -> int:
         """How many are not done, those included that workers have."""
-        ((count,),) = await self.fetch(tables.OPEN, (self._job,))
+        ((count,),) = await self.connections.fetch(tables.OPEN, (self._job,))
         return int(count)
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
-        ((found,),) = await self.fetch(tables.CLAIM, (digest, self._job))
+        ((found,),) = await self.connections.fetch(tables.CLAIM, (digest, self._job))
         if found != digest:
             raise ConfigurationError(ANOTHER_JOBS)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
         """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
-        return [_entry(values) for values in await self.fetch(tables.FAILURES, (self._job, after, most))]
+        return [_entry(values) for values in await self.connections.fetch(tables.FAILURES, (self._job, after, most))]
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
-        ((count,),) = await self.fetch(tables.RENEW, {"job": self._job, "problem": problem})
+        ((count,),) = await self.connections.fetch(tables.RENEW, {"job": self._job, "problem": problem})
         return int(count)
 
     async def tally(self) -> Tally:
         """The job in numbers."""
-        states = {State(state): count for state, count in await self.fetch(tables.STATES, (self._job,))}
-        ((abandoned, asked),) = await self.fetch(tables.COUNTS, (self._job,))
+        states = {State(state): count for state, count in await self.connections.fetch(tables.STATES, (self._job,))}
+        ((abandoned, asked),) = await self.connections.fetch(tables.COUNTS, (self._job,))
         return Tally(states=states, abandoned=abandoned, asked=asked)
-
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What work gives, in a transaction."""
-        with _translated():
-            return await self._database.run(work)
-
-    async def fetch(
-        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
-    ) -> list[tuple[Any, ...]]:
-        """The rows of one statement."""
-        with _translated():
-            return await self._database.fetch(query, values)
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(connection: Connection) -> int:
@@ -137,7 +109,7 @@ class PostgresJournal:
                 await connection.execute(tables.DROP_CHUNK, (chunk,))
             return added
 
-        return await self.run(add) if names else 0
+        return await self.connections.run(add) if names else 0
 
 
 @attrs.frozen
@@ -154,11 +126,11 @@ class Chunk:
 
     async def names(self) -> Sequence[str]:
         """Documents that have not come to their end."""
-        return [_name(name) for (name,) in await self._journal.fetch(tables.NAMES, (self.id,))]
+        return [_name(name) for (name,) in await self._journal.connections.fetch(tables.NAMES, (self.id,))]
 
     async def confirm(self) -> None:
         """Let others know that this worker lives."""
-        self._refuse_lost(await self._journal.fetch(tables.SEEN, (self.id, self.turn)))
+        self._refuse_lost(await self._journal.connections.fetch(tables.SEEN, (self.id, self.turn)))
 
     async def leave(self) -> None:
         """End the turn: the chunk is done, or there for others."""
@@ -169,7 +141,7 @@ class Chunk:
             if held:
                 await connection.execute(tables.LEAVE, (self.id, self.turn))
 
-        await self._journal.run(leave)
+        await self._journal.connections.run(leave)
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
@@ -185,11 +157,11 @@ class Chunk:
     async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
         """The entries of those of these documents that the chunk has."""
         values = (self._job, self.id, [_stored(name) for name in names])
-        return {each.name: each for each in map(_entry, await self._journal.fetch(tables.ENTRIES, values))}
+        return {each.name: each for each in map(_entry, await self._journal.connections.fetch(tables.ENTRIES, values))}
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""
-        self._refuse_lost(await self._journal.fetch(tables.PUT, self._values(entry)))
+        self._refuse_lost(await self._journal.connections.fetch(tables.PUT, self._values(entry)))
         return entry
 
     async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
@@ -205,21 +177,21 @@ class Chunk:
                 await connection.execute(tables.ABANDON, (entry.identifier, self.id, at))
             await connection.execute(tables.SET, self._values(abandoned))
 
-        await self._journal.run(abandon)
+        await self._journal.connections.run(abandon)
         return abandoned
 
     async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
         """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
-        found = await self._journal.fetch(tables.ABANDONED, (self.id, after, most))
+        found = await self._journal.connections.fetch(tables.ABANDONED, (self.id, after, most))
         return [identifier for (identifier,) in found]
 
     async def forget(self, identifiers: Iterable[str]) -> None:
         """These stored documents are deleted, or have expired."""
-        await self._journal.fetch(tables.FORGET, (list(identifiers),))
+        await self._journal.connections.fetch(tables.FORGET, (list(identifiers),))
 
     async def forget_before(self, at: float) -> None:
         """What was abandoned before this, in Unix time, has expired."""
-        await self._journal.fetch(tables.FORGET_BEFORE, (self.id, at))
+        await self._journal.connections.fetch(tables.FORGET_BEFORE, (self.id, at))
 
     def _values(self, entry: Entry) -> dict[str, Any]:
         return attrs.asdict(entry) | {"state": int(entry.state), "chunk": self.id, "turn": self.turn}
@@ -227,19 +199,6 @@ class Chunk:
     def _refuse_lost(self, found: Sequence[object]) -> None:
         if not found:
             raise LostChunkError("Another worker has these documents by now: this one was not heard of for too long.")
-
-
-@contextlib.contextmanager
-def _translated() -> Generator[None]:
-    """What the database raises becomes JournalError, save what no waiting helps."""
-    try:
-        yield
-        return
-    except (JournalError, ConfigurationError, ClosedError):
-        raise
-    except DirectSuiteError as error:
-        explanation = error.explanation
-    raise JournalError(explanation)
 
 
 async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str]:

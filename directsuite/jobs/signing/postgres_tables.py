@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-LOCK = 0x64732D736368656D  # of all that make tables in this schema
 VERSION = 1
-VERSIONS = "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
-FOUND = "SELECT version FROM directsuite.version WHERE part = 'signing'"
-MADE = "INSERT INTO directsuite.version VALUES ('signing', %s)"
 TABLES: tuple[LiteralString, ...] = (
     """
     CREATE TABLE directsuite.signing_job (

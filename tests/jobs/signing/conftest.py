@@ -13,7 +13,6 @@ from tests.jobs.signing.jobs import Jobs
 from tests.sync.fleet.conftest import a_new_server
 
 if TYPE_CHECKING:
-    from directsuite.sync.postgres_connections import Connections
     from tests.sync.fleet.postgres_server import PostgresServer
 
 
@@ -35,13 +34,3 @@ def conninfo(postgres: PostgresServer) -> Generator[str]:
     """A database in which nothing is."""
     with postgres.lent_database() as conninfo:
         yield conninfo
-
-
-@pytest.fixture
-async def database(conninfo: str) -> AsyncIterator[Connections]:
-    """Connections to it."""
-    from directsuite.sync.postgres_connections import Connections
-
-    connections = Connections(conninfo, most=8)
-    yield connections
-    await connections.aclose()

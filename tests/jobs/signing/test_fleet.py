@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, LiteralString, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -14,13 +14,13 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
-from directsuite.jobs.signing.postgres_journal import Chunk, Connection, LostChunkError, PostgresJournal
+from directsuite.jobs.signing.keeping import JournalError
+from directsuite.jobs.signing.postgres_journal import Chunk, LostChunkError, PostgresJournal
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-from directsuite.sync.postgres_connections import Connections
-from directsuite.sync.store import StoreError
+from directsuite.core.postgres_connections import Connection, Connections
 
 T = TypeVar("T")
 NAMES = [f"{number}.pdf" for number in range(12)]
@@ -52,29 +52,16 @@ class StoppedForEver(BriefClock):
         await asyncio.Event().wait()
 
 
-class Interrupted:
-    """Connections that break where they are told to."""
+class Interrupted(Connections):
+    """Connections that break so many times."""
 
-    def __init__(self, connections: Connections) -> None:
-        self.connections = connections
-        self.breaks = 0
+    faults = 0
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What work gives, or nothing of it."""
-        self._break()
-        return await self.connections.run(work)
-
-    async def fetch(
-        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
-    ) -> list[tuple[Any, ...]]:
-        """The rows of one statement."""
-        self._break()
-        return await self.connections.fetch(query, values)
-
-    def _break(self) -> None:
-        if self.breaks:
-            self.breaks -= 1
-            raise StoreError("PostgreSQL is away.")
+    async def _bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        if self.faults:
+            self.faults -= 1
+            raise JournalError("PostgreSQL is away.")
+        return await super()._bounded(work)
 
 
 class HeldService(FragileService):
@@ -105,7 +92,7 @@ class Scene:
     """A fleet's journal, service and folder."""
 
     journal: PostgresJournal
-    database: Interrupted
+    connections: Interrupted
     out: Path
     service: FragileService = attrs.field(factory=FragileService)
 
@@ -126,7 +113,7 @@ class Scene:
 
     async def lose_all(self) -> None:
         """As if no worker had been heard of for an hour."""
-        await self.database.connections.fetch(_LONG_AGO)
+        await self.connections.fetch(_LONG_AGO)
 
     async def taken(self) -> Chunk:
         """A chunk that a worker has."""
@@ -137,7 +124,7 @@ class Scene:
     async def agrees(self, names: Sequence[str] = NAMES) -> bool:
         """Whether all are done, and signed once, as the journal has it; and no stored document was asked for twice."""
         tally = await self.journal.tally()
-        rows = await self.database.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+        rows = await self.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
         noted = {bytes(name).decode(): digest for name, digest in rows}
         outputs = {each.name: each.read_bytes() for each in self.out.iterdir()}
         return (
@@ -149,16 +136,15 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(database: Connections, tmp_path: Path) -> Scene:
-    interrupted = Interrupted(database)
-    journal = PostgresJournal(interrupted, "consents", chunk=5)
-    await journal.prepare()
-    assert await journal.add(NAMES) == len(NAMES)
-    return Scene(journal, interrupted, tmp_path / "out")
+async def scene(conninfo: str, tmp_path: Path) -> AsyncIterator[Scene]:
+    async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
+        assert await journal.add(NAMES) == len(NAMES)
+        await journal.connections.aclose()
+        journal.connections = connections = Interrupted(conninfo, error=JournalError, most=8)
+        yield Scene(journal, connections, tmp_path / "out")
 
 
 async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> None:
-    await scene.journal.prepare()
     assert await scene.journal.add([*NAMES, "0.pdf"]) == 0
     assert await scene.journal.open_chunks() == 3
     workers = [scene.worker(at_a_time=1) for _ in range(3)]
@@ -236,7 +222,7 @@ async def test_postgres_is_waited_for(scene: Scene) -> None:
     for _ in range(4):
         before = worker.progress.done
         await until(lambda before=before: worker.progress.done > before)  # type: ignore[misc]
-        scene.database.breaks = 2
+        scene.connections.faults = 2
     await running
     assert await scene.agrees()
 
@@ -297,6 +283,6 @@ async def test_a_document_under_another_name_ends_the_worker(scene: Scene) -> No
 
 
 async def test_closed_connections_end_a_worker(scene: Scene) -> None:
-    await scene.database.connections.aclose()
+    await scene.connections.aclose()
     with pytest.raises(ds.ClosedError):
         await scene.worker().run()

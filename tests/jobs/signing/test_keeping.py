@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, State
 from directsuite.jobs.signing.keeping import Keeping
 from directsuite.jobs.signing.postgres_journal import PostgresJournal
-from directsuite.sync.postgres_connections import Connections
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 
@@ -34,9 +32,7 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             await journal.entries(NAMES)
             yield Kept(journal, journal)
         return
-    async with contextlib.aclosing(Connections(request.getfixturevalue("conninfo"))) as database:
-        in_postgres = PostgresJournal(database, "job")
-        await in_postgres.prepare()
+    async with PostgresJournal(request.getfixturevalue("conninfo"), "job") as in_postgres:
         await in_postgres.add(NAMES)
         chunk = await in_postgres.take(30.0)
         assert chunk is not None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from directsuite.sync.postgres_connections import Connections
+from directsuite.core.postgres_connections import Connections
+from directsuite.sync.store import StoreError
 from tests.sync.killing.traffic import assert_equal, survived
 
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:
     listed = await survived(seconds, conninfo)
-    connections = Connections(conninfo)
+    connections = Connections(conninfo, error=StoreError)
     rows = await connections.fetch("SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present")
     new = await connections.fetch("SELECT subject FROM told WHERE kind = 'new'")
     await connections.aclose()

@@ -6,14 +6,12 @@ It prints a line when it begins, and takes PostgreSQL's conninfo from the enviro
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 from pathlib import Path
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, PostgresJournal, SigningFleet, TargetFolder
-from directsuite.sync.postgres_connections import Connections
 from tests.jobs.signing.killing.worker import SIGNATURES
 
 JOB, CONNINFO = "consents", "DIRECTSUITE_TEST_CONNINFO"
@@ -25,10 +23,8 @@ async def work(url: str, folder: Path) -> None:
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
-        contextlib.aclosing(Connections(os.environ[CONNINFO])) as connections,
+        PostgresJournal(os.environ[CONNINFO], JOB, chunk=CHUNK) as journal,
     ):
-        journal = PostgresJournal(connections, JOB, chunk=CHUNK)
-        await journal.prepare()
         worker = SigningFleet(
             suite.signing,
             Folder(folder / "in").named,

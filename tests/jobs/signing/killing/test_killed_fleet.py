@@ -26,7 +26,6 @@ from tests.integration.documents import consent
 from tests.jobs.signing.killing.experiment import ROOT, seen_by_pdfsig
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-from directsuite.sync.postgres_connections import Connections
 from tests.jobs.signing.killing.fleet_worker import CHUNK, CONNINFO, JOB
 
 WORKERS, SEED = 3, 11
@@ -81,14 +80,12 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
     (tmp_path / "in").mkdir()
     for name in names:
         (tmp_path / "in" / name).write_bytes(consent())
-    async with contextlib.aclosing(Connections(conninfo)) as connections, Sandbox() as sandbox:
-        journal = PostgresJournal(connections, JOB, chunk=CHUNK)
-        await journal.prepare()
+    async with PostgresJournal(conninfo, JOB, chunk=CHUNK) as journal, Sandbox() as sandbox:
         assert await journal.add(names) == documents
         await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
         tally = await journal.tally()
-        rows = await connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
+        rows = await journal.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
     assert tally.states == {State.DONE: documents}
     assert set(asked.values()) == {1}
     assert len(asked) <= documents + tally.asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import LiteralString
 
-from directsuite.sync.postgres_connections import Connection
-from directsuite.sync.store import StoreError
+from directsuite.core.postgres_connections import Connection
+from directsuite.errors import DirectSuiteError
 
 _LOCK = 0x64732D736368656D
 """Of those who make tables, of whom there may be many at the start of a fleet."""
@@ -15,9 +15,14 @@ _VERSIONS = "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY K
 
 
 async def ensure_part(
-    connection: Connection, part: str, version: int, statements: Sequence[LiteralString | bytes]
+    connection: Connection,
+    part: str,
+    version: int,
+    statements: Sequence[LiteralString | bytes],
+    *,
+    error: type[DirectSuiteError],
 ) -> None:
-    """Make the tables of a part where there are none, in a transaction. Raises StoreError where they are newer."""
+    """Make the tables of a part where there are none, in a transaction. Raises `error` where they are newer."""
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
     if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
@@ -30,4 +35,4 @@ async def ensure_part(
             await connection.execute(statement)
         await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
     elif found[0] > version:
-        raise StoreError("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")
+        raise error("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")

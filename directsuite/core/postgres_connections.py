@@ -11,9 +11,8 @@ import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
-from directsuite.errors import ClosedError, ConfigurationError
+from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
-from directsuite.sync.store import StoreError
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,31 +49,35 @@ _SETTINGS = """
 """  # a worker that is paused within a transaction holds locks that others wait for
 
 
-def explained(error: psycopg.Error) -> StoreError:
+def explained(error: psycopg.Error) -> str:
     """What to do about an error of PostgreSQL, in words without values. The error itself has some, and is no cause."""
     import psycopg
 
     state = error.sqlstate
     if state is None:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoreError(_UNREACHABLE)
-        return StoreError(f"{_REFUSED} ({type(error).__name__}).")
+            return _UNREACHABLE
+        return f"{_REFUSED} ({type(error).__name__})."
     told = (_WHAT_TO_DO.get(state[:length]) for length in (5, 2))
-    return StoreError(next(filter(None, told), f"{_REFUSED} (SQLSTATE {state})."))
+    return next(filter(None, told), f"{_REFUSED} (SQLSTATE {state}).")
 
 
 class Connections:
     """Connections to one database, made when they are needed. They belong to one event loop.
 
-    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. most: how
-    many there are at a time. timeout: seconds for a call, its wait for a connection included. made: how many there were
-    so far. breaks: how often PostgreSQL was not reached, was silent, or broke one off. Raises ConfigurationError.
+    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. error: what
+    is raised, with what to do about it. most: how many there are at a time. timeout: seconds for a call, its wait for a
+    connection included. made: how many there were so far. breaks: how often PostgreSQL was not reached, was silent, or
+    broke one off. Raises ConfigurationError.
     """
 
-    def __init__(self, conninfo: str | Secret, *, most: int = 4, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, conninfo: str | Secret, *, error: type[DirectSuiteError], most: int = 4, timeout: float = TIMEOUT
+    ) -> None:
         self.conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
         self.timeout = timeout
+        self._error = error
         self.made = 0
         self.breaks = 0
         self._free = asyncio.Semaphore(most)
@@ -85,7 +88,7 @@ class Connections:
             raise ConfigurationError(problem)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What work gives, in a transaction that is committed then, and undone where it raises. Raises StoreError.
+        """What work gives, in a transaction that is committed then, and undone where it raises. Raises `error`.
 
         Where the connection breaks while it commits, nobody can tell here whether it is committed.
         """
@@ -100,7 +103,7 @@ class Connections:
     async def fetch(
         self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
-        """The rows of one statement, committed by itself. Raises StoreError."""
+        """The rows of one statement, committed by itself. Raises `error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
             """Just this."""
@@ -146,13 +149,13 @@ class Connections:
             async with asyncio.timeout(self.timeout + _GRACE), bound, self.lent() as connection:
                 return await work(connection)
         except psycopg.Error as error:
-            failure = explained(error)
+            failure = self._error(explained(error))
         except UnicodeEncodeError:  # which has the text in it
-            failure = StoreError("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
+            failure = self._error("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
         except TimeoutError:
             if not bound.expired():
                 raise
-            failure = StoreError(_SILENT)
+            failure = self._error(_SILENT)
             await self.disconnect()  # they lead where this one led
         self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
         raise failure  # here, where PostgreSQL's own error is no context of it
