@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token, convert
 
 Flag = Parameter(negative=(), show_default=False)
 """An option that is there or isn't."""
 Several = Parameter(negative=(), consume_multiple=False, show_default=False)
 """An option that is given once for each value."""
+
+
+def named(kind: Any, tokens: Sequence[Token]) -> Any:
+    """A path, or several: a converter. An empty one, as of a variable that isn't set, would be the working folder."""
+    if not all(token.value.strip() for token in tokens):
+        raise ValueError("it is empty: name a file or a folder")
+    return cast("Any", convert)(kind, tokens)
+
 
 Json = Annotated[bool, Flag, Parameter(help="One JSON document on stdout, in place of what people read.")]
 Mailbox = Annotated[

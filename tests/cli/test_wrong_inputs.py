@@ -137,6 +137,7 @@ async def test_a_settings_file_that_is_wrong_is_told(
         (("inbox", "read", "99999999999999999999"), "the number"),
         (("inbox", "save", "1"), "--into"),
         (("inbox", "save", "--into", "saved"), "UID"),
+        (("inbox", "save", "1", "--into", ""), "--into"),
         (("inbox", "save", "1", "--into", "file"), "--into"),
         (("status",), "SMTP"),
         (("status", ""), "SMTP id"),

@@ -40,6 +40,7 @@ class Examination:
         if settings.proxy is not None:
             way = Way(URL(settings.proxy), limit=self.limit)
             behind = await self._in_turn("proxy", [("name", way.name), ("connection", way.connection)])
+            way.close()
             if any(each.result is Result.FAILED for each in behind):
                 unreached = not_checked("the proxy can't be reached")
                 return [*behind, *(unreached.of(name, "connection") for name in _NAMES.values())]
@@ -69,7 +70,10 @@ class Examination:
             ("clock", answer.clock),
             last,
         ]
-        return await self._in_turn(name, checks)
+        try:
+            return await self._in_turn(name, checks)
+        finally:
+            way.close()
 
     def _without_url(self, service: str) -> Found:
         problem = self.given.problems.get(service)

@@ -47,6 +47,12 @@ class Way:
         self._limit = limit
         self._addresses = list[str]()
         self._open = ""
+        self._writer: asyncio.StreamWriter | None = None  # the connection that TLS is spoken on
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._writer is not None:
+            self._writer.transport.abort()
 
     async def name(self) -> Found:
         """Whether its name has an address."""
@@ -74,7 +80,7 @@ class Way:
         about = {"port": self._port, "answering": answering}
         if not answering:
             return failed(f"{self._problem(tried)}, at port {self._port} of {self._host}", **about)
-        self._open = answering[0]
+        self._open = self._open or answering[0]
         if silent:
             return warning(
                 f"{', '.join(silent)} doesn't answer, which makes connections slow: "
@@ -85,15 +91,14 @@ class Way:
 
     async def tls(self) -> Found:
         """Whether it is who it should be, and for how long its certificate says so."""
-        if not self._secure:
+        writer = self._writer
+        if not self._secure or writer is None:
             if self._open and self._is_here():
                 return not_checked("the URL begins with http://, on this machine")
             return warning("the URL begins with http://: all that is sent can be read on the way; use https://")
         try:
             context = await asyncio.to_thread(ssl.create_default_context)
-            _, writer = await asyncio.open_connection(
-                self._open, self._port, ssl=context, server_hostname=self._host, ssl_handshake_timeout=self._limit
-            )
+            await writer.start_tls(context, server_hostname=self._host, ssl_handshake_timeout=self._limit)
         except ssl.SSLCertVerificationError as error:
             return failed(f"its certificate isn't accepted: {_of_certificate(error)}", code=error.verify_code)
         except ssl.SSLError as error:
@@ -103,12 +108,9 @@ class Way:
                 f"the server broke off the TLS handshake ({reason_of(error)}): check scheme and port in the URL; "
                 "if they are right, ask its provider whether it speaks TLS 1.2 or newer"
             )
-        try:
-            tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
-            certificate = tls.getpeercert() or {}
-            return _of_accepted(tls.version() or "TLS", str(certificate.get("notAfter", "")))
-        finally:
-            writer.transport.abort()
+        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        certificate = tls.getpeercert() or {}
+        return _of_accepted(tls.version() or "TLS", str(certificate.get("notAfter", "")))
 
     async def _connected(self, address: str) -> str | None:
         """Why there is no connection to this address."""
@@ -119,7 +121,10 @@ class Way:
             return _SILENT
         except OSError as error:
             return reason_of(error)
-        writer.transport.abort()
+        if self._writer is None and self._secure:
+            self._writer, self._open = writer, address
+        else:
+            writer.transport.abort()
         return None
 
     def _problem(self, tried: Sequence[str | None]) -> str:

@@ -10,7 +10,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
-from directsuite.cli.options import Flag, Json, Mailbox, PasswordFile, Several
+from directsuite.cli.options import Flag, Json, Mailbox, PasswordFile, Several, named
 
 _BODY = Group("What it says", validator=mutually_exclusive)
 _WHAT = Group("What is saved", validator=mutually_exclusive)
@@ -205,7 +205,7 @@ def save(
     uid: Annotated[tuple[_Uid, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
     /,
     *,
-    into: Path,
+    into: Annotated[Path, Parameter(converter=named)],
     eml: Annotated[bool, Flag, Parameter(group=_WHAT)] = False,
     mailbox: Mailbox = None,
     folder: _Folder = "INBOX",

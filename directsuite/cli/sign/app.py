@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path  # cyclopts reads the annotations when it runs
-from typing import Annotated, Any, cast
+from typing import Annotated
 
-from cyclopts import Group, Parameter, Token, convert
+from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from directsuite.cli.options import Flag, Json, Several, TokenFile
+from directsuite.cli.options import Flag, Json, Several, TokenFile, named
 
 _LOOK = Group("What a signature is like", sort_key=1)
 _HOW = Group("How it goes", sort_key=2)
-
-
-def _named(kind: Any, tokens: Sequence[Token]) -> Any:
-    """A path, or several. An empty one, as of a variable that isn't set, would be the folder in which one is."""
-    if not all(token.value.strip() for token in tokens):
-        raise ValueError("it is empty: name a file or a folder")
-    return cast("Any", convert)(kind, tokens)
 
 
 _Signature = Parameter(group=_LOOK)
@@ -28,11 +20,11 @@ _Going = Parameter(group=_HOW)
 
 def sign(
     sources: Annotated[
-        tuple[Path, ...], Parameter(consume_multiple=True, negative=(), show_default=False, converter=_named)
+        tuple[Path, ...], Parameter(consume_multiple=True, negative=(), show_default=False, converter=named)
     ],
     /,
     *,
-    output: Annotated[Path, Parameter(converter=_named)],
+    output: Annotated[Path, Parameter(converter=named)],
     recursive: Annotated[bool, Flag] = False,
     name: Annotated[tuple[str, ...], Several, _Signature] = (),
     widget: Annotated[tuple[str, ...], Several, _Signature] = (),

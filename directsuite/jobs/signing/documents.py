@@ -86,7 +86,8 @@ def _pieces(content: bytes | Path) -> Generator[bytes]:
 
 
 class Folder(AsyncIterable[Pdf]):
-    """The PDFs of a folder and of those in it, each under its path from there. pattern: of their names.
+    """The PDFs of a folder and of those in it, each under its path from there. pattern: of their names, in
+    capital or small letters.
 
     Links to folders aren't followed. Raises InvalidArgumentError where there is no such folder.
     """
@@ -118,7 +119,7 @@ def _files(folder: Path, pattern: str) -> Generator[str]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(entry.path)
-                elif fnmatch.fnmatch(entry.name, pattern) and entry.is_file():
+                elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and entry.is_file():
                     yield entry.path
 
 

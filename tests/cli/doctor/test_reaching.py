@@ -7,6 +7,9 @@ import contextlib
 import socket
 import ssl
 import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,50 @@ from yarl import URL
 from directsuite.cli.doctor import reaching
 from tests.cli.doctor.conftest import Machine, server
 from tests.core.certificates import certificate, server_context
+
+
+@asynccontextmanager
+async def shaking_hands(context: ssl.SSLContext) -> AsyncGenerator[str]:
+    """A server for one TLS handshake; it sends an alert where it fails, as asyncio's own servers don't."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def shake_hands() -> None:
+            connection, _ = listening.accept()
+            with contextlib.suppress(OSError), connection:
+                context.wrap_socket(connection, server_side=True).close()
+
+        shaking = asyncio.create_task(asyncio.to_thread(shake_hands))
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        await shaking
+
+
+class _Answering(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the base class
+        """To nobody."""
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that was only looked at."""
+
+
+@contextmanager
+def answering(context: ssl.SSLContext) -> Generator[str]:
+    """An HTTPS server whose sockets are closed when the block ends."""
+    with _Quiet(("127.0.0.1", 0), _Answering) as listening:
+        listening.daemon_threads = False  # they are waited for
+        listening.socket = context.wrap_socket(listening.socket, server_side=True)
+        serving = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"https://127.0.0.1:{listening.server_address[1]}"
+        finally:
+            listening.shutdown()
+            serving.join()
 
 
 async def test_a_name_without_an_address_is_told_and_what_stands_behind_it_is_not_checked(
@@ -94,7 +141,7 @@ async def test_a_certificate_that_is_not_accepted_is_explained(
     pair = certificate(tmp_path, address=address, days=days)
     if trusted:
         machine.set("SSL_CERT_FILE", str(pair[0]))
-    async with server(tls=server_context(pair)) as url:
+    async with shaking_hands(server_context(pair)) as url:
         machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
     assert told.status == 1
@@ -108,7 +155,7 @@ async def test_a_certificate_that_is_not_accepted_is_explained(
 async def test_an_accepted_certificate_tells_its_days(machine: Machine, tmp_path: Path, days: int, result: str) -> None:
     pair = certificate(tmp_path, days=(-1, days))
     machine.set("SSL_CERT_FILE", str(pair[0]))
-    async with server(tls=server_context(pair)) as url:
+    with answering(server_context(pair)) as url:
         machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
     assert told.status == 0
@@ -121,19 +168,9 @@ async def test_an_accepted_certificate_tells_its_days(machine: Machine, tmp_path
 
 async def test_an_old_tls_is_told(machine: Machine, tmp_path: Path) -> None:
     context = server_context(certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def refuse() -> None:
-            """With an alert, which asyncio's own servers don't send."""
-            for _ in range(2):  # the first connection is the check before
-                connection, _ = listening.accept()
-                with contextlib.suppress(OSError), connection:
-                    context.wrap_socket(connection, server_side=True).close()
-
-        refusing = asyncio.create_task(asyncio.to_thread(refuse))
-        machine.set("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{listening.getsockname()[1]}")
+    async with shaking_hands(context) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
-        await refusing
     assert told.checks["messaging", "TLS"][1].startswith("the server speaks no TLS 1.2 or newer")
 
 
@@ -175,8 +212,10 @@ async def test_a_connection_in_clear_to_another_machine_is_a_warning() -> None:
 
 async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Machine) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        try:
+            await reader.read()
+        finally:
+            writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]

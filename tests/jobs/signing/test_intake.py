@@ -92,3 +92,9 @@ async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path
         rest = await journal.failures(after=first[-1].number)
         assert [each.name for each in (*first, *rest)] == [f"{number}.pdf" for number in range(5)]
         assert await journal.abandoned(after="id2", most=2) == ["id3", "id4"]
+
+
+async def test_names_in_capital_letters_are_found(tmp_path: Path) -> None:
+    for name in ("a.pdf", "B.PDF", "c.txt"):
+        (tmp_path / name).write_bytes(CONTENT)
+    assert sorted([pdf.name async for pdf in Folder(tmp_path)]) == ["B.PDF", "a.pdf"]
