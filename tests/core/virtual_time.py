@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TypeVar, TypeVarTuple
@@ -99,8 +100,12 @@ async def turns(count: int = 20) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give way until something has happened; AssertionError where it never does."""
-    for _ in range(20_000):
+    """Give way until something has happened; AssertionError where it never does.
+
+    What happens in another thread may take its time on a machine that is busy.
+    """
+    late = time.monotonic() + 30.0
+    while time.monotonic() < late:
         if condition():
             return
         await asyncio.sleep(0)
