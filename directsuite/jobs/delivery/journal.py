@@ -9,22 +9,17 @@ It holds addresses of recipients, and no credentials: a mailbox stands in it as 
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from directsuite.core.sqlite_file import SqliteFile
-from directsuite.core.transactions import Transactions
 from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare
+from directsuite.jobs.sqlite_journal import SqliteJournal
 from directsuite.messaging.models import MessageStatus
-
-T = TypeVar("T")
 
 
 class JournalError(DirectSuiteError):
@@ -80,29 +75,14 @@ _FORGET = """
 """
 
 
-class Journal:
+class Journal(SqliteJournal):
     """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
 
     Trackers of several mailboxes may share it. Each method raises JournalError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path).resolve()
-        connect = functools.partial(_FILE.writing, self._path)
-        self._writer = Transactions(connect, begin="BEGIN IMMEDIATE", explain=_FILE.explained)
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._writer.open()
-        except BaseException:
-            await self._writer.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._writer.aclose()
+        super().__init__(path, _FILE)
 
     async def add(self, mailbox: str, smtp_id: str, *, at: float, recipients: int) -> Followed | None:
         """Follow a message; None where it was followed before. at: Unix time."""
@@ -174,12 +154,6 @@ class Journal:
         """
         moment = before.astimezone(UTC).timestamp()
         return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
-
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._writer.do(work)
-        except sqlite3.Error as error:
-            raise _FILE.explained(error) from error
 
 
 def _status(text: str | None) -> MessageStatus | None:

@@ -7,24 +7,19 @@ job          what is signed with: a journal belongs to one job
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from directsuite.core.sqlite_file import SqliteFile
-from directsuite.core.transactions import Transactions
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
-
-T = TypeVar("T")
+from directsuite.jobs.sqlite_journal import SqliteJournal
 
 _AT_A_TIME = 500
 """Names of a statement."""
@@ -58,29 +53,14 @@ _RENEW = """
 _COUNT = "INSERT INTO tally VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET count = count + 1"
 
 
-class Journal:
+class Journal(SqliteJournal):
     """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
 
     Each method raises JournalError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path).resolve()
-        connect = functools.partial(_FILE.writing, self._path)
-        self._writer = Transactions(connect, begin="BEGIN IMMEDIATE", explain=_FILE.explained)
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._writer.open()
-        except BaseException:
-            await self._writer.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._writer.aclose()
+        super().__init__(path, _FILE)
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
@@ -174,12 +154,6 @@ class Journal:
             return Tally(states=states, abandoned=counts.get("abandoned", 0), asked=counts.get("asked", 0))
 
         return await self._do(work)
-
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._writer.do(work)
-        except sqlite3.Error as error:
-            raise _FILE.explained(error) from error
 
 
 def _known(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, Entry]:
