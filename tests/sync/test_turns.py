@@ -31,6 +31,14 @@ INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
 
 
+def turns_of(world: World) -> Turns:
+    """At mailboxes that rest for INTERVAL."""
+    clock = HeldClock(now=10_000.0)
+    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
+    return Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+
+
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
@@ -69,20 +77,14 @@ def test_back_off_after_the_first_failures() -> None:
     ids=repr,
 )
 async def test_rest_after_a_round(world: World, report: Report, seconds: float) -> None:
-    clock = HeldClock(now=10_000.0)
-    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
-    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
-    pace.note(ALICE, report)
+    turns = turns_of(world)
+    turns._pace.note(ALICE, report)
     mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
     assert turns._rest(mailbox, report) == pytest.approx(seconds, rel=0.11)
 
 
 async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: World) -> None:
-    clock = HeldClock(now=10_000.0)
-    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
-    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    turns = turns_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
     rests = [turns._rest(mailbox, Report(more=True)) for _ in range(5)]
     assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
@@ -90,10 +92,7 @@ async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: Wo
 
 
 async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(world: World) -> None:
-    clock = HeldClock(now=10_000.0)
-    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
-    turns = Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    turns = turns_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
     for _ in range(20):
         await turns._note(mailbox, Report(failed=FAILED, idle=1))

@@ -8,6 +8,8 @@ NEW ──► SAVED ──► SIGNING ──► SIGNED ──► DONE
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
@@ -58,3 +60,20 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"Entry(number={self.number}, state={self.state.name})"
+
+
+def entry_of(values: Sequence[Any]) -> Entry:
+    """The entry of a row, its values in their order. A name that is no Unicode text stands there as bytes."""
+    number, name, state, *rest = values
+    identifier, saved_at, source_sha, output_sha, tries, problem = rest
+    return Entry(
+        number=number,
+        name=name if isinstance(name, str) else bytes(name).decode("utf-8", "surrogatepass"),
+        state=State(state),
+        identifier=identifier,
+        saved_at=saved_at,
+        source_sha=source_sha,
+        output_sha=output_sha,
+        tries=tries,
+        problem=problem,
+    )

@@ -11,13 +11,12 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from directsuite.core.sqlite_file import SqliteFile
 from directsuite.errors import ConfigurationError
-from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.entry import Entry, State, entry_of
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
 from directsuite.jobs.sqlite_journal import SqliteJournal
 
@@ -136,7 +135,7 @@ class Journal(SqliteJournal):
         """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
         select = f"SELECT {_COLUMNS} FROM document WHERE state = 6 AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
         values = (after, -1 if most is None else most)
-        return await self._do(lambda connection: [_entry(each) for each in connection.execute(select, values)])
+        return await self._do(lambda connection: [entry_of(each) for each in connection.execute(select, values)])
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
@@ -162,7 +161,7 @@ def _known(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, En
         some = [_stored(name) for name in names[start : start + _AT_A_TIME]]
         marks = ", ".join("?" * len(some))
         found = connection.execute(f"SELECT {_COLUMNS} FROM document WHERE name IN ({marks})", some)  # noqa: S608
-        known |= {entry.name: entry for entry in map(_entry, found)}
+        known |= {entry.name: entry for entry in map(entry_of, found)}
     return known
 
 
@@ -178,19 +177,3 @@ def _stored(name: str) -> str | bytes:
 def _put(connection: sqlite3.Connection, entry: Entry) -> None:
     values = attrs.astuple(entry)[2:]
     connection.execute(_PUT, (*values, entry.number))
-
-
-def _entry(values: Sequence[Any]) -> Entry:
-    number, name, state, *rest = values
-    identifier, saved_at, source_sha, output_sha, tries, problem = rest
-    return Entry(
-        number=number,
-        name=name.decode("utf-8", "surrogatepass") if isinstance(name, bytes) else name,
-        state=State(state),
-        identifier=identifier,
-        saved_at=saved_at,
-        source_sha=source_sha,
-        output_sha=output_sha,
-        tries=tries,
-        problem=problem,
-    )

@@ -12,7 +12,7 @@ from directsuite.core.postgres_connections import Connection, Connections
 from directsuite.core.postgres_schema import ensure_part
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing import postgres_tables as tables
-from directsuite.jobs.signing.entry import Entry, State
+from directsuite.jobs.signing.entry import Entry, State, entry_of
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
 from directsuite.secret import Secret
 
@@ -86,7 +86,7 @@ class PostgresJournal:
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
         """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
-        return [_entry(values) for values in await self.connections.fetch(tables.FAILURES, (self._job, after, most))]
+        return [entry_of(values) for values in await self.connections.fetch(tables.FAILURES, (self._job, after, most))]
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
@@ -157,7 +157,9 @@ class Chunk:
     async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
         """The entries of those of these documents that the chunk has."""
         values = (self._job, self.id, [_stored(name) for name in names])
-        return {each.name: each for each in map(_entry, await self._journal.connections.fetch(tables.ENTRIES, values))}
+        return {
+            each.name: each for each in map(entry_of, await self._journal.connections.fetch(tables.ENTRIES, values))
+        }
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""
@@ -217,19 +219,3 @@ def _stored(name: str) -> bytes:
 
 def _name(stored: bytes) -> str:
     return bytes(stored).decode("utf-8", "surrogatepass")
-
-
-def _entry(values: Sequence[Any]) -> Entry:
-    number, name, state, *rest = values
-    identifier, saved_at, source_sha, output_sha, tries, problem = rest
-    return Entry(
-        number=number,
-        name=_name(name),
-        state=State(state),
-        identifier=identifier,
-        saved_at=saved_at,
-        source_sha=source_sha,
-        output_sha=output_sha,
-        tries=tries,
-        problem=problem,
-    )

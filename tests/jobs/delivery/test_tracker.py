@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from directsuite.messaging.tracking import GIVE_UP_AFTER
 from tests.integration.world import ALICE
 from tests.jobs.delivery.scene import clinic
 from tests.jobs.delivery.trackers import NEVER, PROMPT, REFUSED, SLOW, Scene, course, first_of, told
+from tests.jobs.signing.jobs import until
 
 
 async def test_each_recipient_s_changes_are_told_and_the_last_of_them_ends_the_message(scene: Scene) -> None:
@@ -62,15 +62,6 @@ async def test_one_that_is_acknowledged_is_not_told_again(scene: Scene) -> None:
         async for change in first_of(tracker):
             await tracker.acknowledge(change)
         assert await told(tracker) == []
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something has happened, in other threads too; AssertionError where it never does."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.to_thread(condition)
-    raise AssertionError("it never happened")
 
 
 async def test_one_that_is_added_wakes_a_loop_that_waits(scene: Scene) -> None:
