@@ -21,13 +21,24 @@ from directsuite.cli.sign.report import Report, show_plan, show_plan_as_json
 from directsuite.cli.sign.signatures import Wanted, signatures_of
 from directsuite.cli.sign.sources import Sources
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing import JobStoppedError, Journal, JournalError, SigningJob, State, Tally, TargetFolder
+from directsuite.jobs.signing import (
+    Entry,
+    JobStoppedError,
+    Journal,
+    JournalError,
+    SigningJob,
+    State,
+    Tally,
+    TargetFolder,
+)
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing.models import Signature
 from directsuite.suite import DirectSuite
 
 _AGAIN = "give the same command again: what is signed is passed over, and the rest goes on"
+_WITHOUT_AGAIN = "give the command without --again: what is signed is passed over, and the rest goes on"
+_WITH_AGAIN = "see to the reason of each, and give the command with --again"
 _OTHER_SIGNATURES = (
     "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
     "name another --output, or sign as before"
@@ -52,6 +63,20 @@ class Asked(Wanted):
     as_json: bool
 
 
+class _JournalOfRun(Journal):
+    """A journal that knows what has failed since it was opened, by the names: a source may be gone by then."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.failed = set[str]()
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """As a journal, and note what fails."""
+        if then is State.FAILED:
+            self.failed.add(entry.name)
+        return await super().abandon(entry, at=at, then=then, problem=problem)
+
+
 def sign_all(asked: Asked) -> int:
     """Sign them; the exit status."""
 
@@ -72,7 +97,14 @@ def sign_all(asked: Asked) -> int:
             return _tell(sources, asked)
         return _sign(settings_for("signing"), token(asked.token_file), signatures, sources, asked)
 
-    return Command(resume="nothing was sent: give the same command again" if asked.dry_run else _AGAIN).run(begin)
+    return Command(resume="nothing was sent: give the same command again" if asked.dry_run else _next_step(asked)).run(
+        begin
+    )
+
+
+def _next_step(asked: Asked) -> str:
+    """For a command that was broken off. What --again has begun is no failure any more, and --again passes it over."""
+    return _WITHOUT_AGAIN if asked.again else _AGAIN
 
 
 def _journal_of(output: Path) -> Path:
@@ -82,11 +114,11 @@ def _journal_of(output: Path) -> Path:
 
 
 @asynccontextmanager
-async def _opened(path: Path) -> AsyncGenerator[Journal]:
+async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
     """A journal. Raises RefusedError where it can't be opened."""
     async with AsyncExitStack() as stack:
         try:
-            journal = await stack.enter_async_context(Journal(path))
+            journal = await stack.enter_async_context(_JournalOfRun(path))
         except JournalError as error:
             said = error.explanation.rstrip(".")
             raise RefusedError(f"the journal beside --output, OUTPUT.signing.db, can't be opened. {said}") from None
@@ -165,7 +197,7 @@ def _remove(journal: Path) -> None:
 
 
 async def _done(
-    job: SigningJob, admission: Admission, journal: Journal, sources: Sources, asked: Asked
+    job: SigningJob, admission: Admission, journal: _JournalOfRun, sources: Sources, asked: Asked
 ) -> tuple[ExitStatus, Report]:
     """What the job came to. Raises ConfigurationError."""
     stopped: JobStoppedError | None = None
@@ -196,13 +228,15 @@ def _told(report: Report, status: ExitStatus, sources: Sources, admission: Admis
         report.show()
     if report.stopped is not None:
         say(report.stopped)
-        say(f"stopped; {_AGAIN}")
+        say(f"stopped; {_next_step(asked)}")
+        if report.failed:
+            say(f"{_counted(len(report.failed))} failed, and are passed over, too: {_WITH_AGAIN}")
         return status
     if not admission.seen:
         deeper = "" if asked.recursive else "; --recursive looks into the folders in them, too"
         say(f"there is no PDF in the folders{deeper}")
     if report.failed:
-        say(f"{_counted(len(report.failed))} failed: see to the reason of each, and give the command with --again")
+        say(f"{_counted(len(report.failed))} failed: {_WITH_AGAIN}")
     is_all = not (report.failed or report.refused or sources.problems)
     return ExitStatus.DONE if is_all else ExitStatus.FAILED
 
@@ -218,11 +252,11 @@ def _ending(stopped: JobStoppedError | None) -> tuple[ExitStatus, str | None]:
     return ending_of(cause if isinstance(cause, DirectSuiteError) else stopped, options={}, find_out=_AGAIN)
 
 
-async def _failures(journal: Journal, sources: Sources) -> list[tuple[str, str]]:
-    """Of these sources: the journal has those of earlier commands, too."""
+async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str, str]]:
+    """Of this command, or of these sources: the journal has those of earlier commands, too."""
     found, last = list[tuple[str, str]](), 0
     while some := await journal.failures(after=last, most=_AT_A_TIME):
-        there = await asyncio.to_thread(sources.those_of, [each.name for each in some])
+        there = journal.failed | await asyncio.to_thread(sources.those_of, [each.name for each in some])
         found += [(each.name, each.problem or "it failed") for each in some if each.name in there]
         last = some[-1].number
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from directsuite.cli.refusal import RefusedError
 
 _HEAD = 1024  # bytes in which a PDF says that it is one
 _ENDING = ".pdf"
+_NO_FILE = "is no file"
 _TAKEN = "another source has one of the same name: rename one, or give one another --output"
 
 
@@ -103,10 +105,17 @@ class Sources:
                         if entry.is_dir(follow_symlinks=False):
                             if self._recursive and Path(entry.path).resolve() != self._output:
                                 below.append(Path(entry.path))
-                        elif entry.name.lower().endswith(_ENDING) and entry.is_file():
-                            yield Path(entry.path), None
+                        elif entry.name.lower().endswith(_ENDING):
+                            yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"
             except OSError as error:
                 yield listed, f"the folder can't be read ({reason_of(error)})"
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def _candidate(name: str, file: Path) -> Candidate:
@@ -130,6 +139,8 @@ def _problem_of_source(source: Path) -> str | None:
         if source.is_dir():
             with os.scandir(source):
                 return None
+        if not stat.S_ISREG(source.stat().st_mode):  # to open a pipe is to wait for somebody who writes
+            return _NO_FILE
         with source.open("rb") as opened:
             return None if b"%PDF-" in opened.read(_HEAD) else "is no PDF"
     except OSError as error:

@@ -25,6 +25,7 @@ from directsuite.errors import (
     NotFoundError,
     Outcome,
     OutcomeUnknownError,
+    PermissionDeniedError,
     RateLimitedError,
     ServerError,
     ServiceError,
@@ -45,7 +46,8 @@ _TRIES = 5
 MISSING = (NotFoundError, BadRequestError)
 """What the service may say of an identifier that it doesn't know: the specification leaves open which."""
 
-_OF_THE_SERVICE = (AuthenticationError, RateLimitedError, ServerError)
+_DENIED = (AuthenticationError, PermissionDeniedError)
+_OF_THE_SERVICE = (*_DENIED, RateLimitedError, ServerError)
 """What the service says whichever document it is asked about. All else that it says is about the document."""
 
 CHANGED = "it is another document than when it was first read"
@@ -104,7 +106,7 @@ class Course:
         try:
             stored = await self.signing.save(content)
         except DirectSuiteError as error:
-            if _is_its_own(error):
+            if _is_its_own(error) and not isinstance(error, NotFoundError):  # nothing but the URL can be wrong then
                 return await self._fail(entry, error)
             raise
         saved = attrs.evolve(
@@ -132,7 +134,7 @@ class Course:
         except DirectSuiteError as error:
             if isinstance(error, MISSING) and not await self._is_there(identifier):
                 return await self._abandon(attrs.evolve(entry, state=State.SAVED))
-            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, AuthenticationError):
+            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, _DENIED):
                 await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # nobody has signed it
                 raise
             if _is_its_own(error):
@@ -202,8 +204,5 @@ def _is_its_own(error: DirectSuiteError) -> bool:
 
 
 def problem_of(error: DirectSuiteError) -> str:
-    """A failure in words: its kind, and the service's code."""
-    kind = type(error).__name__
-    if isinstance(error, ServiceError):
-        return f"{kind} (HTTP {error.status}, code {'none' if error.code is None else error.code})"
-    return f"{kind}: {error.explanation}"
+    """A failure in words: its kind, and our own sentence, in which nothing stands that a service wrote."""
+    return f"{type(error).__name__}: {error.explanation}"

@@ -127,7 +127,7 @@ class SigningFleet:
             job = self._job = SigningJob(
                 self._signing,
                 _documents(names, self._named),
-                _PartOfTarget(self._target, chunk),
+                _TurnAtTarget(self._target, chunk.turn),
                 self._signatures,
                 journal=chunk,
                 at_a_time=self._at_a_time,
@@ -172,15 +172,15 @@ class SigningFleet:
 
 
 @attrs.frozen
-class _PartOfTarget:
+class _TurnAtTarget:
     """A target in which this turn of a chunk has a workshop of its own."""
 
     _target: Target
-    _chunk: Chunk
+    _turn: int
 
-    def workshop(self, part: str = "", turn: int = 0) -> AbstractAsyncContextManager[Path]:
+    def workshop(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
         """Of this turn; what an earlier one has in the making is taken away."""
-        return self._target.workshop(str(self._chunk.id), self._chunk.turn)
+        return self._target.workshop(part, self._turn)
 
     def check(self, name: str) -> None:
         """As the target."""

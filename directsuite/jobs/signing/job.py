@@ -21,6 +21,8 @@ from directsuite.errors import (
     ClosedError,
     ConfigurationError,
     DirectSuiteError,
+    NotFoundError,
+    PermissionDeniedError,
     RateLimitedError,
 )
 from directsuite.jobs.signing.course import Course
@@ -40,6 +42,9 @@ _IN_A_ROW = 20  # documents that fail one after the other, until the job is stop
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
 _SUSPECT = 8  # failures of the service with one document, while others come through
 _RECENT = 900.0  # seconds from which the rate is reckoned
+
+_HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, JournalError, NotFoundError, PermissionDeniedError)
+"""What is the same for every document, and doesn't pass by waiting; NotFoundError is about the service's URL."""
 
 
 class JobStoppedError(DirectSuiteError):
@@ -177,7 +182,8 @@ class SigningJob:
         self._failure, self._troubled = None, None
         self._done = self._failed = self._in_a_row = 0
         self._began = self._clock.monotonic()
-        async with self._target.workshop() as workshop:
+        self._recent.clear()
+        async with self._target.workshop(await self._journal.part()) as workshop:
             course = Course(
                 signing=self._signing, journal=self._journal, target=self._target, workshop=workshop, now=self._now
             )
@@ -218,7 +224,7 @@ class SigningJob:
         while True:
             try:
                 end = await course.go(entry, pdf, signatures)
-            except (AuthenticationError, ClosedError, ConfigurationError, JournalError) as error:
+            except _HOPELESS as error:
                 return self._stop(error.explanation, error)
             except DirectSuiteError as error:
                 [entry] = await self._journal.entries([entry.name])
@@ -253,7 +259,7 @@ class SigningJob:
             ending.cancel()
 
     def _note(self, end: Entry) -> None:
-        self._recent.append(self._clock.monotonic())
+        self._recent.append(self._forget_old())
         if end.state is State.DONE:
             self._troubled = None
             self._done += 1
@@ -277,10 +283,15 @@ class SigningJob:
 
     def _rate(self) -> float:
         """Documents a second."""
+        now = self._forget_old()
+        return len(self._recent) / max(1.0, min(_RECENT, now - self._began))
+
+    def _forget_old(self) -> float:
+        """Leave the times of the last 15 minutes; now."""
         now = self._clock.monotonic()
         while self._recent and self._recent[0] < now - _RECENT:
             self._recent.popleft()
-        return len(self._recent) / max(1.0, min(_RECENT, now - self._began))
+        return now
 
     def _delete_abandoned(self) -> Awaitable[None]:
         return delete_abandoned(self._signing, self._journal, now=self._now(), at_a_time=self._at_a_time)

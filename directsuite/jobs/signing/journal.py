@@ -2,12 +2,13 @@
 
 document     one row each, by its name
 abandoned    stored documents that are to be deleted when there is time, for they may be signed or not
-job          what is signed with: a journal belongs to one job
+job          what is signed with: a journal belongs to one job; and its part of a target's workshop, by chance
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +61,17 @@ class Journal(SqliteJournal):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _FILE)
+
+    async def part(self) -> str:
+        """The part of a target's workshop that is this job's, wherever its file is moved."""
+
+        def work(connection: sqlite3.Connection) -> str:
+            """Made where there is none: two machines may have files of one path, and one target."""
+            connection.execute("INSERT INTO job VALUES ('part', ?) ON CONFLICT DO NOTHING", (secrets.token_hex(8),))
+            (found,) = connection.execute("SELECT digest FROM job WHERE kind = 'part'").fetchone()
+            return str(found)
+
+        return await self._do(work)
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""

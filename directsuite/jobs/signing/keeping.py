@@ -29,6 +29,10 @@ class Tally:
 class Keeping(Protocol):
     """Knows how far each document is. Each method raises JournalError, and has written when it returns."""
 
+    async def part(self) -> str:
+        """The part of a target's workshop that is this job's, or this chunk's: no other journal gives the same."""
+        ...
+
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -38,6 +39,7 @@ class PostgresJournal:
         self._name = job
         self._size = chunk
         self._job = 0
+        self._place = ("", "")  # of the job: its database, and the server's identity where that can be read
 
     async def __aenter__(self) -> Self:
         try:
@@ -56,6 +58,9 @@ class PostgresJournal:
         """The job's number. It is made, and the tables are, where there are none."""
         await ensure_part(connection, "signing", tables.VERSION, tables.TABLES, error=JournalError)
         ((job,),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
+        ((database, is_readable),) = await (await connection.execute(tables.PLACE)).fetchall()
+        ((system,),) = await (await connection.execute(tables.SYSTEM)).fetchall() if is_readable else (("",),)
+        self._place = database, system
         return int(job)
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
@@ -67,6 +72,10 @@ class PostgresJournal:
                 added += await self._add(some)
                 some.clear()
         return added + await self._add(some)
+
+    def part(self, chunk: int) -> str:
+        """The part of a target's workshop that is a chunk's: the same in all processes, and no other journal's."""
+        return hashlib.sha256("\0".join((*self._place, self._name, str(chunk))).encode()).hexdigest()[:16]
 
     async def take(self, patience: float) -> Chunk | None:
         """A chunk that isn't done, and whose worker, if it had one, wasn't heard of for so many seconds."""
@@ -131,6 +140,10 @@ class Chunk:
     async def confirm(self) -> None:
         """Let others know that this worker lives."""
         self._refuse_lost(await self._journal.connections.fetch(tables.SEEN, (self.id, self.turn)))
+
+    async def part(self) -> str:
+        """The part of a target's workshop that is this chunk's, in whatever turn."""
+        return self._journal.part(self.id)
 
     async def leave(self) -> None:
         """End the turn: the chunk is done, or there for others."""

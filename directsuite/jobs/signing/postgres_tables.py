@@ -50,6 +50,10 @@ JOB = """
     INSERT INTO directsuite.signing_job (name) VALUES (%s)
     ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id
 """
+PLACE = """
+    SELECT current_database()::text, has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')
+"""
+SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 CLAIM = """
     UPDATE directsuite.signing_job SET digest = coalesce(digest, %s) WHERE id = %s RETURNING digest
 """

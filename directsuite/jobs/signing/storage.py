@@ -37,7 +37,8 @@ class StorageError(OSError):
 
 
 class StorageFolder(AsyncIterable[Pdf]):
-    """The PDFs below a URL, each under its path from there. pattern: of their names.
+    """The PDFs below a URL, each under its path from there. pattern: of their names, in capital or small
+    letters.
 
         StorageFolder("s3://bucket/in", endpoint_url="https://storage.example.org")
 
@@ -66,7 +67,7 @@ class StorageFolder(AsyncIterable[Pdf]):
         for folder, _, files in self._files.walk(self._root, on_error="raise"):
             below = str(folder)[len(self._root) :].strip("/")
             for name in files:
-                if fnmatch.fnmatch(name, self._pattern):
+                if fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
                     yield f"{below}/{name}" if below else name
 
 
@@ -84,7 +85,7 @@ class StorageTarget:
         """Where it is, as a URL."""
 
     @contextlib.asynccontextmanager
-    async def workshop(self, part: str = "", turn: int = 0) -> AsyncGenerator[Path]:
+    async def workshop(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
         """A temporary folder of this machine, of this turn alone."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True

@@ -26,11 +26,12 @@ _NO_PATH = "this is no path below the target"
 class Target(Protocol):
     """Takes signed PDFs."""
 
-    def workshop(self, part: str = "", turn: int = 0) -> AbstractAsyncContextManager[Path]:
+    def workshop(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
         """A folder on this machine in which PDFs are while they come. It is empty at first.
 
-        part, turn: of many processes that sign into one target, each has another part; one that begins a later turn of
-        it takes away what an earlier one has in the making, so that this can't keep it any more.
+        part, turn: of many jobs and processes that sign into one target, each has another part, which can be the name
+        of a folder; one that begins a later turn of it takes away what an earlier one has in the making, so that this
+        can't keep it any more.
         """
         ...
 
@@ -63,10 +64,10 @@ class TargetFolder:
             raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
 
     @contextlib.asynccontextmanager
-    async def workshop(self, part: str = "", turn: int = 0) -> AsyncGenerator[Path]:
+    async def workshop(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
         """On the folder's own file system, so that a finished file only has to be given its name."""
         top = self._path / WORKSHOP
-        folder = top / f"{part}.{turn}" if part else top
+        folder = top / f"{part}.{turn}"
         await asyncio.to_thread(_made_anew, top, part, folder)
         try:
             yield folder
@@ -109,7 +110,7 @@ def refuse_outside(name: str) -> None:
 def _made_anew(top: Path, part: str, folder: Path) -> None:
     for attempt in itertools.count(1):
         try:
-            for each in top.glob(f"{part}.*") if part else [top]:
+            for each in top.glob(f"{part}.*"):
                 shutil.rmtree(each, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileNotFoundError:  # another process has just removed the one above, which was empty

@@ -110,6 +110,49 @@ async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk:
     assert (await desk.sign("a.pdf", *_OUT)).status == 0
 
 
+@pytest.mark.parametrize(("http_status", "status"), [(403, 3), (404, 4)])
+async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
+    http_status: int, status: int, desk: Desk
+) -> None:
+    desk.put(*(f"in/{number}.pdf" for number in range(3)))
+    fault = desk.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+    told = await desk.sign("in", *_OUT, "--json")
+    assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
+    assert f"(HTTP {http_status})" in told.document["stopped"]
+    assert "--again" not in told.err
+    desk.sandbox.remove_fault(fault)
+    told = await desk.sign("in", *_OUT)
+    assert (told.status, told.out) == (0, f"3 signed; into {desk.folder / 'out'}\n")
+
+
+async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: Desk) -> None:
+    desk.put(*(f"in/{number}.pdf" for number in range(22)))
+    fault = desk.sandbox.inject_fault("Save", "status", status=413, times=1000)
+    told = await desk.sign("in", *_OUT, "--at-a-time", "1")
+    assert told.status == 1
+    assert told.err.splitlines()[-1] == (
+        "directsuite: 20 PDFs failed, and are passed over, too: see to the reason of each, and give the command with "
+        "--again"
+    )
+    desk.sandbox.remove_fault(fault)
+    assert (await desk.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
+    assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed;")
+
+
+async def test_what_again_had_begun_when_it_was_stopped_goes_on_without_it(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    for http_status, more in ((413, ()), (403, ("--again",))):
+        fault = desk.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+        told = await desk.sign("in", *_OUT, *more)
+        desk.sandbox.remove_fault(fault)
+    assert told.status == 3
+    assert told.err.endswith(
+        "directsuite: stopped; give the command without --again: what is signed is passed over, and the rest goes on\n"
+    )
+    told = await desk.sign("in", *_OUT)
+    assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
+
+
 async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(desk: Desk) -> None:
     desk.put("a.pdf")
     (desk.folder / "suite.toml").write_text("retry_attempts = 1\n")

@@ -29,7 +29,7 @@ signed_before = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]) -> list[Entry]:
     """One run of the program: it goes on until something is raised, or everything has come to its end."""
     target = TargetFolder(folder / "out")
-    async with Journal(folder / "journal.db") as journal, target.workshop() as workshop:
+    async with Journal(folder / "journal.db") as journal, target.workshop("part") as workshop:
         signing: Any = service
         course = Course(signing=signing, journal=journal, target=target, workshop=workshop, now=lambda: 0.0)
         with contextlib.suppress(CrashError, ds.TransportError):

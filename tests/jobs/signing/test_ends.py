@@ -118,14 +118,14 @@ async def test_one_document_with_which_the_service_fails_does_not_hold_up_the_ot
     progress = await jobs.job(source(), service=FailsWithPoison(), at_a_time=at_a_time).run()
     assert (progress.done, progress.failed) == (30, 1)
     [failed] = await jobs.journal.failures()
-    assert (failed.name, failed.problem) == ("poison.pdf", "ServerError (HTTP 500, code none)")
+    assert (failed.name, failed.problem) == ("poison.pdf", "ServerError: it fails")
 
 
 async def test_a_refusal_of_any_kind_is_the_documents_own(jobs: Jobs) -> None:
     progress = await jobs.job(pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
     assert (progress.failed, jobs.clock.slept) == (1, [])
     [failed] = await jobs.journal.failures()
-    assert failed.problem == "ServiceError (HTTP 413, code none)"
+    assert failed.problem == "ServiceError: too large"
 
 
 async def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import pytest
@@ -20,7 +20,12 @@ from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+from psycopg.conninfo import make_conninfo
+
 from directsuite.core.postgres_connections import Connection, Connections
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
 
 T = TypeVar("T")
 NAMES = [f"{number}.pdf" for number in range(12)]
@@ -153,6 +158,38 @@ async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> N
     assert sum(each.chunks for each in ended) == 3
     assert await scene.agrees()
     assert (await scene.worker().run()).chunks == 0
+
+
+async def test_no_two_chunks_have_one_part_of_a_workshop(scene: Scene, conninfo: str, postgres: PostgresServer) -> None:
+    first, second = await scene.taken(), await scene.taken()
+    parts = {await first.part(), await second.part()}
+    await scene.lose_all()
+    again = await scene.taken()
+    assert (again.id, await again.part()) == (first.id, await first.part())  # where the earlier turn's is taken away
+    with postgres.lent_database() as elsewhere:
+        for place, job in ((conninfo, "other"), (elsewhere, "consents")):
+            async with PostgresJournal(place, job) as journal:
+                await journal.add(["a.pdf"])
+                chunk = await journal.take(30.0)
+                assert chunk is not None
+                parts |= {await chunk.part(), journal.part(first.id)}
+    assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
+
+
+async def test_a_server_that_keeps_its_identity_to_itself_will_do(conninfo: str) -> None:
+    async def forbid(connection: Connection) -> None:
+        """As some providers do."""
+        await connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        await connection.execute("CREATE SCHEMA directsuite")
+        await connection.execute("GRANT ALL ON SCHEMA directsuite TO pg_monitor")
+
+    administrator = Connections(conninfo, error=JournalError)
+    await administrator.run(forbid)
+    await administrator.aclose()
+    async with PostgresJournal(make_conninfo(conninfo, options="-c role=pg_monitor"), "consents") as journal:
+        assert await journal.add(["a.pdf"]) == 1
+        assert journal._place[1] == ""
+        assert journal.part(1) != journal.part(2)
 
 
 async def test_what_a_dead_worker_leaves_is_adopted_if_signed_and_else_abandoned(scene: Scene) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, State
+from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, Pdf, State
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
+from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs, until
 
 
 async def test_a_folder_is_signed_name_by_name_and_a_second_run_has_nothing_to_do(jobs: Jobs, tmp_path: Path) -> None:
@@ -70,6 +70,25 @@ async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(jobs: J
     jobs.service.faults = []
     assert (await jobs.job(pdfs("a.pdf", "b.pdf")).run()).done == 1
     assert jobs.signed() == ["a.pdf", "b.pdf"]
+
+
+async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(jobs: Jobs, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    for number in range(4):
+        (source / f"{number}.pdf").write_bytes(CONTENT)
+    remembered = list[int]()
+
+    def signatures(pdf: Pdf) -> list[ds.Signature]:
+        """An hour later."""
+        jobs.clock.now += 3600
+        remembered.append(len(job._recent))
+        return SIGN
+
+    job = jobs.job(Folder(source), signatures=signatures, at_a_time=1)
+    assert (await job.run()).rate == 1 / 900
+    assert remembered == [0, 1, 1, 1]  # also where nobody asks how it stands
+    assert (await job.run()).rate == 0
 
 
 async def test_many_failures_in_a_row_stop_the_job(jobs: Jobs) -> None:

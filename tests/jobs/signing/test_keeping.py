@@ -52,6 +52,17 @@ async def test_each_document_has_an_entry_by_its_name(kept: Kept) -> None:
     assert (await kept.operator.tally()).states == {State.NEW: len(NAMES)}
 
 
+async def test_its_part_of_a_workshop_is_its_own_and_stays(kept: Kept, tmp_path: Path) -> None:
+    part = await kept.keeping.part()
+    assert await kept.keeping.part() == part
+    assert part.isalnum()
+    async with Journal(tmp_path / "other.db") as other:
+        others = await other.part()
+    assert part != others
+    async with Journal((tmp_path / "other.db").rename(tmp_path / "moved.db")) as moved:
+        assert await moved.part() == others
+
+
 async def test_what_is_put_is_found(kept: Kept) -> None:
     [entry] = await kept.keeping.entries([NAMES[3]])
     changed = attrs.evolve(_saved(entry, "x"), state=State.SIGNED, output_sha="cd", tries=3)

@@ -57,6 +57,13 @@ async def test_documents_are_signed_from_storage_to_storage(url: str, jobs: Jobs
         assert entry.state is State.DONE
 
 
+@pytest.mark.parametrize("pattern", ["*.pdf", "*.PDF"])
+async def test_endings_in_capital_letters_are_those_of_pdfs_too(pattern: str, url: str) -> None:
+    names = ["SCAN.PDF", "b/scan.Pdf", "c.pdf"]
+    put(f"{url}/in", [*names, "d.txt"])
+    assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
+
+
 async def test_a_put_that_breaks_leaves_nothing_under_the_name_and_the_next_run_goes_on(
     url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +129,7 @@ async def test_what_was_fetched_is_removed(url: str, jobs: Jobs, tmp_path: Path)
     async def looked(name: str, file: Path) -> None:
         """See what is in the making."""
         await keep(name, file)
-        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").iterdir()))
+        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.pdf")))
 
     changed: Any = target
     changed.keep = looked

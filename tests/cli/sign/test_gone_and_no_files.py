@@ -1,0 +1,52 @@
+"""What is there by its name and can't be signed is told, and the command doesn't say that all went well."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from directsuite.cli.sign.admission import Admission, Verdict
+from directsuite.cli.sign.sources import Candidate
+from directsuite.jobs.signing import Entry
+from tests.cli.sign.conftest import PATIENT, Desk
+
+SIGNED = ("--output", "out", "--name", PATIENT)
+
+
+async def test_a_file_that_goes_away_while_it_waits_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    decide = Admission._verdicts
+
+    def decided(self: Admission, some: Sequence[Candidate], known: Mapping[str, Entry]) -> list[Verdict]:
+        """And then somebody takes one away."""
+        verdicts = decide(self, some, known)
+        (desk.folder / "in/b.pdf").unlink()
+        return verdicts
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admission, "_verdicts", decided)
+        told = await desk.sign("in", *SIGNED, "--json")
+    assert (told.status, told.document["signed"]) == (1, 1)
+    assert told.document["failed"] == [{"name": "b.pdf", "problem": "it can't be read (No such file or directory)"}]
+    told = await desk.sign("in", *SIGNED)  # the sources don't have it any more
+    assert (told.status, told.out) == (0, f"0 signed, 1 signed before; into {desk.folder / 'out'}\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are a matter of POSIX")
+async def test_what_is_no_file_is_told_and_not_opened(desk: Desk) -> None:
+    desk.put("in/a.pdf")
+    os.mkfifo(desk.folder / "in" / "pipe.pdf")
+    (desk.folder / "in" / "dangling.PDF").symlink_to("nowhere")
+    (desk.folder / "in" / "itself.pdf").symlink_to("itself.pdf")
+    told = await desk.sign("in", *SIGNED, "--json")
+    assert (told.status, told.document["signed"]) == (1, 1)
+    refused = sorted(told.document["refused"], key=lambda each: str(each["name"]))
+    assert refused == [
+        {"name": name, "problem": "it is no file"} for name in ("dangling.PDF", "itself.pdf", "pipe.pdf")
+    ]
+    told = await desk.sign("in/a.pdf", "in/pipe.pdf", *SIGNED)
+    assert told.status == 1
+    assert told.err == "directsuite: number 2 of the sources is no file: it isn't signed\n"
