@@ -48,9 +48,11 @@ def settings_for(service: Needed) -> Settings:
     return settings
 
 
-def mailbox_access(address: str | None, password_file: Path | None, *, option: str = "--mailbox") -> MailboxAccess:
-    """The mailbox of `option`, and its password."""
-    settings = settings_for("message")
+def mailbox_access(
+    address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: Settings | None = None
+) -> MailboxAccess:
+    """The mailbox of `option`, and its password. settings: None for the environment's, which have to have its URL."""
+    settings = settings_for("message") if settings is None else settings
     if not address:
         raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}")
     if address.count("@") != 1 or any(character.isspace() for character in address):

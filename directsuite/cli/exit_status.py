@@ -15,6 +15,9 @@ from typing import Self
 from directsuite import errors
 from directsuite.cli.refusal import NotThereError, RefusedError
 
+_INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
+_UNKNOWN = "it may or may not have happened"
+
 
 class ExitStatus(enum.IntEnum):
     """What a command's exit status says."""
@@ -35,7 +38,7 @@ class ExitStatus(enum.IntEnum):
     NOT_FOUND = 4, "there is no such message, fax, patient or address"
     DECLINED = 5, "the service declines what was asked of it"
     UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
-    UNKNOWN = 7, "it may or may not have happened: look before you repeat it"
+    UNKNOWN = 7, f"{_UNKNOWN}: look before you repeat it"
     INTERRUPTED = 130, "Ctrl-C"
     TERMINATED = 143, "SIGTERM"
 
@@ -97,12 +100,14 @@ def ending_of(
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
         return ExitStatus.FAILED, _of_a_file(error)
     if isinstance(error, errors.InvalidArgumentError):
-        said = error.explanation.removeprefix(f"{error.parameter}: ")
+        said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
         return ExitStatus.REFUSED, f"{options.get(error.parameter, error.parameter)}: {said}"
     kind, (status, what_to_do) = next((kind, _ENDS[kind]) for kind in type(error).__mro__ if kind in _ENDS)
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
-        return status, f"{_said(error)}; it may or may not have happened: {find_out or error.how_to_find_out}"
+        said = _said(error)
+        unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
+        return status, f"{said}{unknown}: {find_out or error.how_to_find_out}"
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
@@ -110,8 +115,13 @@ def ending_of(
     return status, str(error)
 
 
+def in_own_words(explanation: str) -> str:
+    """An error's explanation, for people who write TOML and no Python."""
+    return explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
+
+
 def _said(error: errors.DirectSuiteError) -> str:
-    said = error.explanation.rstrip(".")
+    said = in_own_words(error.explanation.rstrip("."))
     return said if error.operation is None else f"{error.operation}: {said}"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
+import errno
 from typing import TYPE_CHECKING
 
+from directsuite.cli.exit_status import ExitStatus
 from directsuite.cli.extras import REMEDY, missing
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, run
+from directsuite.cli.running import say
+from directsuite.sandbox import serving
+from directsuite.sandbox.loopback import is_loopback
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,6 +18,18 @@ if TYPE_CHECKING:
 
 def serve(*, host: str, port: int | None, data: Path | None, memory: bool) -> int:
     """Serve until SIGINT or SIGTERM comes, and return the exit status: both end it with 0, as they are meant to."""
+    if not is_loopback(host):
+        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
+        return ExitStatus.REFUSED
     if missing("sandbox"):
-        sys.stderr.write(f"directsuite: the signing service will refuse, for want of PDF libraries: {REMEDY}\n")
-    return run(None if memory else data or DEFAULT_FOLDER, host=host, port=DEFAULT_PORT if port is None else port)
+        say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
+    folder = None if memory else data or serving.DEFAULT_FOLDER
+    port = serving.DEFAULT_PORT if port is None else port
+    try:
+        asyncio.run(serving.serve(folder, host=host, port=port))
+    except serving.CannotStartError as error:
+        is_taken = isinstance(error.__context__, OSError) and error.__context__.errno == errno.EADDRINUSE
+        taken = f"port {port} is taken: end what listens there, or give --port 0 for a free one"
+        say(f"the sandbox cannot start: {taken if is_taken else error}")
+        return ExitStatus.FAILED
+    return ExitStatus.DONE

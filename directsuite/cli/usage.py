@@ -29,6 +29,7 @@ def wrong_usage(error: CycloptsError) -> str:
         count = len(error.unused_tokens or ())
         said = f"{count} argument{'' if count == 1 else 's'} too many; what has blanks in it goes into quotes"
     else:
-        said = " ".join(str(error).split()).rstrip(".")
+        said = " ".join(str(error).split())
+        said = f"{said.removesuffix(', ...')} and more" if said.endswith(", ...") else said.rstrip(".")
     command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
     return f"{said}: see `{command}`"

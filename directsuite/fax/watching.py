@@ -157,14 +157,18 @@ class FaxWatch:
 async def watch(
     watched: FaxWatch, interval: float, pause: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
 ) -> AsyncGenerator[FaxMessage]:
-    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is made again later."""
+    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is made again later.
+
+    Until one has succeeded, a refusal is raised: the number may be none that the service knows.
+    """
+    hopeless: tuple[type[DirectSuiteError], ...] = (*_HOPELESS, BadRequestError, NotFoundError)
     failures = 0
     while True:
         wait = interval
         try:
             messages = await watched.look()
-            failures = 0
-        except _HOPELESS:
+            failures, hopeless = 0, _HOPELESS
+        except hopeless:
             raise
         except ClosedError:
             if closed():

@@ -179,3 +179,12 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1)
+
+
+def test_an_unknown_command_is_answered_with_some_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no-such-command"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith('directsuite: Unknown command "no-such-command". Available commands: send, ')
+    assert told.endswith(", doctor and more: see `directsuite --help`\n")
+    assert main(["fax", "no-such-command"]) == 2
+    assert "Available commands: list, show: see" in capsys.readouterr().err

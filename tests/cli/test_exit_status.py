@@ -82,6 +82,12 @@ def test_what_became_of_it_is_found_out_with_commands() -> None:
     assert "get_uids" not in sentence
 
 
+@pytest.mark.parametrize("said", ["it may or may not have happened: no answer", "it may or may not have been sent: x"])
+def test_what_an_error_says_itself_is_not_said_twice(said: str) -> None:
+    _, sentence = ending_of(errors.OutcomeUnknownError(said, how_to_find_out=""), find_out="look")
+    assert sentence == f"{said}: look"
+
+
 def test_the_wait_that_a_service_asks_for_is_told() -> None:
     error = made(errors.RateLimitedError)
     error.retry_after = 30.0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.cli import main, sandbox
+from directsuite.cli import main
+from directsuite.sandbox import serving
 
 REMEDY = "pip install 'directsuite[cli,sandbox]'"
 
@@ -36,11 +37,11 @@ def test_demo_without_the_sandbox_extra_names_the_remedy_and_writes_nothing(
 def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serves(folder: Path | None, *, host: str, port: int) -> int:
-        return 0
+    async def serves(folder: Path | None, *, host: str, port: int) -> None:
+        """It ends at once."""
 
     monkeypatch.setitem(sys.modules, "pikepdf", None)
-    monkeypatch.setattr(sandbox, "run", serves)
+    monkeypatch.setattr(serving, "serve", serves)
     assert main(["sandbox", "--memory"]) == 0
     told = capsys.readouterr()
     assert told.out == ""

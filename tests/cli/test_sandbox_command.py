@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from directsuite.cli import main, sandbox
+from directsuite.cli import main
+from directsuite.sandbox import serving
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 
@@ -31,18 +33,28 @@ def test_options_are_handed_on(
 ) -> None:
     given: list[tuple[Path | None, str, int]] = []
 
-    def serves(folder: Path | None, *, host: str, port: int) -> int:
+    async def serves(folder: Path | None, *, host: str, port: int) -> None:
         given.append((folder, host, port))
-        return 7
 
-    monkeypatch.setattr(sandbox, "run", serves)
-    assert main(["sandbox", *options]) == 7
+    monkeypatch.setattr(serving, "serve", serves)
+    assert main(["sandbox", *options]) == 0
     assert given == [handed_on]
 
 
-def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sandbox", "--memory", "--host", "192.0.2.1", "--port", "0"]) == 1
-    assert "loopback" in capsys.readouterr().err
+@pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0"])  # noqa: S104  to be refused
+def test_host_off_loopback_is_refused(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sandbox", "--memory", "--host", host, "--port", "0"]) == 2
+    assert capsys.readouterr().err.startswith("directsuite: --host: the sandbox listens on loopback only")
+
+
+def test_a_port_that_is_taken_is_told_with_the_way_to_a_free_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert main(["sandbox", "--memory", "--port", str(port)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"directsuite: the sandbox cannot start: port {port} is taken")
+    assert "--port 0" in told
+    assert "Errno" not in told
 
 
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:

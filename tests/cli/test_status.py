@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
+from typing import Any
 
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.messaging.tracking import Delivery
 from tests.cli.conftest import Typist
 from tests.integration.world import BOB
 
@@ -59,3 +67,91 @@ async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist) ->
     assert "Waiting" in (await typist.run("status", smtp_id)).out
     ended = await typist.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
+
+
+async def test_an_error_that_ends_the_watching_is_told_as_that_error(typist: Typist) -> None:
+    smtp_ids = [await sent(typist, "nomdn@elsewhere.test") for _ in range(2)]
+    typist.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    ended = await typist.run("status", *smtp_ids, "--watch")
+    assert ended.status == 3
+    assert "fault" not in ended.err
+
+
+async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp_id = await sent(typist, BOB)
+    hide(monkeypatch, 0, "get_message_statuses")
+    ended = await typist.run("status", smtp_id, "--watch")
+    assert (ended.status, "Delivered" in ended.out) == (0, True)
+    assert "doesn't know 1 of these messages of this mailbox yet" in ended.err
+
+
+async def test_one_that_it_never_knows_is_status_4_at_the_end_of_patience(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_soon(monkeypatch)
+    smtp_id = await sent(typist, BOB)
+    ended = await typist.run("status", "<nobody@elsewhere.test>", smtp_id, "--watch")
+    assert (ended.status, BOB in ended.out) == (4, True)
+
+
+async def test_a_recipient_who_shows_when_the_others_came_to_an_end_is_not_missed(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp_id = await sent(typist, BOB, "bounce@elsewhere.test")
+    hide(monkeypatch, 1, "get_message_statuses", "get_message_status")
+    ended = await typist.run("status", smtp_id, "--watch")
+    assert ended.status == 1
+    assert "Remotely Failed" in ended.out
+
+
+async def test_a_message_that_is_given_up_is_told_and_status_1(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up_soon(monkeypatch)
+    smtp_ids = [await sent(typist, "nomdn@elsewhere.test"), await sent(typist, BOB)]
+    ended = await typist.run("status", *smtp_ids, "--watch")
+    assert (ended.status, "Waiting" in ended.out) == (1, True)
+    assert "1 of the messages came to no end in time" in ended.err
+
+
+async def test_all_messages_are_followed_at_a_time(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    everyone, met = asyncio.Barrier(25), list[str]()
+
+    async def track(_: ds.Mailbox, smtp_id: str, *, recipients: int) -> Delivery:
+        """Over when all are looked at."""
+        assert recipients == 1
+        async with asyncio.timeout(5):
+            await everyone.wait()
+        met.append(smtp_id)
+        return Delivery(smtp_id=smtp_id, records=[])
+
+    monkeypatch.setattr(ds.Mailbox, "track", track)
+    ended = await typist.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
+    assert (ended.status, len(met)) == (4, 25)
+
+
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no message followed for long."""
+    monkeypatch.setattr(ds.Mailbox, "track", functools.partialmethod(ds.Mailbox.track, give_up_after=0.01))
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
+    """Have the first look of each of these methods show so many records only."""
+    hidden = list(looks)
+
+    def cut(name: str) -> None:
+        """Do it for one of them."""
+        look = getattr(ds.Mailbox, name)
+
+        async def looked(*values: Any, **named: Any) -> ds.DirectMessageStatusReportResponse:
+            """As it is, but for the first time."""
+            report: ds.DirectMessageStatusReportResponse = await look(*values, **named)
+            if name not in hidden:
+                return report
+            hidden.remove(name)
+            return attrs.evolve(report, message_logs=report.records[:shown], csv_data=None)
+
+        monkeypatch.setattr(ds.Mailbox, name, looked)
+
+    for name in looks:
+        cut(name)

@@ -155,3 +155,13 @@ async def test_what_can_not_be_is_named_with_status_2(typist: Typist, arguments:
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
     assert "Traceback" not in ended.err
+
+
+@of_every_command
+async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = SERVICES[command.split()[0]]
+    monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
+    named = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
+    await fails(typist, command, 2, f"{service.lower()}_url", named)

@@ -179,6 +179,27 @@ async def test_one_of_another_account_is_refused_at_once(stage: Clinic) -> None:
     assert asked(stage) == (1, 0)
 
 
+@pytest.mark.parametrize(("status", "kind"), [(400, ds.BadRequestError), (404, ds.NotFoundError)])
+async def test_a_number_that_is_refused_is_told_until_a_look_has_succeeded(
+    status: int, kind: type[ds.ServiceError], stage: Clinic
+) -> None:
+    stage.sandbox.inject_fault("getMultipleMessageInfo", "status", status=503, times=1)
+    stage.sandbox.inject_fault("getMultipleMessageInfo", "status", status=status, times=1)
+    with pytest.raises(kind):
+        await anext(stage.suite.fax.watch(FAX_NUMBER))
+    assert asked(stage) == (2, 0)
+
+
+async def test_a_refusal_after_a_look_that_succeeded_is_waited_out(stage: Clinic) -> None:
+    first = await add(stage)
+    async with stage.suite.fax.watch(FAX_NUMBER) as watched:
+        assert await some(watched, 1) == first
+        second = await add(stage)
+        stage.sandbox.inject_fault("getMultipleMessageInfo", "status", status=404, times=2)
+        assert await some(watched, 1) == second
+    assert stage.time.slept == [60, 60, 120]
+
+
 async def test_a_suite_that_closes_ends_it_while_it_waits(stage: Clinic) -> None:
     await add(stage, 1)
     watched = stage.suite.fax.watch(FAX_NUMBER)

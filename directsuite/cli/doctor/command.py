@@ -52,7 +52,7 @@ def examine(asked: Asked) -> int:
             given=given,
             token=token_of(asked.token_file),
             login=login_of(asked.login, asked.login_password_file),
-            mailbox=mailbox_of(asked.mailbox, asked.password_file),
+            mailbox=mailbox_of(asked.mailbox, asked.password_file, settings),
             limit=asked.timeout,
         )
         return _examine(examination, found, as_json=asked.as_json)

@@ -80,6 +80,8 @@ class Examination:
         variable = f"DIRECTSUITE_{service.upper()}_URL"
         if problem is not None:
             return failed(f"{variable}, or {service}_url in the file of DIRECTSUITE_CONFIG, {problem}")
+        if self.given.lacks_file:
+            return not_checked("its URL may stand in the file of DIRECTSUITE_CONFIG: see to that one first")
         wanted = f"set {variable}, or {service}_url in the file of DIRECTSUITE_CONFIG"
         if service == "message" and (self.mailbox.found is None or self.mailbox.found.result is Result.FAILED):
             return failed(f"there is no URL for the mailbox: {wanted}")

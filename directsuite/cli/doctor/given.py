@@ -11,6 +11,7 @@ import attrs
 
 from directsuite.cli import access
 from directsuite.cli.doctor.findings import Found, failed, not_checked, ok
+from directsuite.cli.exit_status import in_own_words
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.secret_places import in_keyring
 from directsuite.errors import ConfigurationError
@@ -25,11 +26,15 @@ _SAFE = "http://127.0.0.1"
 
 @attrs.frozen(kw_only=True)
 class GivenSettings:
-    """The settings, without the URLs that can't be right. problems: of those, by service."""
+    """The settings, without the URLs that can't be right. problems: of those, by service.
+
+    lacks_file: the file of DIRECTSUITE_CONFIG can't be used, and what stands in it isn't known.
+    """
 
     settings: Settings
     problems: Mapping[str, str]
     found: Found
+    lacks_file: bool = False
 
 
 @attrs.frozen
@@ -44,20 +49,29 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> GivenSettings:
     """The settings of the environment."""
     names = ("DIRECTSUITE_CONFIG", *(f"DIRECTSUITE_{service.upper()}_URL" for service in SERVICES))
     variables, problems = {name: environment[name] for name in names if name in environment}, dict[str, str]()
+    trouble: Found | None = None
     while True:
         try:
             settings = Settings.from_env(Variables(variables))
         except ConfigurationError as error:
             wrong = next((each for each in SERVICES if error.explanation.startswith(f"{each}_url ")), None)
-            if wrong is None or wrong in problems:
-                return GivenSettings(settings=Settings(), problems={}, found=failed(error.explanation))
-            problems[wrong] = error.explanation.removeprefix(f"{wrong}_url ")
-            variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = _SAFE  # it goes before the file's, and is left out below
+            said = in_own_words(error.explanation)
+            if wrong is not None and wrong not in problems:
+                problems[wrong] = said.removeprefix(f"{wrong}_url ")
+                variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = (
+                    _SAFE  # it goes before the file's, and is left out below
+                )
+            elif variables.pop("DIRECTSUITE_CONFIG", None):
+                trouble = failed(said)  # the URLs of variables are looked at all the same
+            else:
+                return GivenSettings(settings=Settings(), problems={}, found=failed(said))
         else:
             break
     without: dict[str, Any] = {f"{each}_url": None for each in problems}
     settings = attrs.evolve(settings, **without)
-    if not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
+    if trouble is not None:
+        found = trouble
+    elif not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
         found = failed(
             "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
             "or name a TOML file with them in DIRECTSUITE_CONFIG"
@@ -65,7 +79,7 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> GivenSettings:
     else:
         file = " and the file of DIRECTSUITE_CONFIG" if variables.get("DIRECTSUITE_CONFIG") else ""
         found = ok(f"read from the environment{file}")
-    return GivenSettings(settings=settings, problems=problems, found=found)
+    return GivenSettings(settings=settings, problems=problems, found=found, lacks_file=trouble is not None)
 
 
 def token_of(file: Path | None) -> Given[Secret]:
@@ -82,11 +96,11 @@ def login_of(username: str | None, file: Path | None) -> Given[Login]:
     return _given(lambda: access.login(username, file))
 
 
-def mailbox_of(address: str | None, file: Path | None) -> Given[access.MailboxAccess]:
-    """The mailbox, and its password."""
+def mailbox_of(address: str | None, file: Path | None, settings: Settings) -> Given[access.MailboxAccess]:
+    """The mailbox, and its password; whether there is a URL for it is another check's."""
     if not address:
         return Given(None, not_checked("no mailbox is named: give --mailbox ADDRESS"))
-    return _given(lambda: access.mailbox_access(address, file))
+    return _given(lambda: access.mailbox_access(address, file, settings=settings))
 
 
 def _given(look: Callable[[], T]) -> Given[T]:
@@ -95,4 +109,4 @@ def _given(look: Callable[[], T]) -> Given[T]:
     except RefusedError as refused:
         return Given(None, failed(str(refused)))
     except ConfigurationError as error:
-        return Given(None, failed(error.explanation))
+        return Given(None, failed(in_own_words(error.explanation)))

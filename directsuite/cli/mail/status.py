@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from directsuite.cli.progress import progress
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.results import members_of, show_json, show_table
 from directsuite.cli.running import Command, say
+from directsuite.errors import BadRequestError, NotFoundError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import by_recipient
+from directsuite.messaging.tracking import Delivery, by_recipient
 
 _UNDELIVERED = (MessageStatus.LOCALLY_FAILED, MessageStatus.REMOTELY_FAILED, MessageStatus.NO_MDN_RECEIVED)
-_AT_A_TIME = 10  # messages that are followed together: as many as there are connections
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -52,9 +52,9 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
         box = suite.mailbox(access.address, access.password)
         async with progress("asking"):
             records = (await box.get_message_statuses(smtp_ids)).records
-        unknown = [each for each in smtp_ids if not _of(each, records)]
+        given_up: Collection[str] = ()
         if asked.watch:
-            records = await _watch(box, [each for each in smtp_ids if each not in unknown], records)
+            records, given_up = await _watch(box, smtp_ids, records)
     if asked.as_json:
         show_json([members_of(record) for record in records])
     elif records:
@@ -62,10 +62,10 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
             ("to", "status", "details", "sent", "SMTP id"),
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
         )
-    return _status(records, unknown)
+    return _status(records, [each for each in smtp_ids if not _of(each, records)], given_up)
 
 
-def _status(records: Sequence[DirectMessageLog], unknown: Sequence[str]) -> int:
+def _status(records: Sequence[DirectMessageLog], unknown: Sequence[str], given_up: Collection[str]) -> int:
     if unknown:
         say(
             "the service knows none of these messages of this mailbox: check --mailbox and the ids"
@@ -76,24 +76,53 @@ def _status(records: Sequence[DirectMessageLog], unknown: Sequence[str]) -> int:
     undelivered = sum(record.status in _UNDELIVERED for record in records)
     if undelivered:
         say(f"{undelivered} of {len(records)} deliveries failed: see to the addresses, or send by another way")
-        return ExitStatus.FAILED
-    return ExitStatus.DONE
+    if given_up:
+        say(f"{len(given_up)} of the messages came to no end in time: look again later with the same command")
+    return ExitStatus.FAILED if undelivered or given_up else ExitStatus.DONE
 
 
-async def _watch(box: Mailbox, smtp_ids: Sequence[str], known: Sequence[DirectMessageLog]) -> list[DirectMessageLog]:
-    """The last records of these messages, each when it is over."""
-    places = asyncio.Semaphore(_AT_A_TIME)
+async def _watch(
+    box: Mailbox, smtp_ids: Sequence[str], known: Sequence[DirectMessageLog]
+) -> tuple[list[DirectMessageLog], Collection[str]]:
+    """The last records of these messages, when all are over, and the ids of those that didn't come to it in time.
 
-    async def followed(smtp_id: str) -> Sequence[DirectMessageLog]:
-        recipients = len(by_recipient(_of(smtp_id, known)))
-        async with places:
-            delivery = await box.track(smtp_id, recipients=recipients)
+    How many recipients a message has is not known here: more may show when those that were known came to an end.
+    """
+    if unknown := sum(not _of(each, known) for each in smtp_ids):
+        say(f"the service doesn't know {unknown} of these messages of this mailbox yet: waiting for it")
+    found, given_up = dict[str, Sequence[DirectMessageLog]](), set[str]()
+    counts = {each: len(by_recipient(_of(each, known))) or 1 for each in smtp_ids}
+    while counts:
+        for delivery in await _follow(box, counts):
+            found[delivery.smtp_id] = delivery.records
+            if delivery.given_up:
+                given_up.add(delivery.smtp_id)
+        latest = (await box.get_message_statuses(smtp_ids)).records
+        shown = {each: len(by_recipient(_of(each, latest))) for each in smtp_ids if each not in given_up}
+        counts = {each: count for each, count in shown.items() if count > len(found[each])}
+    return [record for each in smtp_ids for record in found[each]], given_up
+
+
+async def _follow(box: Mailbox, recipients: Mapping[str, int]) -> list[Delivery]:
+    """What became of each message. recipients: how many of them are known, by its SMTP id."""
+
+    async def followed(smtp_id: str, count: int) -> Delivery:
+        try:
+            delivery = await box.track(smtp_id, recipients=count)
+        except (BadRequestError, NotFoundError):  # to the end of its patience
+            delivery = Delivery(smtp_id=smtp_id, records=(), given_up=True)
         bar.advance()
-        return delivery.records
+        return delivery
 
-    async with progress("following", unit="pieces", total=len(smtp_ids)) as bar, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(followed(smtp_id)) for smtp_id in smtp_ids]
-    return [record for task in tasks for record in task.result()]
+    try:
+        async with (
+            progress("following", unit="pieces", total=len(recipients)) as bar,
+            asyncio.TaskGroup() as group,
+        ):
+            tasks = [group.create_task(followed(*each)) for each in recipients.items()]
+    except ExceptionGroup as failed:  # the first, which ended the others
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _of(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:

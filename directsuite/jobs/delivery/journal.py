@@ -18,6 +18,7 @@ from typing import Any
 from directsuite.core.sqlite_file import SqliteFile
 from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare
+from directsuite.jobs.delivery.following import Following
 from directsuite.jobs.sqlite_journal import SqliteJournal
 from directsuite.messaging.models import MessageStatus
 
@@ -78,11 +79,16 @@ _FORGET = """
 class Journal(SqliteJournal):
     """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
 
-    Trackers of several mailboxes may share it. Each method raises JournalError.
+    Trackers may share it, of one mailbox or several. Each method raises JournalError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _FILE)
+        self._following = dict[str, Following]()
+
+    def following(self, mailbox: str) -> Following:
+        """What trackers of this mailbox share."""
+        return self._following.setdefault(mailbox, Following())
 
     async def add(self, mailbox: str, smtp_id: str, *, at: float, recipients: int) -> Followed | None:
         """Follow a message; None where it was followed before. at: Unix time."""

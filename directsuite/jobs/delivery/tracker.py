@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare, changes_of
+from directsuite.jobs.delivery.following import Following
 from directsuite.jobs.delivery.journal import Journal
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
@@ -56,6 +58,7 @@ _REFUSALS = 5  # in a row, with which a message may be given up: one may be of t
 _STUBBORN = 3  # failures in a row
 _TOLD = 200  # changes read at a time
 _IDLE = 3_600.0  # seconds
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which SQLite can't hold
 
 
 class DeliveryTracker:
@@ -70,7 +73,8 @@ class DeliveryTracker:
                 ...
 
     A tracker is of one mailbox, since a request is made in the name of one and is told of that one's messages; those of
-    several mailboxes may share a journal. Ends are Delivered, Locally Failed, Remotely Failed and NO MDN Received: what
+    several mailboxes may share a journal, and so may those of one mailbox, which then share what is followed, too:
+    one adds, another loops. Ends are Delivered, Locally Failed, Remotely Failed and NO MDN Received: what
     the service says of a recipient after one of these is not looked at.
 
     journal: an opened one. give_up_after: seconds from adding a message on after which it is told to be given up, where
@@ -91,10 +95,6 @@ class DeliveryTracker:
         self._give_up_after = checked_patience(give_up_after)
         self._now = now
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
-        self._followed = dict[str, Followed]()  # by bare Message-ID
-        self._loaded = self._looking = False
-        self._loop: object = None
-        self._added = asyncio.Event()
         self._failures = self._fruitless = 0  # in a row; the latter: looks that were cut and found nothing
         self._resume_at = 0.0  # Unix time until which the service is left alone
 
@@ -102,17 +102,21 @@ class DeliveryTracker:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
 
         smtp_id: what sending it gave. recipients: how many it has at the least; until so many are seen it isn't over.
-        Raises InvalidArgumentError, JournalError.
+        Raises InvalidArgumentError, JournalError. Where it is cancelled, the message may be followed.
         """
-        if not isinstance(smtp_id, str) or not bare(smtp_id):
+        if not isinstance(smtp_id, str) or not bare(smtp_id) or _HALF.search(smtp_id):
             raise InvalidArgumentError("give the smtp_id that sending gave", parameter="smtp_id")
-        message = await self._journal.add(
-            self._name, smtp_id, at=self._now(), recipients=checked_recipients(recipients)
-        )
-        if message is not None:
-            self._schedule(message, message.added_at)
-            self._followed[bare(smtp_id)] = message
-            self._added.set()
+        checked_recipients(recipients)
+        following, message = self._following, None
+        try:
+            message = await self._journal.add(self._name, smtp_id, at=self._now(), recipients=recipients)
+        finally:
+            if message is None:  # it may be the journal's all the same: of an `add` that was cancelled, as this may be
+                following.is_loaded = False
+            else:
+                self._schedule(message, message.added_at)
+                following.messages[bare(smtp_id)] = message
+            following.added.set()
 
     async def followed(self) -> Sequence[str]:
         """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""
@@ -134,37 +138,45 @@ class DeliveryTracker:
         await self._journal.done(change.key)
 
     async def _changes(self, endless: bool) -> AsyncGenerator[DeliveryChange]:
-        if self._looking:
+        following = self._following
+        if following.is_looking:
             raise RuntimeError("another loop reads these changes: there can be one at a time")
-        mark = self._loop = object()
-        if not self._loaded:
-            for message in await self._journal.followed(self._name):
-                self._followed.setdefault(bare(message.smtp_id), message)
-            self._loaded = True
+        mark = following.loop = object()
+        following.is_loaded = False  # the journal may be ahead of a loop that was cancelled
         while True:
+            if not following.is_loaded:
+                await following.load(lambda: self._journal.followed(self._name))
             untold = await self._journal.untold(self._name, _TOLD)
+            if following.loop is not mark:
+                return
             for change in untold:
                 yield change
                 await self._journal.done(change.key)
-                if self._loop is not mark:
+                if following.loop is not mark:
                     return
-            if not untold:
-                if not self._followed and not endless:
+            if not untold and following.is_loaded:
+                if not following.messages and not endless:
                     return
-                self._looking = True
+                following.is_looking = True
                 try:
                     await self._look()
                 finally:
-                    self._looking = False
+                    following.is_looking = False
+
+    @property
+    def _following(self) -> Following:
+        return self._journal.following(self._name)
 
     async def _look(self) -> None:
         """Wait until a message is due, and ask for it with those that are near; or for another one to be added."""
         now = self._now()
-        due_at = max(min((each.latest for each in self._followed.values()), default=now + _IDLE), self._resume_at)
+        due_at = max(
+            min((each.latest for each in self._following.messages.values()), default=now + _IDLE), self._resume_at
+        )
         if due_at - now > AT_ONCE:
             await self._wait(due_at - now)
             return
-        for group in _groups(self._followed.values(), now + AT_ONCE):
+        for group in _groups(self._following.messages.values(), now + AT_ONCE):
             if not await self._ask(group, now):
                 return
 
@@ -237,7 +249,7 @@ class DeliveryTracker:
             await self._journal.note(noted)
         for message, changes in noted:
             if changes and changes[-1][1].ends_message:
-                del self._followed[bare(message.smtp_id)]
+                del self._following.messages[bare(message.smtp_id)]
                 continue
             message.refusals = 0
             for address, change in changes:
@@ -259,9 +271,10 @@ class DeliveryTracker:
 
     async def _wait(self, seconds: float) -> None:
         """Let time pass, until a message is added. Raises ClosedError where the suite ends."""
-        self._added.clear()
+        added = self._following.added
+        added.clear()
         sleeping = asyncio.ensure_future(pause(self.mailbox, seconds))
-        waits: list[asyncio.Future[Any]] = [sleeping, asyncio.ensure_future(self._added.wait())]
+        waits: list[asyncio.Future[Any]] = [sleeping, asyncio.ensure_future(added.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

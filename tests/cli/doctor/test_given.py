@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from directsuite.cli.doctor import machine as machine_module
+from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine, server
+from tests.integration.world import ALICE, PASSWORD
 
 SECRET = "hunter-2-of-nobody"
 
@@ -27,7 +29,10 @@ async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> Non
     ("url", "sentence"),
     [
         ("mail.example.org", "has to be a URL that starts with https://"),
-        ("http://mail.example.org", "would send secrets in clear: use https://, or set allow_insecure_http=True"),
+        (
+            "http://mail.example.org",
+            "would send secrets in clear: use https://, or set allow_insecure_http = true in the file",
+        ),
         (f"https://nurse:{SECRET}@mail.example.org", "must not hold credentials"),
     ],
     ids=["no scheme", "in clear", "with a password"],
@@ -73,6 +78,30 @@ async def test_a_wrong_settings_file_is_told(machine: Machine, text: str | None,
     result, said = told.checks["this machine", "settings"]
     assert (told.status, result) == (1, "failed")
     assert said.startswith(sentence)
+
+
+async def test_without_its_settings_file_the_urls_of_variables_are_checked(machine: Machine) -> None:
+    machine.set("DIRECTSUITE_CONFIG", "suite.toml")
+    machine.set("DIRECTSUITE_MAILBOX_PASSWORD", SECRET)
+    async with server() as url:
+        machine.set("DIRECTSUITE_REGISTRATION_URL", url)
+        told = await machine.doctor("--mailbox", "nurse@direct.example.org")
+    assert told.checks["this machine", "settings"] == ("failed", "settings file suite.toml: no such file")
+    assert told.results("registration")["answer"] == "ok"
+    unknown = ("not checked", "its URL may stand in the file of DIRECTSUITE_CONFIG: see to that one first")
+    assert [told.checks[service, "URL"] for service in ("messaging", "fax", "signing")] == [unknown] * 3
+    assert told.document["failed"] == 1
+
+
+async def test_a_wrong_url_of_one_service_leaves_the_mailbox_of_another_alone(
+    machine: Machine, sandbox: Sandbox
+) -> None:
+    machine.set("DIRECTSUITE_MESSAGE_URL", sandbox.message_url)
+    machine.set("DIRECTSUITE_FAX_URL", "fax")
+    machine.set("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    told = await machine.doctor("--mailbox", ALICE)
+    assert told.results("fax") == {"URL": "failed"}
+    assert told.results("messaging")["mailbox"] == "ok"
 
 
 async def test_secrets_that_are_not_given_are_not_checked_and_it_says_how_to_give_them(machine: Machine) -> None:

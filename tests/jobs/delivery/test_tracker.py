@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryTracker, Journal
 from directsuite.messaging.tracking import GIVE_UP_AFTER
-from tests.integration.world import ALICE
+from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.scene import clinic
 from tests.jobs.delivery.trackers import NEVER, PROMPT, REFUSED, SLOW, Scene, course, first_of, told
 from tests.jobs.signing.jobs import until
@@ -182,8 +184,91 @@ async def test_a_new_loop_takes_the_place_of_one_that_was_left_open(scene: Scene
         assert [change async for change in left] == []
 
 
-@pytest.mark.parametrize("smtp_id", [None, "", "<>", " "])
+@pytest.mark.parametrize("smtp_id", [None, "", "<>", " ", "<\ud800@direct.example.test>"], ids=ascii)
 async def test_what_is_no_smtp_id_is_refused(smtp_id: str | None, scene: Scene) -> None:
     async with scene.journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await scene.tracker(journal).add(smtp_id)
+
+
+async def test_one_whose_adding_was_cancelled_after_its_commit_is_followed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal)
+        assert await told(tracker) == []
+        smtp_id = await scene.clinic.send(PROMPT)
+        cancel_after(journal, "add", monkeypatch)
+        await cancelled(tracker.add(smtp_id))
+        await tracker.add(smtp_id)
+        assert course(await told(tracker), PROMPT) == ["Delivered"]
+
+
+async def test_one_whose_adding_was_cancelled_after_its_commit_wakes_a_loop_that_waits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal)
+        scene.clinic.time.hold()
+        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
+        await until(lambda: len(scene.clinic.time.slept) == 1)
+        smtp_id = await scene.clinic.send(PROMPT)
+        cancel_after(journal, "add", monkeypatch)
+        await cancelled(tracker.add(smtp_id))
+        async with asyncio.timeout(5):
+            assert (await loop).smtp_id == smtp_id
+
+
+async def test_what_another_tracker_of_the_mailbox_adds_is_told(scene: Scene) -> None:
+    time = scene.clinic.time
+    async with scene.journal() as journal:
+        time.hold()
+        loop = asyncio.create_task(anext(scene.tracker(journal).changes(endless=True)))
+        await until(lambda: len(time.slept) == 1)
+        await scene.tracker(journal).add(await scene.clinic.send(PROMPT))
+        await until(lambda: time.slept[1:] == [5])
+        with pytest.raises(RuntimeError, match="one at a time"):
+            await anext(scene.tracker(journal).changes())
+        loop.cancel()
+        await asyncio.wait([loop])
+        assert await scene.tracker(journal, scene.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
+
+
+async def test_of_two_loops_that_begin_together_one_goes_on(scene: Scene) -> None:
+    async with scene.journal() as journal:
+        await scene.tracker(journal).add(await scene.clinic.send(PROMPT, REFUSED), recipients=2)
+        both = await asyncio.gather(*(told(scene.tracker(journal)) for _ in range(2)))
+        assert [len(changes) for changes in both] == [0, 2]
+
+
+async def test_a_change_that_was_noted_as_its_loop_was_cancelled_is_told_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal)
+        await tracker.add(await scene.clinic.send(PROMPT))
+        cancel_after(journal, "note", monkeypatch)
+        await cancelled(told(tracker))
+        assert course(await told(tracker), PROMPT) == ["Delivered"]
+        assert await told(tracker) == []
+
+
+def cancel_after(journal: Journal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the task that next calls this method cancelled just after the commit."""
+    work = getattr(journal, method)
+
+    async def cut(*values: Any, **named: Any) -> None:
+        await work(*values, **named)
+        monkeypatch.undo()
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(journal, method, cut)
+
+
+async def cancelled(work: Coroutine[Any, Any, object]) -> None:
+    """Until it is."""
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(work)
