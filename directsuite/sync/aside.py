@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from directsuite.errors import DirectSuiteError
 from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits
-from directsuite.sync.fetching import NOBODYS_FAULT
+from directsuite.sync.fetching import whole
 from directsuite.sync.identity import Metadata
 from directsuite.sync.place import Look, Place
 from directsuite.sync.receiving import Receiving
@@ -64,17 +63,11 @@ class Aside:
 
     async def try_again(self, place: Place, row: Row, places: Mapping[str, Place]) -> Counter[Kind]:
         """Ask for a message again; what it turned out to be, where it came. places: as for Receiving."""
-        try:
-            messages = await self._remote.messages(place.folder.name, [row.uid])
-        except NOBODYS_FAULT:
-            raise
-        except DirectSuiteError:
-            messages = ()
-        whole = [message for message in messages if message.uid == row.uid]
-        listed = await self._remote.uids(place.folder.name) if whole else None
-        if listed is not None:  # what else the folder has is not what this one was before
+        message = await whole(self._remote, place.folder.name, row.uid)
+        listed = None if message is None else await self._remote.uids(place.folder.name)
+        if message is not None and listed is not None:  # what else the folder has is not what this one was before
             look = Look(place=place, uids=frozenset(listed.uids), states={row.uid: row.state}, fingerprint=b"")
-            return await Receiving(self._commits, self._remote, look, places).take([row.uid], whole[:1])
+            return await Receiving(self._commits, self._remote, look, places).take([row.uid], [message])
         wait = min(_LONGEST, _FIRST * 2**row.attempts)
         again = attrs.evolve(row, attempts=row.attempts + 1, retry_ms=self._now_ms() + wait)
         await self._commits.write(Delta(rows=[again]))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.fetching import NOBODYS_FAULT
+from directsuite.sync.fetching import NOBODYS_FAULT, whole
 from directsuite.sync.identity import digest_of, identity_of, is_strong
 from directsuite.sync.place import Place
 from directsuite.sync.remote import Remote
@@ -47,22 +47,11 @@ async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
     if row.identity is None:
         return await have_content(remote, folder, [row])
     if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
-        came = await _whole(remote, folder, row.uid)
+        came = await whole(remote, folder, row.uid)
         if came is not None:
             return digest_of(came) == row.digest
     found = await _seen(remote, folder, row)
     return found is not None and (is_strong(found) or await have_content(remote, folder, [row]))
-
-
-async def _whole(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """One message; None where it isn't there, or can't be fetched."""
-    try:
-        messages = await remote.messages(folder, [uid])
-    except NOBODYS_FAULT:
-        raise
-    except DirectSuiteError:
-        return None
-    return next((each for each in messages if each.uid == uid), None)
 
 
 async def _seen(remote: Remote, folder: str, row: Row) -> MessageDetail | None:

@@ -84,6 +84,12 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
             cut.read()
 
 
+async def whole(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """One message, asked for once; None where it isn't there, or can't be fetched. Raises what is no fault of it."""
+    answer = await _asked(remote, folder, [uid], 1)
+    return next((each for each in answer.messages if each.uid == uid), None)
+
+
 async def _singled_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[Fetched]:
     """The messages of a batch that failed, in as many answers as it takes."""
     parts = _halves(uids)
