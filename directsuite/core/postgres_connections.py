@@ -77,7 +77,7 @@ class Connections:
         self.conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
         self.timeout = timeout
-        self._error = error
+        self.error = error
         self.made = 0
         self.breaks = 0
         self._free = asyncio.Semaphore(most)
@@ -149,13 +149,13 @@ class Connections:
             async with asyncio.timeout(self.timeout + _GRACE), bound, self.lent() as connection:
                 return await work(connection)
         except psycopg.Error as error:
-            failure = self._error(explained(error))
+            failure = self.error(explained(error))
         except UnicodeEncodeError:  # which has the text in it
-            failure = self._error("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
+            failure = self.error("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
         except TimeoutError:
             if not bound.expired():
                 raise
-            failure = self._error(_SILENT)
+            failure = self.error(_SILENT)
             await self.disconnect()  # they lead where this one led
         self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
         raise failure  # here, where PostgreSQL's own error is no context of it

@@ -9,17 +9,17 @@ A worker that dies or hangs within a turn loses the mailbox after `patience`, an
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.fleet_engine import FleetEngine
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.fleet_queue import FleetQueue
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.pace import Pace
 from directsuite.sync.postgres import PostgresStore
@@ -67,10 +67,20 @@ class Fleet:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._worker = secrets.token_hex(8)  # its queue is a channel, too, whose name PostgreSQL bounds
+        self._worker = secrets.token_hex(8)
         self._table = FleetTable(store.connections, self._worker, patience)
-        self._queue = FleetQueue(
-            store.connections, self._worker, self._take_turn, turns=turns, grace=grace, patience=patience
+        self._engine = FleetEngine(
+            store.connections,
+            "sync",
+            self._worker,
+            due=self._table.due,
+            take=self._take_turn,
+            look_around=self._look_after_others,
+            turns=turns,
+            grace=grace,
+            patience=patience,
+            tick=tick,
+            clock=self._clock,
         )
         self._pace = Pace(
             interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
@@ -85,13 +95,9 @@ class Fleet:
             clock=self._clock,
             now=now,
         )
-        self._tick = tick
-        self._patience = patience
         self._connections = store.connections
-        self._waking: dict[int, str | None] = {}  # each with the worker that it is for
         self._taken: dict[int, BegunTurn] = {}
         self._under_way = set[int]()
-        self._stopping = asyncio.Event()
 
     async def add(self, names: Iterable[str]) -> int:
         """Have mailboxes kept in step, by their addresses; how many are new to the fleet. Raises StoreError."""
@@ -115,7 +121,7 @@ class Fleet:
 
     def stop(self) -> None:
         """Let `run` return when the turns under way have ended, or their grace has."""
-        self._stopping.set()
+        self._engine.stop()
 
     async def run(self) -> None:
         """Work until stopped or cancelled: either way turns under way get their grace. Runs once.
@@ -125,53 +131,16 @@ class Fleet:
         """
         await self._turns.bind()
         await self._table.prepare()
-        await self._queue.open()
+        await self._table.seen()
         try:
-            await self._table.seen()
-            tasks = [
-                asyncio.create_task(each)
-                for each in (
-                    self._stopping.wait(),
-                    self._again_and_again(self._wake, self._tick),
-                    self._again_and_again(self._look_after_others, self._patience / 3),
-                    self._again_and_again(self._queue.work, 1.0),
-                )
-            ]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in tasks:
-                if not task.cancelled():
-                    task.result()
+            await self._engine.run()
         finally:
-            try:
-                with contextlib.suppress(StoreError):
-                    await self._table.leave()
-            finally:
-                await self._queue.aclose()
-
-    async def _again_and_again(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        while True:
-            try:
-                await work()
-            except StoreError as error:
-                _LOGGER.warning("fleet: %s", error)
-            await self._clock.sleep(pause)
-
-    async def _wake(self) -> None:
-        self._waking.update(await self._table.due())
-        await self._queue.free_ended()
-        while self._waking:
-            mailbox, worker = next(iter(self._waking.items()))
-            await self._queue.wake(mailbox, worker)
-            self._waking.pop(mailbox, None)
+            with contextlib.suppress(StoreError):
+                await self._table.leave()
 
     async def _look_after_others(self) -> None:
         await self._table.seen()
-        await self._queue.reap()
+        await self._table.give_to_all()
         self._pace.mailboxes = (await self._table.status()).mailboxes
         for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
             self._turns.drop(self._taken.pop(mailbox).name)
@@ -184,7 +153,7 @@ class Fleet:
                 self._under_way.add(mailbox)
                 await self._take(begun)
         except StoreError as error:
-            self._waking[mailbox] = self._worker
+            self._engine.wake_later(mailbox, self._worker)
             _LOGGER.warning("fleet: %s", error)
         finally:
             self._under_way.discard(mailbox)
@@ -197,18 +166,19 @@ class Fleet:
         breaks = self._connections.breaks
         try:
             turn = await self._turns.take(begun.name)
-        except Exception as error:  # a fault of ours: this mailbox waits, the others go on
+        except Exception as error:  # noqa: BLE001  a fault of ours: this mailbox waits, the others go on
             fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
+            _LOGGER.error("fleet: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))  # without values
             await self._table.finish(begun, _AFTER_A_FAULT, fault, begun.failures + 1)
-            raise
+            return
         if turn.report is None and self._connections.breaks != breaks:
             self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's
-            self._waking[begun.mailbox] = self._worker
+            self._engine.wake_later(begun.mailbox, self._worker)
             return
         status = self._turns.status[begun.name]
         is_last = await self._table.finish(begun, turn.rest, status.problem, status.failures)
         if is_last and turn.rest < _AT_ONCE:
-            await self._queue.wake(begun.mailbox, self._worker)
+            await self._engine.wake(begun.mailbox, self._worker)
 
     def _forget(self, name: str, failures: int = 0) -> None:
         """Begin anew with a mailbox, save for how often it has failed."""

@@ -70,6 +70,15 @@ _HASTEN = """
     UPDATE directsuite.turn t SET next_due_at = least(next_due_at, now()), woken_at = NULL
     FROM directsuite.mailbox m WHERE m.id = t.mailbox AND m.name = ANY(%s) RETURNING t.mailbox
 """
+_GIVE_TO_ALL = """
+    UPDATE directsuite.procrastinate_jobs j SET queue_name = 'directsuite_sync'
+    WHERE j.status = 'todo' AND j.task_name = 'directsuite.sync.turn' AND j.queue_name <> 'directsuite_sync' AND (
+        NOT EXISTS (SELECT FROM directsuite.worker w WHERE j.queue_name = 'directsuite_sync_' || w.id
+            AND w.seen_at > now() - make_interval(secs => %(patience)s))
+        OR EXISTS (SELECT FROM directsuite.turn t WHERE t.mailbox = (j.args ->> 'key')::bigint
+            AND t.next_due_at < now() - make_interval(secs => %(patience)s)))
+    RETURNING j.id
+"""
 _MAILBOXES = """
     SELECT m.name, t.number, extract(epoch FROM t.in_step_at)::float8, extract(epoch FROM t.next_due_at)::float8,
         t.fail_count, t.last_error
@@ -189,6 +198,10 @@ class FleetTable:
             "number": turn.number,
         }
         return bool(await self._connections.fetch(_FINISH, values))
+
+    async def give_to_all(self) -> None:
+        """Let any worker have the turns that wait for one that is dead or busy."""
+        await self._connections.fetch(_GIVE_TO_ALL, {"patience": self._patience})
 
     async def hasten(self, names: Iterable[str]) -> int:
         """Have the next turns of mailboxes due at once; how many there are in the fleet."""

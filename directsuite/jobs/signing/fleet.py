@@ -1,7 +1,7 @@
 """A signing job of many processes: each takes a chunk of the documents, signs them, and takes the next.
 
-    add ─► chunks ─► take ─► a SigningJob of the chunk's documents ─► leave: done, or there for others
-                       └─ heard of again and again; not for `patience` seconds: another takes it, with the next turn
+    add ─► chunks ─► due: a free worker is woken ─► take ─► a SigningJob of its documents ─► leave: done, or due again
+                                                      └─ not heard of for `patience`: due for others, with the next turn
 
 A worker that died leaves documents whose outcome nobody knows: who takes them over abandons what is stored for them,
 unless it shows the signatures. One that only was paused can write nothing more, and keep nothing in a TargetFolder.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.fleet_engine import FleetEngine
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
@@ -49,7 +50,8 @@ class SigningFleet:
 
     named: gives the document of a name. journal: an open one. at_a_time, service_patience: those of SigningJob.
     patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes. tick: seconds
-    between two looks at what others have left. clock, now: for tests. Raises ConfigurationError.
+    between two looks at what is due. grace: seconds that documents under way get when `run` is cancelled. clock: for
+    tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises ConfigurationError.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class SigningFleet:
         service_patience: float = 900.0,
         patience: float = 30.0,
         tick: float = 2.0,
+        grace: float = 30.0,
         clock: Clock | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         if patience <= 0 or tick <= 0:
             raise ConfigurationError("patience and tick have to be more than 0 seconds")
@@ -78,22 +81,25 @@ class SigningFleet:
         self._service_patience = service_patience
         self._patience = patience
         self._tick = tick
-        self._clock = clock or SystemClock()
+        self._grace = grace
+        self._clock = clock
         self._now = now
+        self._engine: FleetEngine | None = None
         self._ends = False
-        self._job: SigningJob | None = None
+        self._failure: Exception | None = None
+        self._turn: _Turn | None = None
         self._chunks = self._done = self._failed = 0
 
     def drain(self) -> None:
-        """Let `run` return when the documents under way here have come to their end; others take the rest."""
-        self._ends = True
-        if self._job is not None:
-            self._job.drain()
+        """Let `run`, or the next one, return when the documents under way here have ended; others take the rest."""
+        self._end()
+        if self._turn is None:
+            self._stop()
 
     @property
     def progress(self) -> FleetSigningProgress:
         """What this worker did so far."""
-        under_way = None if self._job is None else self._job.progress
+        under_way = None if self._turn is None else self._turn.job.progress
         return FleetSigningProgress(
             chunks=self._chunks,
             done=self._done + (0 if under_way is None else under_way.done),
@@ -103,30 +109,66 @@ class SigningFleet:
     async def run(self) -> FleetSigningProgress:
         """Work until every document of the job has come to its end, here or elsewhere, or until drained.
 
-        PostgreSQL is waited for while it is away. Cancelled, it hands its chunk back as it is. Raises JobStoppedError,
+        PostgreSQL is waited for where it is away later than at the beginning. Cancelled, it hands its chunk back when
+        the documents under way have come to their end, or their grace has. Raises JournalError, JobStoppedError,
         ConfigurationError, and what `named` or the function of signatures raises; others go on then.
         """
-        self._ends = False
-        while not self._ends:
-            try:
-                chunk = await self._journal.take(self._patience)
-                if chunk is not None:
-                    await self._sign(chunk)
-                    continue
-                if not await self._journal.open_chunks():
-                    break
-            except JournalError as error:
-                _LOGGER.warning("signing fleet: %s", error)
-            await self._clock.sleep(self._tick)
+        self._failure = None
+        self._engine = FleetEngine(
+            self._journal.connections,
+            f"signing_{self._journal.job}",
+            secrets.token_hex(4),
+            due=self._due,
+            take=self._take,
+            look_around=self._let_hear,
+            ending=self._end,
+            turns=1,
+            grace=self._grace,
+            patience=self._patience,
+            tick=self._tick,
+            clock=self._clock or SystemClock(),
+        )
+        try:
+            if not self._ends:
+                await self._engine.run()
+        finally:
+            self._engine, self._ends = None, False
+        if self._failure is not None:
+            raise self._failure
         return self.progress
+
+    async def _due(self) -> Sequence[tuple[int, None]]:
+        """Chunks to take. Where none is left, here or elsewhere, the work is done."""
+        chunks = await self._journal.due(self._patience)
+        if not chunks and not await self._journal.open_chunks():
+            self._stop()
+        return [(chunk, None) for chunk in chunks]
+
+    async def _take(self, key: int) -> None:
+        """A turn of a chunk, if it is there to be taken."""
+        try:
+            if self._ends:
+                await self._journal.pass_over(key)
+                return
+            chunk = await self._journal.take(key, self._patience)
+            if chunk is not None:
+                await self._sign(chunk)
+        except JournalError as error:
+            _LOGGER.warning("signing fleet: %s", error)
+            self._wake_later(key)
+        except Exception as error:  # noqa: BLE001  what `named` or a function of signatures raised, too: `run` does
+            self._failure = self._failure or error
+            self._ends = True
+        finally:
+            if self._ends:
+                self._stop()
 
     async def _sign(self, chunk: Chunk) -> None:
         """A turn of a chunk. Raises JournalError where PostgreSQL is away, or another has the chunk by now."""
         try:
-            names = await chunk.names()
-            job = self._job = SigningJob(
+            job = SigningJob(
                 self._signing,
-                _documents(names, self._named),
+                self._documents(await chunk.names()),
                 _TurnAtTarget(self._target, chunk.turn),
                 self._signatures,
                 journal=chunk,
@@ -135,19 +177,15 @@ class SigningFleet:
                 clock=self._clock,
                 now=self._now,
             )
-            if self._ends:
-                return
-            heard = asyncio.create_task(self._let_hear(chunk))
-            working = asyncio.create_task(job.run())
+            turn = self._turn = _Turn(chunk, job, asyncio.create_task(job.run()))
             try:
-                await asyncio.wait([heard, working], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([turn.working])
             finally:
-                await _cancelled(heard, working)
+                turn.working.cancel()
+                await asyncio.wait([turn.working])
                 self._add_up(job)
-            if not working.cancelled():
-                await _raise_of(working, chunk)
-            if not heard.cancelled():
-                heard.result()
+            if not turn.working.cancelled():
+                await _raise_of(turn)
         finally:
             self._chunks += 1
             with contextlib.suppress(JournalError):  # then patience runs out
@@ -155,20 +193,50 @@ class SigningFleet:
 
     def _add_up(self, job: SigningJob) -> None:
         progress = job.progress
-        self._job = None
+        self._turn = None
         self._done += progress.done
         self._failed += progress.failed
 
-    async def _let_hear(self, chunk: Chunk) -> None:
-        """Again and again. Ends where another has the chunk by now."""
-        while True:
-            await self._clock.sleep(self._patience / 3)
-            try:
-                await chunk.confirm()
-            except LostChunkError:
+    async def _documents(self, names: Sequence[str]) -> AsyncGenerator[Pdf]:
+        for name in names:
+            if self._ends:
+                return
+            yield self._named(name)
+
+    async def _let_hear(self) -> None:
+        """Let others know that this worker lives. What it has in hand ends where another has the chunk by now."""
+        turn = self._turn
+        if turn is None:
+            return
+        try:
+            await turn.chunk.confirm()
+        except LostChunkError:
+            if self._turn is turn:  # else it has ended meanwhile
+                turn.working.cancel()
                 raise
-            except JournalError as error:
-                _LOGGER.warning("signing fleet: %s", error)
+
+    def _end(self) -> None:
+        """Begin no further document."""
+        self._ends = True
+        if self._turn is not None:
+            self._turn.job.drain()
+
+    def _stop(self) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+
+    def _wake_later(self, key: int) -> None:
+        if self._engine is not None:
+            self._engine.wake_later(key, None)
+
+
+@attrs.frozen
+class _Turn:
+    """A chunk's documents, being signed here."""
+
+    chunk: Chunk
+    job: SigningJob
+    working: asyncio.Task[object]
 
 
 @attrs.frozen
@@ -186,28 +254,25 @@ class _TurnAtTarget:
         """As the target."""
         self._target.check(name)
 
+    async def has(self, name: str) -> bool:
+        """As the target."""
+        return await self._target.has(name)
+
+    async def holds(self, name: str, sha256: str) -> bool:
+        """As the target."""
+        return await self._target.holds(name, sha256)
+
     async def keep(self, name: str, file: Path) -> None:
         """As the target."""
         await self._target.keep(name, file)
 
 
-async def _documents(names: Sequence[str], named: Callable[[str], Pdf]) -> AsyncGenerator[Pdf]:
-    for name in names:
-        yield named(name)
-
-
-async def _cancelled(*tasks: asyncio.Task[object]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-
-async def _raise_of(working: asyncio.Task[object], chunk: Chunk) -> None:
+async def _raise_of(turn: _Turn) -> None:
     """What a job ended with. Where its journal failed, or the chunk is another's by now, others go on."""
     try:
-        working.result()
+        turn.working.result()
     except JobStoppedError as error:
         if isinstance(error.__cause__, JournalError):
             raise error.__cause__ from None
-        await chunk.confirm()  # who has the chunk has taken away what was in the making
+        await turn.chunk.confirm()  # who has the chunk has taken away what was in the making
         raise

@@ -17,9 +17,11 @@ from directsuite.jobs.signing.entry import Entry, State, entry_of
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
 from directsuite.secret import Secret
 
+_WOKEN = 100  # chunks that workers are told of at a time: more than that start their turns in no second
+
 
 class LostChunkError(JournalError):
-    """Another worker has the chunk's next turn: this one has nothing to write any more."""
+    """The turn is over, here or because another worker has the next: this one has nothing to write any more."""
 
 
 class PostgresJournal:
@@ -38,12 +40,12 @@ class PostgresJournal:
         del conninfo  # this frame may stand in a traceback
         self._name = job
         self._size = chunk
-        self._job = 0
-        self._place = ("", "")  # of the job: its database, and the server's identity where that can be read
+        self.job = 0  # its number in the database
+        self._identity = ""
 
     async def __aenter__(self) -> Self:
         try:
-            self._job = await self.connections.run(self._prepare)
+            self.job, self._identity = await self.connections.run(self._prepare)
         except BaseException:
             await self.connections.aclose()
             raise
@@ -54,14 +56,11 @@ class PostgresJournal:
     ) -> None:
         await self.connections.aclose()
 
-    async def _prepare(self, connection: Connection) -> int:
-        """The job's number. It is made, and the tables are, where there are none."""
+    async def _prepare(self, connection: Connection) -> tuple[int, str]:
+        """The job's number and identity. It is made, and the tables are, where there are none."""
         await ensure_part(connection, "signing", tables.VERSION, tables.TABLES, error=JournalError)
-        ((job,),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
-        ((database, is_readable),) = await (await connection.execute(tables.PLACE)).fetchall()
-        ((system,),) = await (await connection.execute(tables.SYSTEM)).fetchall() if is_readable else (("",),)
-        self._place = database, system
-        return int(job)
+        ((job, identity),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
+        return int(job), str(identity)
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
         """Have documents signed, by their names; how many are new to the job."""
@@ -75,44 +74,53 @@ class PostgresJournal:
 
     def part(self, chunk: int) -> str:
         """The part of a target's workshop that is a chunk's: the same in all processes, and no other journal's."""
-        return hashlib.sha256("\0".join((*self._place, self._name, str(chunk))).encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self._identity} {chunk}".encode()).hexdigest()[:16]
 
-    async def take(self, patience: float) -> Chunk | None:
-        """A chunk that isn't done, and whose worker, if it had one, wasn't heard of for so many seconds."""
-        found = await self.connections.fetch(tables.TAKE, (self._job, patience))
-        return Chunk(self, self._job, *found[0]) if found else None
+    async def due(self, patience: float) -> Sequence[int]:
+        """Chunks that workers are to be told of, by nobody else for so many seconds: a few, till those are taken."""
+        values = {"job": self.job, "patience": patience, "most": _WOKEN}
+        return [chunk for (chunk,) in await self.connections.fetch(tables.DUE, values)]
+
+    async def take(self, chunk: int, patience: float) -> Chunk | None:
+        """A chunk, unless it is done, or has a worker that was heard of within so many seconds."""
+        found = await self.connections.fetch(tables.TAKE, (chunk, patience))
+        return Chunk(self, self.job, chunk, *found[0]) if found else None
+
+    async def pass_over(self, chunk: int) -> None:
+        """Have others told of a chunk at once: who was told of it begins no more turns."""
+        await self.connections.fetch(tables.WAKE_ANEW, (chunk,))
 
     async def open_chunks(self) -> int:
         """How many are not done, those included that workers have."""
-        ((count,),) = await self.connections.fetch(tables.OPEN, (self._job,))
+        ((count,),) = await self.connections.fetch(tables.OPEN, (self.job,))
         return int(count)
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
-        ((found,),) = await self.connections.fetch(tables.CLAIM, (digest, self._job))
+        ((found,),) = await self.connections.fetch(tables.CLAIM, (digest, self.job))
         if found != digest:
             raise ConfigurationError(ANOTHER_JOBS)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
         """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
-        return [entry_of(values) for values in await self.connections.fetch(tables.FAILURES, (self._job, after, most))]
+        return [entry_of(values) for values in await self.connections.fetch(tables.FAILURES, (self.job, after, most))]
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
-        ((count,),) = await self.connections.fetch(tables.RENEW, {"job": self._job, "problem": problem})
+        ((count,),) = await self.connections.fetch(tables.RENEW, {"job": self.job, "problem": problem})
         return int(count)
 
     async def tally(self) -> Tally:
         """The job in numbers."""
-        states = {State(state): count for state, count in await self.connections.fetch(tables.STATES, (self._job,))}
-        ((abandoned, asked),) = await self.connections.fetch(tables.COUNTS, (self._job,))
+        states = {State(state): count for state, count in await self.connections.fetch(tables.STATES, (self.job,))}
+        ((abandoned, asked),) = await self.connections.fetch(tables.COUNTS, (self.job,))
         return Tally(states=states, abandoned=abandoned, asked=asked)
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(connection: Connection) -> int:
             """A chunk of those that are new."""
-            ((chunk,),) = await (await connection.execute(tables.MAKE_CHUNK, (self._job,))).fetchall()
-            cursor = await connection.execute(tables.ADD, (self._job, chunk, [_stored(name) for name in sorted(names)]))
+            ((chunk,),) = await (await connection.execute(tables.MAKE_CHUNK, (self.job,))).fetchall()
+            cursor = await connection.execute(tables.ADD, (self.job, chunk, [_stored(name) for name in sorted(names)]))
             added = len(await cursor.fetchall())
             if not added:
                 await connection.execute(tables.DROP_CHUNK, (chunk,))

@@ -1,7 +1,8 @@
 """The tables of signing jobs in PostgreSQL, in the schema `directsuite`, and what is asked of them.
 
-signing_job        what is signed with
-signing_chunk      documents that one worker at a time has: the turn's number is its lease; seen_at: it was heard of
+signing_job        what is signed with; identity: no other job's, in whatever database
+signing_chunk      documents that one worker at a time has: the turn's number is its lease; seen_at: it was heard of;
+                   woken_at: workers were told that it is there to be taken
 signing_document   one row each, by its name
 signing_abandoned  stored documents that are to be deleted when there is time
 
@@ -17,13 +18,14 @@ VERSION = 1
 TABLES: tuple[LiteralString, ...] = (
     """
     CREATE TABLE directsuite.signing_job (
-        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, digest text
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, digest text,
+        identity uuid NOT NULL DEFAULT gen_random_uuid()
     )
     """,
     """
     CREATE TABLE directsuite.signing_chunk (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL REFERENCES directsuite.signing_job,
-        turn bigint NOT NULL DEFAULT 0, seen_at timestamptz, done boolean NOT NULL DEFAULT false,
+        turn bigint NOT NULL DEFAULT 0, seen_at timestamptz, woken_at timestamptz, done boolean NOT NULL DEFAULT false,
         abandoned bigint NOT NULL DEFAULT 0, asked bigint NOT NULL DEFAULT 0
     )
     """,
@@ -48,12 +50,8 @@ TABLES: tuple[LiteralString, ...] = (
 
 JOB = """
     INSERT INTO directsuite.signing_job (name) VALUES (%s)
-    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id
+    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, identity::text
 """
-PLACE = """
-    SELECT current_database()::text, has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')
-"""
-SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 CLAIM = """
     UPDATE directsuite.signing_job SET digest = coalesce(digest, %s) WHERE id = %s RETURNING digest
 """
@@ -65,19 +63,29 @@ ADD = """
 """
 DROP_CHUNK = "DELETE FROM directsuite.signing_chunk WHERE id = %s"
 
-TAKE = """
-    WITH free AS (
+DUE = """
+    WITH due AS (
         SELECT id FROM directsuite.signing_chunk
-        WHERE job = %s AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => %s))
-        ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+        WHERE job = %(job)s AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => %(patience)s))
+            AND (woken_at IS NULL OR woken_at < now() - make_interval(secs => %(patience)s))
+        ORDER BY id FOR UPDATE SKIP LOCKED LIMIT (
+            SELECT greatest(0, %(most)s - count(*)) FROM directsuite.signing_chunk
+            WHERE job = %(job)s AND NOT done AND woken_at >= now() - make_interval(secs => %(patience)s))
     )
-    UPDATE directsuite.signing_chunk c SET turn = turn + 1, seen_at = now() FROM free WHERE c.id = free.id
-    RETURNING c.id, c.turn
+    UPDATE directsuite.signing_chunk c SET woken_at = now() FROM due WHERE c.id = due.id RETURNING c.id
 """
-SEEN = "UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = %s AND turn = %s RETURNING id"
+TAKE = """
+    UPDATE directsuite.signing_chunk SET turn = turn + 1, seen_at = now(), woken_at = NULL
+    WHERE id = %s AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => %s)) RETURNING turn
+"""
+WAKE_ANEW = "UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = %s RETURNING id"
+SEEN = """
+    UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = %s AND turn = %s AND seen_at IS NOT NULL
+    RETURNING id
+"""
 HOLD = "SELECT id FROM directsuite.signing_chunk WHERE id = %s AND turn = %s FOR UPDATE"
 LEAVE = """
-    UPDATE directsuite.signing_chunk c SET seen_at = NULL, done = NOT EXISTS (
+    UPDATE directsuite.signing_chunk c SET seen_at = NULL, woken_at = NULL, done = NOT EXISTS (
         SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state < 5)
     WHERE id = %s AND turn = %s RETURNING done
 """

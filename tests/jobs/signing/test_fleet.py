@@ -20,7 +20,6 @@ from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-from psycopg.conninfo import make_conninfo
 
 from directsuite.core.postgres_connections import Connection, Connections
 
@@ -29,32 +28,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAMES = [f"{number}.pdf" for number in range(12)]
-_LONG_AGO = "UPDATE directsuite.signing_chunk SET seen_at = seen_at - interval '1 hour' RETURNING id"
+_LONG_AGO = """
+    UPDATE directsuite.signing_chunk
+    SET seen_at = seen_at - interval '1 hour', woken_at = woken_at - interval '1 hour' RETURNING id
+"""
+_WORKERS_TOO = """
+    UPDATE directsuite.procrastinate_workers SET last_heartbeat = last_heartbeat - interval '1 hour' RETURNING id
+"""
 
 
 class BriefClock:
-    """Time that passes soon."""
+    """Time that passes soon, unless it is stopped, as in a process that hangs. is_asked: whether somebody waits."""
+
+    def __init__(self) -> None:
+        self.goes = asyncio.Event()
+        self.goes.set()
+        self.is_asked = asyncio.Event()
 
     def monotonic(self) -> float:
         """It stands."""
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Give others some turns."""
-        for _ in range(min(1000, round(10 * seconds))):
+        """Give others some turns, one at least."""
+        for _ in range(max(1, min(1000, round(10 * seconds)))):
             await asyncio.to_thread(lambda: None)
-
-
-class StoppedForEver(BriefClock):
-    """Of a process that does nothing. is_asked: whether somebody waits."""
-
-    def __init__(self) -> None:
-        self.is_asked = asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        """It never ends."""
-        self.is_asked.set()
-        await asyncio.Event().wait()
+        if not self.goes.is_set():
+            self.is_asked.set()
+        await self.goes.wait()
 
 
 class Interrupted(Connections):
@@ -105,13 +106,14 @@ class Scene:
         """A worker, as another process would have it."""
         service: Any = self.service
         signatures = options.pop("signatures", SIGN)
+        clock = options.pop("clock", None) or BriefClock()
         return SigningFleet(
             service,
             lambda name: Pdf(name, CONTENT),
             TargetFolder(self.out),
             signatures,
             journal=self.journal,
-            clock=BriefClock(),
+            clock=clock,
             now=lambda: 0.0,
             **options,
         )
@@ -119,12 +121,19 @@ class Scene:
     async def lose_all(self) -> None:
         """As if no worker had been heard of for an hour."""
         await self.connections.fetch(_LONG_AGO)
+        ((has_queue,),) = await self.connections.fetch(
+            "SELECT to_regclass('directsuite.procrastinate_workers') IS NOT NULL"
+        )
+        if has_queue:
+            await self.connections.fetch(_WORKERS_TOO)
 
     async def taken(self) -> Chunk:
-        """A chunk that a worker has."""
-        chunk = await self.journal.take(30.0)
-        assert chunk is not None
-        return chunk
+        """The first chunk that is there to be taken."""
+        for key in range(1, 10):
+            chunk = await self.journal.take(key, 30.0)
+            if chunk is not None:
+                return chunk
+        raise AssertionError("there is none")
 
     async def agrees(self, names: Sequence[str] = NAMES) -> bool:
         """Whether all are done, and signed once, as the journal has it; and no stored document was asked for twice."""
@@ -138,6 +147,14 @@ class Scene:
             and {name: hashlib.sha256(content).hexdigest() for name, content in outputs.items()} == noted
             and set(self.service.asked.values()) == {1}
         )
+
+
+async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None:
+    """Return when a worker has done some more. Raises what it ended with."""
+    before = worker.progress.done
+    await until(lambda: worker.progress.done > before or running.done())
+    if running.done():
+        running.result()
 
 
 @pytest.fixture
@@ -170,26 +187,11 @@ async def test_no_two_chunks_have_one_part_of_a_workshop(scene: Scene, conninfo:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
             async with PostgresJournal(place, job) as journal:
                 await journal.add(["a.pdf"])
-                chunk = await journal.take(30.0)
+                [key] = await journal.due(30.0)
+                chunk = await journal.take(key, 30.0)
                 assert chunk is not None
                 parts |= {await chunk.part(), journal.part(first.id)}
     assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
-
-
-async def test_a_server_that_keeps_its_identity_to_itself_will_do(conninfo: str) -> None:
-    async def forbid(connection: Connection) -> None:
-        """As some providers do."""
-        await connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-        await connection.execute("CREATE SCHEMA directsuite")
-        await connection.execute("GRANT ALL ON SCHEMA directsuite TO pg_monitor")
-
-    administrator = Connections(conninfo, error=JournalError)
-    await administrator.run(forbid)
-    await administrator.aclose()
-    async with PostgresJournal(make_conninfo(conninfo, options="-c role=pg_monitor"), "consents") as journal:
-        assert await journal.add(["a.pdf"]) == 1
-        assert journal._place[1] == ""
-        assert journal.part(1) != journal.part(2)
 
 
 async def test_what_a_dead_worker_leaves_is_adopted_if_signed_and_else_abandoned(scene: Scene) -> None:
@@ -231,21 +233,25 @@ async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None
     assert await now.entries([entry.name]) == [entry]
     assert await now.abandoned() == []
     await now.confirm()
+    await now.leave()
+    with pytest.raises(LostChunkError):
+        await now.confirm()  # it would keep others from it
     assert await scene.journal.open_chunks() == 3
 
 
 @pytest.mark.parametrize("has_signed", [False, True])
 async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(has_signed: bool, scene: Scene) -> None:
     held = scene.service = HeldService(scene.out.with_name("aside") if has_signed else None)
-    hanging = scene.worker(at_a_time=1, patience=1e9)
+    clock = BriefClock()
+    hanging = scene.worker(at_a_time=1, patience=1e9, clock=clock)
     first = asyncio.create_task(hanging.run())
     await held.asked_first.wait()
-    hanging._clock = stopped = StoppedForEver()
-    await stopped.is_asked.wait()
+    clock.goes.clear()
+    await clock.is_asked.wait()
     await scene.lose_all()
     await scene.worker().run()
     assert await scene.agrees()
-    hanging._clock = BriefClock()
+    clock.goes.set()
     held.let_go.set()
     await first
     assert await scene.agrees()
@@ -254,25 +260,54 @@ async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(
 
 
 async def test_postgres_is_waited_for(scene: Scene) -> None:
-    worker = scene.worker(at_a_time=2, patience=0.1)  # a chunk that it could not hand back is free again then
+    worker = scene.worker(at_a_time=2, patience=1.0)  # a chunk that it could not hand back is free again then
     running = asyncio.create_task(worker.run())
     for _ in range(4):
-        before = worker.progress.done
-        await until(lambda before=before: worker.progress.done > before)  # type: ignore[misc]
+        await some_more(worker, running)
         scene.connections.faults = 2
     await running
     assert await scene.agrees()
 
 
+async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServer, tmp_path: Path) -> None:
+    conninfo = shaky_postgres.new_database()
+    async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
+        await journal.add(NAMES)
+        scene = Scene(journal, Interrupted(conninfo, error=JournalError), tmp_path / "out")
+        worker = scene.worker(at_a_time=1, patience=1.0)
+        running = asyncio.create_task(worker.run())
+        await some_more(worker, running)
+        await asyncio.to_thread(shaky_postgres.stop)
+        assert worker.progress.done < len(NAMES)
+        await asyncio.to_thread(shaky_postgres.start)
+        await running
+        assert await scene.agrees()
+        await scene.connections.aclose()
+
+
+async def test_jobs_in_one_database_leave_each_other_alone(scene: Scene, conninfo: str, tmp_path: Path) -> None:
+    async with PostgresJournal(conninfo, "reports") as journal:
+        await journal.add(["a.pdf"])
+        other = Scene(journal, scene.connections, tmp_path / "reports")
+        first, second = await asyncio.gather(scene.worker(at_a_time=1).run(), other.worker().run())
+    assert (first.chunks, second.chunks) == (3, 1)
+    assert [each.name for each in other.out.iterdir()] == ["a.pdf"]
+    assert len(list(scene.out.iterdir())) == len(NAMES)
+
+
 async def test_drained_or_cancelled_it_hands_its_chunk_back(scene: Scene) -> None:
     drained = scene.worker(at_a_time=1)
     running = asyncio.create_task(drained.run())
-    await until(lambda: drained.progress.done > 0)
+    await some_more(drained, running)
     drained.drain()
     assert (await running).done < len(NAMES)
+    at_once = scene.worker()
+    running = asyncio.create_task(at_once.run())
+    at_once.drain()  # before it begins
+    assert (await running).chunks == 0
     cancelled = scene.worker(at_a_time=1)
     running = asyncio.create_task(cancelled.run())
-    await until(lambda: cancelled.progress.done > 0)
+    await some_more(cancelled, running)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -46,7 +46,7 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1",
             "max_connections": 200,
             "fsync": "off",  # it is killed, and its machine never: what it wrote is there without being on disk
-            "authentication_timeout": 1,  # seconds; while it stops it waits for who has connected and says nothing
+            "authentication_timeout": 3,  # seconds; while it stops it waits for who has connected and says nothing
         }
         settings = " ".join(f"-c {name}={value}" for name, value in own.items())
         self._run(

@@ -1,0 +1,147 @@
+"""The engine of fleets: however it ends, it ends, and leaves nothing behind that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from directsuite.core.clock import SystemClock
+from directsuite.sync.store import StoreError
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
+
+pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+from directsuite.core.fleet_engine import FleetEngine
+from directsuite.core.postgres_connections import Connections
+
+
+@attrs.define(eq=False)
+class Turns:
+    """What a fleet does: one turn of each key, which ends when it may. ended: those that came to their end."""
+
+    keys: list[int] = attrs.field(factory=lambda: [1])
+    begun: asyncio.Event = attrs.field(factory=asyncio.Event)
+    may_end: asyncio.Event = attrs.field(factory=asyncio.Event)
+    ended: list[int] = attrs.field(factory=list[int])
+    looks: int = 0
+
+    async def due(self) -> Sequence[tuple[int, None]]:
+        """Each once."""
+        keys, self.keys = self.keys, []
+        return [(key, None) for key in keys]
+
+    async def take(self, key: int) -> None:
+        """A turn."""
+        self.begun.set()
+        await self.may_end.wait()
+        self.ended.append(key)
+
+    async def look_around(self) -> None:
+        """Nothing to see."""
+        self.looks += 1
+
+
+def engine(connections: Connections, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
+    given: dict[str, Any] = {"turns": 2, "grace": 30.0, "patience": 30.0, "tick": 0.05, **options}
+    return FleetEngine(
+        connections,
+        kind,
+        "one",
+        due=turns.due,
+        take=turns.take,
+        look_around=turns.look_around,
+        clock=SystemClock(),
+        **given,
+    )
+
+
+@pytest.fixture
+async def connections(conninfo: str) -> AsyncGenerator[Connections]:
+    connections = Connections(conninfo, error=StoreError)
+    yield connections
+    await connections.aclose()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_however_often_it_is_cancelled_nothing_goes_on_and_turns_come_to_their_end(
+    connections: Connections, times: int
+) -> None:
+    before = asyncio.all_tasks()
+    turns = Turns()
+    running = asyncio.create_task(engine(connections, turns).run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+    for _ in range(times):
+        running.cancel()
+        await asyncio.wait([running], timeout=0.05)
+        assert not running.done()
+    turns.may_end.set()
+    await asyncio.wait([running], timeout=20)
+    assert running.cancelled()
+    assert turns.ended == [1]
+    assert asyncio.all_tasks() <= before | {running}
+
+
+async def test_whenever_it_is_cancelled_it_ends_and_nothing_is_left(connections: Connections) -> None:
+    before = asyncio.all_tasks()
+    for turns_of_the_loop in range(0, 60, 3):
+        running = asyncio.create_task(engine(connections, Turns(keys=[])).run())
+        for _ in range(turns_of_the_loop):
+            await asyncio.to_thread(lambda: None)
+        running.cancel()
+        await asyncio.wait([running], timeout=20)
+        assert running.cancelled()
+        assert asyncio.all_tasks() <= before | {running}
+
+
+async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) -> None:
+    connections = Connections(shaky_postgres.new_database(), error=StoreError)
+    turns = Turns()
+    running = asyncio.create_task(engine(connections, turns, grace=0.2).run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+    await asyncio.to_thread(shaky_postgres.stop)
+    try:
+        running.cancel()
+        await asyncio.wait([running], timeout=25)  # less than the pool's connections are waited for
+        assert running.cancelled()
+    finally:
+        await asyncio.to_thread(shaky_postgres.start)
+        await connections.aclose()
+
+
+async def test_one_that_begins_with_less_patience_leaves_the_turns_of_others_alone(connections: Connections) -> None:
+    patient, turns = Turns(), Turns(keys=[2])
+    first, second = engine(connections, patient), engine(connections, turns, "other", patience=0.2)
+    running = asyncio.create_task(first.run())
+    await asyncio.wait_for(patient.begun.wait(), 20)
+    [one] = await connections.fetch("SELECT id FROM directsuite.procrastinate_workers")
+    await connections.fetch("SELECT pg_sleep(0.5)")
+    other = asyncio.create_task(second.run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+    assert one in await connections.fetch("SELECT id FROM directsuite.procrastinate_workers")
+    for each in (patient, turns):
+        each.may_end.set()
+    first.stop()
+    second.stop()
+    await asyncio.wait_for(asyncio.gather(running, other), 20)
+
+
+async def test_a_worker_is_heard_of_while_its_turns_have_their_grace(connections: Connections) -> None:
+    turns = Turns()
+    running = asyncio.create_task(engine(connections, turns, patience=0.6).run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+    running.cancel()
+    looks = turns.looks
+    async with asyncio.timeout(20):
+        while turns.looks < looks + 8:  # longer than patience
+            await asyncio.to_thread(lambda: None)
+    ((jobs,),) = await connections.fetch("SELECT count(*) FROM directsuite.procrastinate_jobs WHERE status = 'doing'")
+    assert jobs == 1  # not taken for a dead one's
+    turns.may_end.set()
+    await asyncio.wait([running], timeout=20)
+    assert turns.ended == [1]
+    assert await connections.fetch("SELECT id FROM directsuite.procrastinate_jobs") == []
