@@ -1,8 +1,9 @@
 """The way of one document: each step is written into the journal before the next begins.
 
-    NEW      save it                                         what gets lost on the way expires by itself
+    NEW      save it, if the target has none of its name     what gets lost on the way expires by itself
     SAVED    write SIGNING, then ask for signature and PDF   a stored document is asked for at most once, ever
     SIGNING  get the PDF, and count its signatures           exactly ours more: it is adopted; else it is abandoned
+             write its digest, and have the target keep it   found there by a later run, it is this document's own
     SIGNED   delete what is stored
 
 After an unknown outcome nothing is signed again: the first request may still be on its way. What is stored is abandoned
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 import attrs
@@ -20,6 +22,8 @@ import attrs
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
+    ClosedError,
+    ConfigurationError,
     DirectSuiteError,
     InvalidArgumentError,
     NotFoundError,
@@ -32,7 +36,7 @@ from directsuite.errors import (
 )
 from directsuite.jobs.signing.documents import Elsewhere, Examined, Pdf, examined
 from directsuite.jobs.signing.entry import Entry, State
-from directsuite.jobs.signing.keeping import Keeping
+from directsuite.jobs.signing.keeping import JournalError, Keeping
 from directsuite.jobs.signing.targets import Target, reason
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
@@ -48,9 +52,26 @@ MISSING = (NotFoundError, BadRequestError)
 
 _DENIED = (AuthenticationError, PermissionDeniedError)
 _OF_THE_SERVICE = (*_DENIED, RateLimitedError, ServerError)
-"""What the service says whichever document it is asked about. All else that it says is about the document."""
+"""What the service says whichever document it is asked about."""
+
+_OF_THE_WAY = frozenset(
+    {
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
+        HTTPStatus.UPGRADE_REQUIRED,
+    }
+)
+"""With redirects, what a wrong URL or a proxy answers to every request of this kind, whichever document it is of."""
+
+_FOR_NOW = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.TOO_EARLY})
+"""What passes by waiting, and says nothing of the document. All else that the service says is about the document."""
+
+_HOPELESS = (*_DENIED, ClosedError, ConfigurationError, JournalError)
 
 CHANGED = "it is another document than when it was first read"
+TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
+OF_THE_PLACE = frozenset({CHANGED, TAKEN})
+"""What says nothing of the service, however many documents meet it."""
 LOST = "its signature was asked for again and again, and never seen"
 
 
@@ -63,6 +84,9 @@ class Course:
     target: Target
     workshop: Path
     now: Callable[[], float]
+    signed: int = attrs.field(default=0, init=False)
+    """How often the service has signed."""
+    _stored: set[str | None] = attrs.field(factory=set[str | None], init=False)  # by this run, as long as it is of use
 
     async def go(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
         """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was."""
@@ -104,11 +128,14 @@ class Course:
 
     async def _save(self, entry: Entry, content: bytes | Path, source: Examined) -> Entry:
         try:
+            if await self.target.has(entry.name):
+                return await self._abandon(entry, State.FAILED, TAKEN)
             stored = await self.signing.save(content)
         except DirectSuiteError as error:
-            if _is_its_own(error) and not isinstance(error, NotFoundError):  # nothing but the URL can be wrong then
+            if _is_its_own(error) and not _is_missing(error):  # nothing but the URL can be wrong then
                 return await self._fail(entry, error)
             raise
+        self._stored.add(stored.identifier)
         saved = attrs.evolve(
             entry,
             state=State.SAVED,
@@ -132,25 +159,30 @@ class Course:
         except OutcomeUnknownError:
             return entry
         except DirectSuiteError as error:
-            if isinstance(error, MISSING) and not await self._is_there(identifier):
+            if self._is_anothers(identifier, error) or (
+                isinstance(error, MISSING) and not await self._is_there(identifier)
+            ):
                 return await self._abandon(attrs.evolve(entry, state=State.SAVED))
-            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, _DENIED):
+            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, _DENIED) or _is_astray(error):
                 await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # nobody has signed it
                 raise
             if _is_its_own(error):
                 return await self._fail(attrs.evolve(entry, state=State.SAVED), error)
             raise
+        self.signed += 1
         return await self._keep(entry, file, len(signatures), source)
 
     async def _look(self, entry: Entry, signatures: Sequence[Signature], source: Examined) -> Entry:
         """What became of a request whose answer nobody has."""
+        if entry.output_sha is not None and await self.target.holds(entry.name, entry.output_sha):
+            return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
         if entry.identifier is None:
             return await self._abandon(entry)
         file = self._file(entry)
         try:
             await self.signing.download(entry.identifier, file)
         except DirectSuiteError as error:
-            if _is_its_own(error):  # MISSING for one
+            if _is_its_own(error) or self._is_anothers(entry.identifier, error):  # MISSING for one
                 return await self._abandon(entry)
             raise
         return await self._keep(entry, file, len(signatures), source)
@@ -160,22 +192,35 @@ class Course:
         signed = await asyncio.to_thread(examined, file)
         if signed.signatures != source.signatures + signatures:
             return await self._abandon(entry)
-        await self.journal.confirm()  # what is kept by one that had to give up its documents would be another's
+        # It is known then if this run dies; and who had to give up its documents keeps none that is another's by now.
+        entry = await self.journal.put(attrs.evolve(entry, output_sha=signed.sha256))
         try:
             await self.target.keep(entry.name, file)
+        except FileExistsError:
+            return await self._abandon(entry, State.FAILED, TAKEN)
         except InvalidArgumentError as error:
             return await self._fail(entry, error)
-        return await self.journal.put(attrs.evolve(entry, state=State.SIGNED, output_sha=signed.sha256))
+        return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
 
     async def _is_there(self, identifier: str) -> bool:
         try:
             await self.signing.get_doc_info(identifier)
-        except MISSING:
-            return False
+        except DirectSuiteError as error:
+            if isinstance(error, MISSING) or self._is_anothers(identifier, error):
+                return False
+            raise
         return True
+
+    def _is_anothers(self, identifier: str, error: DirectSuiteError) -> bool:
+        """Whether this account may not have what an earlier run stored, perhaps with another's token.
+
+        What this run has stored is its own: who may not have that may have nothing.
+        """
+        return isinstance(error, (PermissionDeniedError, NotFoundError)) and identifier not in self._stored
 
     async def _clear(self, entry: Entry) -> Entry:
         """What can't be deleted now is tried later: the document itself is done."""
+        self._stored.discard(entry.identifier)
         try:
             if entry.identifier is not None:
                 await self.signing.delete(entry.identifier)
@@ -186,6 +231,10 @@ class Course:
         return await self.journal.put(attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None))
 
     async def _abandon(self, entry: Entry, then: State = State.NEW, problem: str | None = None) -> Entry:
+        if then is State.NEW and entry.state is State.SAVED and entry.identifier not in self._stored:
+            # Never asked for, since an earlier run ended before that: it costs no try.
+            entry = attrs.evolve(entry, tries=entry.tries - 1)
+        self._stored.discard(entry.identifier)
         if then is State.NEW and entry.tries + 1 >= _TRIES:
             then, problem = State.FAILED, LOST
         return await self.journal.abandon(entry, at=self.now(), then=then, problem=problem)
@@ -197,10 +246,26 @@ class Course:
         return self.workshop / f"{entry.number}.pdf"
 
 
+def is_hopeless(error: DirectSuiteError) -> bool:
+    """Whether what `Course.go` raised would meet every other document as well, and doesn't pass by waiting."""
+    return isinstance(error, _HOPELESS) or _is_astray(error) or _is_missing(error)
+
+
+def _is_astray(error: DirectSuiteError) -> bool:
+    """Whether a request went to something that takes none of its kind: the URL is wrong, or a proxy is in the way."""
+    return isinstance(error, ServiceError) and (300 <= error.status < 400 or error.status in _OF_THE_WAY)
+
+
+def _is_missing(error: DirectSuiteError) -> bool:
+    """Whether there is nothing by the request's URL."""
+    return isinstance(error, NotFoundError) or (isinstance(error, ServiceError) and error.status == HTTPStatus.GONE)
+
+
 def _is_its_own(error: DirectSuiteError) -> bool:
     """Whether a failure is about the document, and would meet it again."""
-    refused = isinstance(error, ServiceError) and not isinstance(error, _OF_THE_SERVICE)
-    return refused or isinstance(error, InvalidArgumentError)
+    if isinstance(error, ServiceError):
+        return not (isinstance(error, _OF_THE_SERVICE) or error.status in _FOR_NOW or _is_astray(error))
+    return isinstance(error, InvalidArgumentError)
 
 
 def problem_of(error: DirectSuiteError) -> str:

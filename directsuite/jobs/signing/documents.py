@@ -36,7 +36,7 @@ class Elsewhere(abc.ABC):
 
 @attrs.frozen(repr=False)
 class Pdf:
-    """A document to sign. name: unique in the job, and its name at the target.
+    """A document to sign. name: unique in the job, and its path at the target, in normal form: b/c.pdf.
 
     content: its bytes, its file, or where they are fetched from when its turn has come: an async function that gives
     either, or something Elsewhere.

@@ -19,16 +19,18 @@ Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[Entry | None]]]
 
 
 class Intake:
-    """Hands out documents of a source. ahead: how many are read before anybody asks for them.
+    """Hands out documents of a source. ahead: how many are read before anybody asks for them. gate: none is handed out
+    while it isn't set.
 
     passed_over: those that had come to their end before, or aren't wanted.
     """
 
-    def __init__(self, source: AsyncIterable[Pdf], look_up: Lookup, *, ahead: int) -> None:
+    def __init__(self, source: AsyncIterable[Pdf], look_up: Lookup, *, ahead: int, gate: asyncio.Event) -> None:
         self.passed_over = 0
         self._source = source
         self._look_up = look_up
         self._ahead = ahead
+        self._gate = gate
         self._read = list[Pdf]()
         self._arrived = asyncio.Event()  # something was read, or nothing more will be
         self._wanted = asyncio.Event()  # there is room for more
@@ -67,6 +69,9 @@ class Intake:
             while not self._is_over:
                 if not self._found:
                     await self._find_some()
+                    continue
+                if not self._gate.is_set():
+                    await self._gate.wait()
                     continue
                 entry, pdf = self._found.popleft()
                 if entry.number not in self._taken and entry.number not in self._ended:

@@ -7,31 +7,23 @@ source ─► Intake: done or failed before? passed over ─► Course, so many 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
-from collections import deque
+import contextlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from pathlib import Path
 
 import attrs
-import msgspec
 
-from directsuite.core.clock import Clock, SystemClock
-from directsuite.errors import (
-    AuthenticationError,
-    ClosedError,
-    ConfigurationError,
-    DirectSuiteError,
-    NotFoundError,
-    PermissionDeniedError,
-    RateLimitedError,
-)
-from directsuite.jobs.signing.course import Course
+from directsuite.core.clock import Clock, unix_time
+from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.jobs.signing.course import OF_THE_PLACE, Course, is_hopeless
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.intake import Intake, Lookup
-from directsuite.jobs.signing.keeping import JournalError, Keeping
+from directsuite.jobs.signing.keeping import Keeping, alone, digest_of
 from directsuite.jobs.signing.leftovers import delete_abandoned
+from directsuite.jobs.signing.rate import Rate
 from directsuite.jobs.signing.targets import Target, reason
+from directsuite.jobs.signing.trouble import Tries, Trouble
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -39,16 +31,23 @@ Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
 """What each document is signed with, or a function that says so for each."""
 
 _IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
-_SUSPECT = 8  # failures of the service with one document, while others come through
-_RECENT = 900.0  # seconds from which the rate is reckoned
 
-_HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, JournalError, NotFoundError, PermissionDeniedError)
-"""What is the same for every document, and doesn't pass by waiting; NotFoundError is about the service's URL."""
+_RUN_AGAIN = "see to it, and run the job again"
+_RENEW = (
+    "see what is wrong with them, then have them tried again with run_failed, or by the journal's renew: "
+    "run passes them over, and goes on with the rest"
+)
 
 
 class JobStoppedError(DirectSuiteError):
-    """The job can't go on. What is done is done, and the rest is where it was: run it again when the cause is gone."""
+    """The job can't go on. What is done is done, and the rest is where it was: the text says how to go on.
+
+    why: what has stopped it, without that.
+    """
+
+    def __init__(self, why: str, what_to_do: str = _RUN_AGAIN) -> None:
+        super().__init__(f"{why}: {what_to_do}")
+        self.why = why
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +74,8 @@ class SigningJob:
 
     A run that was broken off, by a crash too, goes on with the next one. signatures: one or several, at least. journal:
     an opened one, of this job alone. at_a_time: documents under way side by side. patience: seconds for which the
-    service may be in trouble until `run` gives up. clock, now: for tests. Raises ConfigurationError.
+    service may be in trouble until `run` gives up. clock, now: for tests, in place of the suite's clock and the Unix
+    time that goes with it. Raises ConfigurationError.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SigningJob:
         at_a_time: int = 10,
         patience: float = 900.0,
         clock: Clock | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
@@ -102,18 +102,16 @@ class SigningJob:
         self._signatures = signatures
         self._journal = journal
         self._at_a_time = at_a_time
-        self._patience = patience
-        self._clock = clock or SystemClock()
-        self._now = now
+        self._clock = clock or signing._transport._clock
+        self._now = now or unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
         self._intake: Intake | None = None
         self._done = self._failed = 0
         self._in_a_row = 0  # of those that failed
-        self._began = self._clock.monotonic()
-        self._recent = deque[float]()
-        self._troubled: tuple[float, str] | None = None  # since when, and the error's type
+        self._rate = Rate(self._clock)
+        self._trouble = Trouble(clock=self._clock, patience=patience)
         self._failure: Exception | None = None
 
     def pause(self) -> None:
@@ -125,7 +123,7 @@ class SigningJob:
         self._open.set()
 
     def drain(self) -> None:
-        """Let `run` return when the documents under way have come to their end, or can't without waiting for it.
+        """Let `run`, or the next one, return when the documents under way have ended, or can't without waiting.
 
         To end at once, cancel the task: what is under way is left to the next run.
         """
@@ -142,28 +140,29 @@ class SigningJob:
             failed=self._failed,
             passed_over=0 if self._intake is None else self._intake.passed_over,
             under_way=0 if self._intake is None else self._intake.under_way,
-            rate=self._rate(),
-            trouble=None if self._troubled is None else self._troubled[1],
+            rate=self._rate.per_second(),
+            trouble=self._trouble.kind,
         )
 
     async def run(self) -> SigningProgress:
         """Bring every document of the source to its end: signed and at the target, or failed.
 
         Documents that failed in an earlier run are passed over, until `run_failed`, or `Journal.renew`. Cancelled, it
-        leaves what is under way to the next run. Raises JobStoppedError, ConfigurationError, JournalError, and what the
-        source raises.
+        leaves what is under way to the next run. Raises JobStoppedError, JournalError, what the source raises, and
+        ConfigurationError, at once where another run goes on with this journal.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
             """All are wanted."""
             return await self._journal.entries([pdf.name for pdf in pdfs])
 
-        return await self._run(look_up)
+        return await self._run_alone(look_up)
 
     async def run_failed(self, problem: str | None = None) -> SigningProgress:
         """Try again the documents of the source that have failed, all or those with this problem, and no others.
 
-        What is in their place now is signed, even if it has changed. Raises as `run` does.
+        What is in their place now is signed, even if it has changed. One whose name the target has by now fails again,
+        and nothing is signed, until that file is moved away. Raises as `run` does.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
@@ -173,25 +172,33 @@ class SigningJob:
             renewed = {each.name: await self._journal.put(each.renewed()) for each in failed}
             return [renewed.get(pdf.name) for pdf in pdfs]
 
-        return await self._run(look_up)
+        return await self._run_alone(look_up)
+
+    async def _run_alone(self, look_up: Lookup) -> SigningProgress:
+        with alone(self._journal):
+            try:
+                return await self._run(look_up)
+            finally:
+                self._ending.clear()  # not when it begins: who has made a task of it may have drained it by then
 
     async def _run(self, look_up: Lookup) -> SigningProgress:
         if not callable(self._signatures):
-            await self._journal.claim(_digest(self._signatures))
-        self._ending.clear()
-        self._failure, self._troubled = None, None
+            await self._journal.claim(digest_of(self._signatures))
+        self._failure, self._trouble = None, Trouble(clock=self._clock, patience=self._trouble.patience)
         self._done = self._failed = self._in_a_row = 0
-        self._began = self._clock.monotonic()
-        self._recent.clear()
-        async with self._target.workshop(await self._journal.part()) as workshop:
+        self._rate = Rate(self._clock)
+        async with contextlib.AsyncExitStack() as stack:
+            workshop = await self._workshop(stack)
             course = Course(
                 signing=self._signing, journal=self._journal, target=self._target, workshop=workshop, now=self._now
             )
             await self._delete_abandoned()
             async with (
-                Intake(self._source, look_up, ahead=4 * self._at_a_time) as self._intake,
+                Intake(self._source, look_up, ahead=4 * self._at_a_time, gate=self._open) as self._intake,
                 asyncio.TaskGroup() as group,
             ):
+                if self._ending.is_set():  # there was no intake to stop
+                    self._intake.stop()
                 for _ in range(self._at_a_time):
                     group.create_task(self._work(course, self._intake))
             await self._delete_abandoned()
@@ -199,55 +206,56 @@ class SigningJob:
             raise self._failure
         return self.progress
 
+    async def _workshop(self, stack: contextlib.AsyncExitStack) -> Path:
+        part = await self._journal.part()
+        try:
+            return await stack.enter_async_context(self._target.workshop(part))
+        except OSError as error:
+            why = f"the target can't be written ({reason(error)})"
+        raise JobStoppedError(why)
+
     async def _work(self, course: Course, intake: Intake) -> None:
         """Bring documents to their ends, one after the other. A failure ends the job, and not what others bring."""
         try:
             while True:
-                await self._open.wait()
-                found = await intake.next()
+                try:
+                    found = await intake.next()
+                except OSError as error:  # it names a document, and is no cause
+                    return self._stop(JobStoppedError(f"the source can't be read ({reason(error)})"))
                 if found is None:
-                    return
+                    return None
                 entry, pdf = found
                 try:
                     await self._bring(course, entry, pdf)
                 finally:
                     intake.put_back(entry)
-        except OSError as error:  # it names a document, and is no cause
-            self._stop(f"the source can't be read ({reason(error)})")
         except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
             self._fail(error)
 
     async def _bring(self, course: Course, entry: Entry, pdf: Pdf) -> None:
         """A document's way to its end, as often as the service is in trouble meanwhile."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
-        pause, failures, others = _FIRST_PAUSE, 0, self._done
+        tries = self._trouble.begin()
         while True:
+            tries.begin(course.signed)
             try:
                 end = await course.go(entry, pdf, signatures)
-            except _HOPELESS as error:
-                return self._stop(error.explanation, error)
             except DirectSuiteError as error:
+                if is_hopeless(error):
+                    return self._stop(JobStoppedError(error.explanation.rstrip(".")), error)
                 [entry] = await self._journal.entries([entry.name])
-                failures += not isinstance(error, RateLimitedError)
-                if failures >= _SUSPECT and self._done > others:
-                    return self._note(await course.give_up(entry, error))
-                if self._is_over(error):
-                    return self._stop("the service is in trouble, and has been for too long", error)
-                await self._wait(max(pause, error.retry_after or 0.0))
+                if tries.fail(error, course.signed):
+                    return self._note(await course.give_up(entry, error), tries)
+                why = tries.why_over(error)
+                if why is not None:
+                    return self._stop(JobStoppedError(why), error)
+                await self._wait(tries.pause(error))
                 if self._ending.is_set():
                     return None  # it is left to the next run
-                pause = min(_LONGEST_PAUSE, 2 * pause)
             except OSError as error:
-                return self._stop(f"the target can't be written ({reason(error)})")
+                return self._stop(JobStoppedError(f"the target can't be written ({reason(error)})"))
             else:
-                return self._note(end)
-
-    def _is_over(self, error: DirectSuiteError) -> bool:
-        """Whether there is no more waiting for the service."""
-        now = self._clock.monotonic()
-        if self._troubled is None:
-            self._troubled = now, type(error).__name__
-        return now - self._troubled[0] > self._patience
+                return self._note(end, tries)
 
     async def _wait(self, seconds: float) -> None:
         """Let time pass, until the job is drained."""
@@ -258,20 +266,20 @@ class SigningJob:
             passing.cancel()
             ending.cancel()
 
-    def _note(self, end: Entry) -> None:
-        self._recent.append(self._forget_old())
+    def _note(self, end: Entry, tries: Tries) -> None:
+        self._rate.note()
+        tries.end(is_done=end.state is State.DONE)
         if end.state is State.DONE:
-            self._troubled = None
             self._done += 1
             self._in_a_row = 0
             return
         self._failed += 1
-        self._in_a_row += 1
+        self._in_a_row += end.problem not in OF_THE_PLACE
         if self._in_a_row >= _IN_A_ROW:
-            self._stop(f"{_IN_A_ROW} documents failed one after the other, at last with {end.problem}")
+            why = f"{_IN_A_ROW} documents failed one after the other, at last with {end.problem}"
+            self._stop(JobStoppedError(why, _RENEW))
 
-    def _stop(self, why: str, cause: Exception | None = None) -> None:
-        stopped = JobStoppedError(f"{why}: see to it, and run the job again")
+    def _stop(self, stopped: JobStoppedError, cause: Exception | None = None) -> None:
         stopped.__cause__ = cause
         self._fail(stopped)
 
@@ -280,18 +288,6 @@ class SigningJob:
         self.drain()
         if self._failure is None:
             self._failure = error
-
-    def _rate(self) -> float:
-        """Documents a second."""
-        now = self._forget_old()
-        return len(self._recent) / max(1.0, min(_RECENT, now - self._began))
-
-    def _forget_old(self) -> float:
-        """Leave the times of the last 15 minutes; now."""
-        now = self._clock.monotonic()
-        while self._recent and self._recent[0] < now - _RECENT:
-            self._recent.popleft()
-        return now
 
     def _delete_abandoned(self) -> Awaitable[None]:
         return delete_abandoned(self._signing, self._journal, now=self._now(), at_a_time=self._at_a_time)
@@ -302,7 +298,3 @@ def _refuse_to_sign_its_own(source: object, target: object) -> None:
     places = [getattr(each, "place", None) for each in (source, target)]
     if None not in places and str(places[1]).startswith(str(places[0])):
         raise ConfigurationError("the target is within the source, and would be signed, too: give it another place")
-
-
-def _digest(signatures: Sequence[Signature]) -> str:
-    return hashlib.sha256(msgspec.msgpack.encode([attrs.astuple(each) for each in signatures])).hexdigest()

@@ -85,6 +85,16 @@ class Journal(SqliteJournal):
         if await self._do(work) != digest:
             raise ConfigurationError(ANOTHER_JOBS)
 
+    async def claimed(self) -> str | None:
+        """The digest of what its job signs with; None where no job has claimed it, or what it signs with varies."""
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            """It changes nothing."""
+            found = connection.execute("SELECT digest FROM job WHERE kind = 'signing'").fetchone()
+            return None if found is None else str(found[0])
+
+        return await self._do(work)
+
     async def entries(self, names: Sequence[str]) -> list[Entry]:
         """The entry of each of these documents, made where there is none."""
 
@@ -103,9 +113,6 @@ class Journal(SqliteJournal):
     async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
         """The entries of those of these documents that have one."""
         return await self._do(lambda connection: _known(connection, names))
-
-    async def confirm(self) -> None:
-        """Nobody else writes here: the file is locked."""
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import hashlib
+import weakref
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
+import msgspec
 
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.entry import Entry, State
+from directsuite.signing.models import Signature
 
 ANOTHER_JOBS = "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
 
@@ -45,10 +50,6 @@ class Keeping(Protocol):
         """The entries of those of these documents that have one."""
         ...
 
-    async def confirm(self) -> None:
-        """See that the documents are still this process's to write about. Raises JournalError where they aren't."""
-        ...
-
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""
         ...
@@ -70,7 +71,33 @@ class Keeping(Protocol):
         ...
 
 
+_IN_USE = weakref.WeakSet[Keeping]()
+
+
+@contextlib.contextmanager
+def alone(journal: Keeping) -> Generator[None]:
+    """Keep other runs from a journal: each would take what the other has under way for left by an earlier one.
+
+    Raises ConfigurationError where one goes on with it.
+    """
+    if journal in _IN_USE:
+        raise ConfigurationError("another run goes on with this journal: wait for its end, or give this one its own")
+    _IN_USE.add(journal)
+    try:
+        yield
+    finally:
+        _IN_USE.discard(journal)
+
+
+def digest_of(signatures: Sequence[Signature]) -> str:
+    """What a journal knows a job by: SHA-256, in hex, of what it signs with."""
+    return hashlib.sha256(msgspec.msgpack.encode([attrs.astuple(each) for each in signatures])).hexdigest()
+
+
 def left(entry: Entry, then: State, problem: str | None) -> Entry:
     """An entry whose stored document is abandoned."""
     tries = entry.tries + (then is State.NEW)
-    return attrs.evolve(entry, state=then, identifier=None, saved_at=None, tries=tries, problem=problem)
+    output = entry.output_sha if then is State.DONE else None
+    return attrs.evolve(
+        entry, state=then, identifier=None, saved_at=None, tries=tries, problem=problem, output_sha=output
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fnmatch
 import hashlib
 import importlib
@@ -75,8 +76,10 @@ class StorageTarget:
     """Signed PDFs below a URL. options: those of fsspec for this kind of storage.
 
     An object store has a whole PDF under its name as soon as it has it; elsewhere it is put under another name, and
-    moved. Either way its size is compared. For a folder of this machine, TargetFolder also has it on the disk before it
-    counts. Raises ConfigurationError where fsspec, or what it needs for a URL, isn't installed.
+    moved. Either way its size is compared. It replaces nothing that is there a moment before; of two jobs that put one
+    name in the same moment the later one wins, and an account that may not look finds nothing there. For a folder of
+    this machine, TargetFolder has no such moment, and has a PDF on the disk before it counts. Raises ConfigurationError
+    where fsspec, or what a URL needs, isn't installed.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -96,29 +99,73 @@ class StorageTarget:
             await asyncio.to_thread(folder.cleanup)
 
     def check(self, name: str) -> None:
-        """Refuse a name that leads out of the folder. Raises InvalidArgumentError."""
+        """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
 
-    async def keep(self, name: str, file: Path) -> None:
-        """Put the file under its name, and see that the storage has all of it."""
-        self.check(name)
-        await _asked(self._put, name, file)
+    async def has(self, name: str) -> bool:
+        """Whether there is something of this name. Raises StorageError."""
+        return await _asked(self._found, name) is not None
 
-    def _put(self, name: str, file: Path) -> None:
+    async def holds(self, name: str, sha256: str) -> bool:
+        """Whether the file of this name is the one of this SHA-256, in hex. Raises StorageError."""
+        return await _asked(self._holds, name, sha256)
+
+    async def keep(self, name: str, file: Path) -> None:
+        """Put the file under its name, and see that the storage has all of it.
+
+        Raises FileExistsError where another has the name, InvalidArgumentError and StorageError.
+        """
+        self.check(name)
+        if not await _asked(self._put, name, file):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    def _put(self, name: str, file: Path) -> bool:
+        """Whether it is there by now. Otherwise another is."""
+        final = f"{self._root}/{name}"
+        found = self._found(name)
+        if found is None:
+            self._put_anew(name, file)
+        elif found["type"] != "file" or not self._is_of_the_same_bytes(final, file):
+            return False
+        file.unlink()
+        return True
+
+    def _put_anew(self, name: str, file: Path) -> None:
         final = f"{self._root}/{name}"
         if _protocol(self._files) in _WHOLE_PUTS:
             self._files.put_file(os.fspath(file), final)
         else:
-            if self._files.isdir(final):
-                raise InvalidArgumentError("there is a folder of this name", parameter="name")
-            made = f"{self._root}/{WORKSHOP}/{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+            made = f"{self._root}/{WORKSHOP}/{_digest_of(name, file)}"
             for each in (made, final):
                 self._files.makedirs(each.rpartition("/")[0], exist_ok=True)
             self._files.put_file(os.fspath(file), made)
             self._refuse_other_size(made, file)
             self._files.mv(made, final)
         self._refuse_other_size(final, file)
-        file.unlink()
+
+    def _found(self, name: str) -> dict[str, Any] | None:
+        """What there is of this name; in an object store, where folders are but names, a file only."""
+        is_object_store = _protocol(self._files) in _WHOLE_PUTS
+        try:
+            found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except PermissionError:
+            if is_object_store:
+                return None  # so S3 says that nothing is there to who may get what is there, and may list nothing
+            raise
+        return None if is_object_store and found["type"] != "file" else found
+
+    def _is_of_the_same_bytes(self, path: str, file: Path) -> bool:
+        with self._files.open(path, "rb") as there, file.open("rb") as here:
+            return hashlib.file_digest(there, "sha256").digest() == hashlib.file_digest(here, "sha256").digest()
+
+    def _holds(self, name: str, sha256: str) -> bool:
+        found = self._found(name)
+        if found is None or found["type"] != "file":
+            return False
+        with self._files.open(f"{self._root}/{name}", "rb") as there:
+            return hashlib.file_digest(there, "sha256").hexdigest() == sha256
 
     def _refuse_other_size(self, path: str, file: Path) -> None:
         if self._files.info(path)["size"] != file.stat().st_size:
@@ -153,6 +200,14 @@ def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     except ValueError:
         raise ConfigurationError("fsspec knows no such kind of URL: give one as s3://bucket/folder") from None
     return files, str(root).rstrip("/")
+
+
+def _digest_of(name: str, file: Path) -> str:
+    """Another for each document of a name: two jobs may put one at a time."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass"))
+    with file.open("rb") as opened:
+        digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _protocol(files: Any) -> str:

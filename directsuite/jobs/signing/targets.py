@@ -1,4 +1,8 @@
-"""Where signed PDFs go: each appears whole, under its document's name, or not at all."""
+"""Where signed PDFs go: each appears whole, under its document's name, or not at all.
+
+target/.directsuite/part.turn/lock     locked while a job signs into the target
+target/.directsuite/part.turn/7.pdf    in the making
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,42 @@ import errno
 import itertools
 import os
 import shutil
+import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from directsuite.errors import ConfigurationError, InvalidArgumentError
+from directsuite.jobs.signing.documents import examined
+
+if sys.platform != "win32":
+    import fcntl
 
 WORKSHOP = ".directsuite"
 """What is in the making, in a target."""
 
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
 _ATTEMPTS = 100
 _NO_PATH = "this is no path below the target"
+_NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
+_NO_NAME = "no file can have this name there ({why})"
+_LOCK = "lock"
+
+_FORGOTTEN = 24 * 3600.0
+"""Seconds without a change after which a part that nobody has locked is taken away, whosever it is.
+
+Its PDFs are of no use to anybody: a job that ended goes on without them, and what the service stores expires earlier.
+"""
 
 
 class Target(Protocol):
     """Takes signed PDFs."""
 
     def workshop(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
-        """A folder on this machine in which PDFs are while they come. It is empty at first.
+        """A folder on this machine in which PDFs are while they come. It has none at first.
 
         part, turn: of many jobs and processes that sign into one target, each has another part, which can be the name
         of a folder; one that begins a later turn of it takes away what an earlier one has in the making, so that this
@@ -39,10 +59,22 @@ class Target(Protocol):
         """Refuse a name that there can't be, before anything is signed. Raises InvalidArgumentError."""
         ...
 
-    async def keep(self, name: str, file: Path) -> None:
-        """Have this file under the name, in the place of an earlier one, before it returns. The file is taken over.
+    async def has(self, name: str) -> bool:
+        """Whether there is something of this name, which is not to be replaced.
 
         Raises InvalidArgumentError where there can be no such name, and OSError.
+        """
+        ...
+
+    async def holds(self, name: str, sha256: str) -> bool:
+        """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
+        ...
+
+    async def keep(self, name: str, file: Path) -> None:
+        """Have this file under the name before it returns. The file is taken over.
+
+        One of the same bytes that is there is this one: a run kept it that ended before it had noted that. Raises
+        FileExistsError where it is another, InvalidArgumentError where there can be no such name, and OSError.
         """
         ...
 
@@ -50,11 +82,12 @@ class Target(Protocol):
 class TargetFolder:
     """A folder of signed PDFs, which is made where its parent is there; folders in it are made as names ask for them.
 
-    Raises ConfigurationError where it can't be made.
+    overwrite: replace files that are there already. Raises ConfigurationError where it can't be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         self._path = Path(path).resolve()
+        self._overwrite = overwrite
         self.place = f"file://{self._path.as_posix()}/"
         """Where it is, as a URL."""
         try:
@@ -65,33 +98,65 @@ class TargetFolder:
 
     @contextlib.asynccontextmanager
     async def workshop(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
-        """On the folder's own file system, so that a finished file only has to be given its name."""
+        """On the folder's own file system, so that a finished file only has to be given its name.
+
+        Parts that jobs left which ended in the middle, and whose journals are gone, are taken away after a day.
+        """
         top = self._path / WORKSHOP
         folder = top / f"{part}.{turn}"
-        await asyncio.to_thread(_made_anew, top, part, folder)
+        lock = await asyncio.to_thread(_made_anew, top, part, folder)
         try:
+            await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
             yield folder
         finally:
+            os.close(lock)
             await asyncio.to_thread(_removed, top, folder)
 
     def check(self, name: str) -> None:
-        """Refuse a name that leads out of the folder. Raises InvalidArgumentError."""
+        """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
-        if Path(name).is_absolute():  # by the rules of this system
+        if Path(name).is_absolute() or Path(name).as_posix() != name:  # by the rules of this system
             raise InvalidArgumentError(_NO_PATH, parameter="name")
 
-    async def keep(self, name: str, file: Path) -> None:
-        """Give the file its name, and have both on the disk."""
-        self.check(name)
+    async def has(self, name: str) -> bool:
+        """Whether there is a file, a folder or a link of this name, and it isn't to be replaced.
+
+        Raises InvalidArgumentError where there can be no such name, and OSError.
+        """
         try:
-            await asyncio.to_thread(_named, file, self._path, name)
+            (self._path / name).lstat()  # a thread would take longer than the answer
+        except FileNotFoundError:
+            return False
         except OSError as error:
             if error.errno not in _OF_THE_NAME:
                 raise
             why = reason(error)
         else:
-            return
-        raise InvalidArgumentError(f"no file can have this name there ({why})", parameter="name")
+            return not self._overwrite
+        raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
+
+    async def holds(self, name: str, sha256: str) -> bool:
+        """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
+        return await asyncio.to_thread(_is_of, self._path / name, sha256)
+
+    async def keep(self, name: str, file: Path) -> None:
+        """Give the file its name, and have both on the disk.
+
+        No file that appears meanwhile is replaced, but where the file system has no hard links. Raises FileExistsError
+        where another has the name, InvalidArgumentError where there can be no such name, and OSError.
+        """
+        self.check(name)
+        try:
+            is_there = await asyncio.to_thread(_named, file, self._path, name, overwrite=self._overwrite)
+        except OSError as error:
+            if error.errno not in _OF_THE_NAME:
+                raise
+            why = reason(error)
+        else:
+            if is_there:
+                return
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
 
 
 def reason(error: OSError) -> str:
@@ -101,23 +166,51 @@ def reason(error: OSError) -> str:
 
 
 def refuse_outside(name: str) -> None:
-    """Refuse a name that is no path downwards. Raises InvalidArgumentError."""
-    parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or parts[0] == WORKSHOP or "\0" in name:
+    """Refuse a name that is no path downwards, or one of several of the same place. Raises InvalidArgumentError."""
+    path = PurePosixPath(name)
+    if not path.parts or name.startswith("/") or ".." in path.parts or path.parts[0] == WORKSHOP or "\0" in name:
         raise InvalidArgumentError(_NO_PATH, parameter="name")
+    if path.as_posix() != name:
+        raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")
 
 
-def _made_anew(top: Path, part: str, folder: Path) -> None:
+def _made_anew(top: Path, part: str, folder: Path) -> int:
+    """A part for this turn alone. Gives its lock, a file descriptor."""
     for attempt in itertools.count(1):
         try:
             for each in top.glob(f"{part}.*"):
                 shutil.rmtree(each, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return _locked(folder)
         except FileNotFoundError:  # another process has just removed the one above, which was empty
             if attempt == _ATTEMPTS:
                 raise
-        else:
-            return
+    raise AssertionError("the attempts don't end by themselves")
+
+
+def _locked(folder: Path) -> int:
+    """Locked until it is closed, or the process ends in any way. Where the file system has no locks, it is open."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def _forget_others(top: Path, own: Path, before: float) -> None:
+    """Take away parts without a change since then that no job has locked; what can't be locked is left there."""
+    if sys.platform == "win32":
+        return
+    for part in top.glob("*"):
+        with contextlib.suppress(OSError):  # it is locked, has no lock, or another takes it away
+            if part == own or max(each.lstat().st_mtime for each in (part, *part.iterdir())) >= before:
+                continue
+            lock = os.open(part / _LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _removed(top: Path, folder: Path) -> None:
@@ -126,13 +219,59 @@ def _removed(top: Path, folder: Path) -> None:
         top.rmdir()
 
 
-def _named(file: Path, root: Path, name: str) -> None:
+def _is_there(place: Path) -> bool:
+    return os.path.lexists(place)
+
+
+def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
+    """Whether it is there by now, under its name. Otherwise another is."""
     place = root.joinpath(name)
     missing = [each for each in place.parents if each.is_relative_to(root) and not each.exists()]
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.replace(place)
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if overwrite:
+        file.replace(place)
+    elif not _moved(file, place):
+        if not _is_of_the_same_bytes(file, place):
+            return False
+        file.unlink()
     for folder in [place.parent, *(each.parent for each in missing)]:
         _have_on_disk(folder)
+    return True
+
+
+def _moved(file: Path, place: Path) -> bool:
+    """Whether nothing was in the place: then the file is there. No other process can come between."""
+    try:
+        if os.name == "nt":
+            file.rename(place)  # which replaces nothing there
+            return True
+        place.hardlink_to(file)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if _is_there(place):
+            return False
+        file.replace(place)
+        return True
+    file.unlink()
+    return True
+
+
+def _is_of_the_same_bytes(file: Path, place: Path) -> bool:
+    try:
+        return place.is_file() and examined(place) == examined(file)
+    except PermissionError:  # this user has written none that he may not read
+        return False
+
+
+def _is_of(place: Path, sha256: str) -> bool:
+    try:
+        return place.is_file() and examined(place).sha256 == sha256
+    except PermissionError:  # this user has written none that he may not read
+        return False
 
 
 def _have_on_disk(folder: Path) -> None:

@@ -29,6 +29,12 @@ def postgres() -> Generator[PostgresServer]:
     yield from a_new_server()
 
 
+@pytest.fixture(scope="session")
+def shaky_postgres() -> Generator[PostgresServer]:
+    """Another one, which tests stop and start; each leaves it running."""
+    yield from a_new_server()
+
+
 @pytest.fixture
 def conninfo(postgres: PostgresServer) -> Generator[str]:
     """A database in which nothing is."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import attrs
 import pytest
 
 import directsuite as ds
@@ -19,10 +20,14 @@ POISON = b"%PDF-1.7 poison"
 class FailsWithPoison(FragileService):
     """Has no usable answer for one document, and refuses another for a reason of its own."""
 
+    poisoned = 0
+
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
         if pdf == POISON:
-            await until(lambda: self.made > 12)  # others have come through
+            self.poisoned += 1
+            others = min(30, 9 + 3 * self.poisoned)
+            await until(lambda: self.made - len(self.stored) >= others)  # they have come through meanwhile
             raise ds.ServerError("it fails", operation="Save", status=500)
         if pdf == POISON * 2:
             raise ds.ServiceError("too large", operation="Save", status=413)
@@ -49,6 +54,83 @@ async def test_what_comes_is_signed_at_once_and_a_quiet_source_does_not_hold_up_
     await until(lambda: job.progress.done == 3)
     job.drain()
     assert (await running).done == 3
+
+
+async def test_a_drain_holds_before_the_run_has_had_its_turn_and_for_that_one_alone(jobs: Jobs, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.pdf").write_bytes(CONTENT)
+    job = jobs.job(Folder(tmp_path / "in"))
+    running = asyncio.create_task(job.run())
+    job.drain()
+    assert (await running).done == 0
+    assert jobs.service.made == 0
+    job.drain()
+    assert (await job.run()).done == 0
+    assert (await job.run()).done == 1
+
+
+async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(jobs: Jobs) -> None:
+    [entry] = await jobs.journal.entries(["left.pdf"])
+    await jobs.journal.abandon(attrs.evolve(entry, identifier="left"), at=0.0, then=State.FAILED, problem="refused")
+    deleting, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(FragileService):
+        """Takes its time to delete."""
+
+        async def delete(self, identifier: str) -> ds.DocumentUpdate:
+            """When it is let go."""
+            deleting.set()
+            await go_on.wait()
+            return ds.DocumentUpdate(identifier=identifier)
+
+    service = Slow()
+    job = jobs.job(pdfs("a.pdf"), service=service)
+    running = asyncio.create_task(job.run())
+    await deleting.wait()
+    job.drain()
+    with pytest.raises(ds.ConfigurationError):
+        await job.run()  # which is refused, and changes nothing
+    go_on.set()
+    assert (await running).done == 0
+    assert service.made == 0
+
+
+async def test_paused_while_the_source_is_waited_for_it_begins_nothing(jobs: Jobs) -> None:
+    go_on = asyncio.Event()
+
+    async def source() -> AsyncGenerator[Pdf]:
+        yield Pdf("first.pdf", CONTENT)
+        await go_on.wait()
+        for number in range(20):
+            yield Pdf(f"{number}.pdf", CONTENT)
+
+    job = jobs.job(source(), at_a_time=10)
+    running = asyncio.create_task(job.run())
+    await until(lambda: job.progress.done == 1)
+    job.pause()
+    go_on.set()
+    await until(lambda: bool(job._open._waiters))
+    assert (job.progress.under_way, jobs.service.made) == (0, 1)
+    job.resume()
+    assert (await running).done == 21
+
+
+@pytest.mark.parametrize("who", ["one job, run twice", "two jobs on one journal"])
+async def test_of_two_runs_with_one_journal_at_a_time_the_second_is_refused_and_touches_nothing(
+    who: str, jobs: Jobs
+) -> None:
+    job = jobs.job(endless("a.pdf", "b.pdf"))
+    running = asyncio.create_task(job.run())
+    await until(lambda: job.progress.done == 2)
+    job.drain()
+    other = job if who.startswith("one") else jobs.job(pdfs("c.pdf"))
+    for refused in (other.run(), other.run_failed()):
+        with pytest.raises(ds.ConfigurationError, match="another run goes on with this journal"):
+            await refused
+    assert (await running).done == 2  # it is drained as before
+    assert job.progress.done == 2
+    assert set(await jobs.journal.known(["a.pdf", "b.pdf", "c.pdf"])) == {"a.pdf", "b.pdf"}
+    assert (await jobs.job(pdfs("c.pdf")).run()).done == 1
 
 
 async def test_a_source_that_fails_ends_the_job_when_others_have_come_to_their_end(jobs: Jobs) -> None:

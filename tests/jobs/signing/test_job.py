@@ -10,8 +10,16 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, Pdf, State
-from tests.jobs.signing.fragile_service import SIGNATURE, Fault
+from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs, until
+
+
+class RefusesAll(FragileService):
+    """Has none of the documents."""
+
+    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+        """Refuse a PDF."""
+        raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
 async def test_a_folder_is_signed_name_by_name_and_a_second_run_has_nothing_to_do(jobs: Jobs, tmp_path: Path) -> None:
@@ -82,7 +90,7 @@ async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(jobs: Jobs, tmp_
     def signatures(pdf: Pdf) -> list[ds.Signature]:
         """An hour later."""
         jobs.clock.now += 3600
-        remembered.append(len(job._recent))
+        remembered.append(len(job._rate))
         return SIGN
 
     job = jobs.job(Folder(source), signatures=signatures, at_a_time=1)
@@ -95,6 +103,20 @@ async def test_many_failures_in_a_row_stop_the_job(jobs: Jobs) -> None:
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
         await jobs.job(pdfs(*(f"../{number}.pdf" for number in range(50))), at_a_time=1).run()
     assert (await jobs.journal.tally()).states[State.FAILED] == 20
+
+
+async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: Jobs) -> None:
+    names = [f"{number}.pdf" for number in range(25)]
+    service = RefusesAll()
+    with pytest.raises(JobStoppedError) as stopped:
+        await jobs.job(pdfs(*names), service=service, at_a_time=1).run()
+    why = "20 documents failed one after the other, at last with ServiceError: too large"
+    assert stopped.value.why == why
+    assert str(stopped.value).startswith(f"{why}: see what is wrong with them")
+    assert [word for word in ("run_failed", "renew", "passes them over") if word not in str(stopped.value)] == []
+    again = await jobs.job(pdfs(*names)).run()  # the service takes them by now
+    assert (again.done, again.passed_over) == (5, 20)
+    assert (await jobs.job(pdfs(*names)).run_failed()).done == 20
 
 
 async def test_paused_it_begins_nothing_and_drained_it_ends(jobs: Jobs) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, State
-from directsuite.jobs.signing.keeping import Keeping
+from directsuite.jobs.signing.keeping import Keeping, digest_of
 from directsuite.jobs.signing.postgres_journal import PostgresJournal
+from tests.jobs.signing.jobs import SIGN, Jobs, pdfs
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 
@@ -34,7 +35,8 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         return
     async with PostgresJournal(request.getfixturevalue("conninfo"), "job") as in_postgres:
         await in_postgres.add(NAMES)
-        chunk = await in_postgres.take(30.0)
+        [key] = await in_postgres.due(30.0)
+        chunk = await in_postgres.take(key, 30.0)
         assert chunk is not None
         yield Kept(chunk, in_postgres)
 
@@ -68,7 +70,6 @@ async def test_what_is_put_is_found(kept: Kept) -> None:
     changed = attrs.evolve(_saved(entry, "x"), state=State.SIGNED, output_sha="cd", tries=3)
     assert await kept.keeping.put(changed) == changed
     assert await kept.keeping.known([NAMES[3], "other"]) == {NAMES[3]: changed}
-    await kept.keeping.confirm()
 
 
 async def test_what_is_abandoned_is_listed_and_counted(kept: Kept) -> None:
@@ -121,3 +122,11 @@ async def test_it_is_of_what_is_signed_with(kept: Kept) -> None:
     await kept.keeping.claim("one")
     with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
         await kept.keeping.claim("other")
+
+
+async def test_a_file_tells_of_what_it_is_without_being_claimed(jobs: Jobs) -> None:
+    assert await jobs.journal.claimed() is None
+    assert await jobs.journal.claimed() is None
+    await jobs.job(pdfs("a.pdf")).run()
+    assert await jobs.journal.claimed() == digest_of(SIGN)
+    assert digest_of(SIGN) != digest_of([ds.Signature(name="T")])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from directsuite.jobs.signing import Journal, SigningJob, TargetFolder
+import pytest
+
+from directsuite.jobs.signing import Journal, Pdf, SigningJob, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 
@@ -34,13 +40,68 @@ async def test_each_output_is_made_of_its_own_source(jobs: Jobs, tmp_path: Path)
     assert sorted(each.name for each in jobs.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
 
 
-async def test_what_a_job_left_in_the_making_is_taken_away_by_its_next_run(jobs: Jobs) -> None:
+@pytest.mark.parametrize("turn", [0, 7])
+async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_begins(turn: int, jobs: Jobs) -> None:
     TargetFolder(jobs.out)
-    left = jobs.out / ".directsuite" / f"{await jobs.journal.part()}.0" / "1.pdf"
+    left = jobs.out / ".directsuite" / f"{await jobs.journal.part()}.{turn}" / "1.pdf"
     others = jobs.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):
         file.parent.mkdir(parents=True)
         file.write_bytes(CONTENT)
-    await jobs.job(pdfs()).run()
-    assert not left.exists()
+    seen = list[bool]()
+
+    async def source() -> AsyncGenerator[Pdf]:
+        seen.append(left.exists())
+        yield Pdf("a.pdf", CONTENT)
+
+    await jobs.job(source()).run()
+    assert seen == [False]
     assert others.exists()
+
+
+DAY = 24 * 3600.0
+
+
+async def left_in(target: TargetFolder, *, age: float, lock: bool = True) -> Path:
+    """A part of a job that was killed, with a PDF in it, changed so many seconds ago for the last time."""
+    async with target.workshop("ended") as made:
+        part = made.rename(made.with_name("deleted.0"))
+    if not lock:
+        (part / "lock").unlink()
+    (part / "1.pdf").write_bytes(CONTENT)
+    at = time.time() - age
+    for each in (*part.iterdir(), part):
+        os.utime(each, (at, at))
+    return part
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="parts are locked elsewhere")
+async def test_what_a_job_left_whose_journal_is_deleted_is_taken_away_after_a_day(jobs: Jobs) -> None:
+    left = await left_in(TargetFolder(jobs.out), age=DAY + 60)
+    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
+    assert not left.exists()
+    assert [each.name for each in jobs.out.iterdir()] == ["a.pdf"]
+
+
+async def test_what_another_job_left_is_kept_while_it_may_be_of_use(jobs: Jobs) -> None:
+    left = await left_in(TargetFolder(jobs.out), age=DAY - 60)
+    await jobs.job(pdfs("a.pdf")).run()
+    assert (left / "1.pdf").exists()
+
+
+async def test_a_part_that_nothing_tells_the_end_of_is_kept(jobs: Jobs) -> None:
+    left = await left_in(TargetFolder(jobs.out), age=9 * DAY, lock=False)
+    await jobs.job(pdfs("a.pdf")).run()
+    assert (left / "1.pdf").exists()
+
+
+async def test_a_job_that_waits_for_days_keeps_its_part(jobs: Jobs) -> None:
+    target = TargetFolder(jobs.out)
+    async with target.workshop("waiting") as part:
+        at = time.time() - 9 * DAY
+        for each in (*part.iterdir(), part):
+            os.utime(each, (at, at))
+        await jobs.job(pdfs("a.pdf")).run()
+        (part / "2.pdf").write_bytes(CONTENT)
+        await target.keep("b.pdf", part / "2.pdf")
+    assert sorted(each.name for each in jobs.out.iterdir()) == ["a.pdf", "b.pdf"]

@@ -104,6 +104,30 @@ async def test_a_put_that_loses_something_is_no_output(url: str, jobs: Jobs, mon
     assert (await jobs.journal.tally()).states == {State.SIGNING: 1}
 
 
+async def test_who_may_list_nothing_in_an_object_store_may_sign_into_it(
+    url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f"{url}/in", ["a.pdf"])
+    target: Any = StorageTarget(f"{url}/out")
+    kind: Any = target._files.__class__
+    info = kind.info
+
+    def forbidden(files: Any, path: str, **options: Any) -> Any:
+        """As S3 does, where a key isn't there."""
+        try:
+            return info(files, path, **options)
+        except FileNotFoundError:
+            raise PermissionError("Forbidden") from None
+
+    monkeypatch.setattr(kind, "info", forbidden)
+    job = jobs.job(StorageFolder(f"{url}/in"), target=target)
+    if target._files.protocol in storage_module._WHOLE_PUTS:
+        assert (await job.run()).done == 1
+    else:
+        with pytest.raises(JobStoppedError, match=r"the target can't be written \(PermissionError\)"):
+            await job.run()
+
+
 async def test_a_document_that_is_not_there_fails_and_its_problem_does_not_name_it(url: str, jobs: Jobs) -> None:
     place = StorageFolder(f"{url}/in")
 
