@@ -51,8 +51,9 @@ class DirectSuite:
     token: for signing and fax; a text, an async callable that gives one, a TokenSource, or an OAuth 2.0 grant
     (ClientCredentials, RefreshToken, AuthorizationCode). login: for registration. May be built without a running event
     loop; belongs to the loop and process that open it, and is shared there by any number of tasks. listeners: told of
-    every event, as is the logger `directsuite`. clock: for tests. shared_limits: has the suites of several processes
-    keep to the settings' rate, and to a number of connections, together:
+    every event, as is the logger `directsuite`. clock: for tests; trackers and signing jobs that are built on the suite
+    have it, too. shared_limits: has the suites of several processes keep to the settings' rate, and to a number of
+    connections, together:
 
         async with SharedLimits(conninfo, processes=4, connections=20) as shared:  # of directsuite.sync.shared_limits
             async with DirectSuite(settings, shared_limits=shared) as suite:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
+from collections.abc import Callable
 from typing import Protocol
+
+STRIDE = 60.0
+"""Seconds of a wait in one go, where it may be hours until what is waited for: a clock of tests leaps over so many."""
 
 
 class Clock(Protocol):
@@ -27,3 +32,21 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed."""
         await asyncio.sleep(seconds)
+
+
+def unix_time(clock: Clock) -> Callable[[], float]:
+    """The Unix time that goes with a clock: the machine's, or what that was once and what the clock has counted since.
+
+    All who ask for that of the same clock get the same.
+    """
+    if isinstance(clock, SystemClock):
+        return time.time  # which knows of the time for which the machine slept, and is set right when it was wrong
+    if id(clock) not in _BEGINNINGS:
+        weakref.finalize(clock, _BEGINNINGS.pop, id(clock), None)
+        _BEGINNINGS[id(clock)] = time.time() - clock.monotonic()
+    beginning = _BEGINNINGS[id(clock)]
+    return lambda: beginning + clock.monotonic()
+
+
+_BEGINNINGS: dict[int, float] = {}
+"""The Unix time at which a clock stood at 0, by its identity: a clock of somebody's tests may have no hash."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 
 from directsuite.core.facade import Facade
@@ -11,7 +11,7 @@ from directsuite.core.transport import refuse_timeout
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import PAGE, FaxWatch, watch
+from directsuite.fax.watching import PAGE, FaxWatch, page_at, watch
 from directsuite.wire import codec, given
 
 
@@ -47,7 +47,8 @@ class Fax(Facade):
         """All messages of a fax number, newest first, at the most `limit` of them: page by page, one page ahead.
 
         Faxes that arrive meanwhile shift the pages: each message still comes once, told apart by its handle or, where
-        it has none, by the whole record. `timeout` holds for each page.
+        it has none, by the whole record. A 404 past the last page ends it where the page one message before shows that
+        it is the last. `timeout` holds for each page.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
@@ -71,8 +72,9 @@ class Fax(Facade):
 
         since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
         out at first, and so are pages that lie a day before it. It ends when the loop is left (`async with`, or
-        `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals; only what
-        another would repeat, such as AuthenticationError, is raised, and at the first look a number that is refused:
+        `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals up to a
+        quarter of an hour, or an hour where the service asks for that or more (Retry-After); only what another would
+        repeat, such as AuthenticationError, is raised, and at the first look a number that is refused:
         BadRequestError or NotFoundError. timeout: of each request.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
@@ -86,13 +88,11 @@ class Fax(Facade):
         return Listing(watch(watched, interval, lifecycle.sleep, lambda: lifecycle.closed))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
-        pages = _Pages(limit)
+        pages, faxes = _Pages(limit), _OfNumber(self, fax_number, timeout)
 
         async def fetch(offset: int) -> list[FaxMessage]:
             """What a page brings that is new."""
-            return pages.unseen(
-                (await self.get_multiple_message_info(fax_number, offset, timeout=timeout)).message_detail
-            )
+            return pages.unseen(await page_at(faxes.page, offset))
 
         async with FetchedAhead(pages, fetch, window=1) as answers:
             async for messages in answers:
@@ -133,7 +133,7 @@ class _Pages(Iterator[int]):
         offset, self._offset = self._offset, self._offset + PAGE
         return offset
 
-    def unseen(self, page: list[FaxMessage]) -> list[FaxMessage]:
+    def unseen(self, page: Sequence[FaxMessage]) -> list[FaxMessage]:
         """The messages of the latest page that came on none before, as many as are wanted."""
         fresh: list[FaxMessage] = []
         for message in page:

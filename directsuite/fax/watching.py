@@ -36,6 +36,7 @@ LONGEST = timedelta(days=1)
 """How long a fax may be under way, without a change, and still be seen to end."""
 
 _LONGEST_PAUSE = 900.0  # seconds
+_LONGEST_ASKED = 3_600.0  # seconds; a service may ask for more by mistake (Retry-After)
 _HOPELESS = (AuthenticationError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 
 
@@ -81,7 +82,7 @@ class FaxWatch:
         seen, fresh = dict[str, _Known](), dict[str, FaxMessage]()
         offset = barren = 0
         while True:
-            page = (await self.faxes.page(offset)).message_detail
+            page = await page_at(self.faxes.page, offset)
             before = len(seen)
             unchanged = self._sift(page, seen, fresh)
             offset += PAGE
@@ -176,7 +177,8 @@ async def watch(
             raise
         except DirectSuiteError as error:
             messages = ()
-            wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, error.retry_after or 0.0)
+            pause_asked = min(_LONGEST_ASKED, error.retry_after or 0.0)
+            wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, pause_asked)
             failures += 1
         for message in messages:
             yield message
@@ -184,6 +186,24 @@ async def watch(
             await pause(wait)
         except ClosedError:
             return
+
+
+async def page_at(fetch: Callable[[int], Awaitable[FaxMessageInformation]], offset: int) -> Sequence[FaxMessage]:
+    """Up to ten messages, newest first, after so many of them; fewer where they end. fetch: the page at an offset.
+
+    The specification doesn't say what a service answers past the end: one may say 404. It may also say that of the
+    moment, and what follows would never be seen: so the page one message before has to be short, as the last one is.
+    Raises NotFoundError where it isn't, and at offset 0, where nothing is known of the number.
+    """
+    try:
+        return (await fetch(offset)).message_detail
+    except NotFoundError:
+        if offset == 0:
+            raise
+        last = (await fetch(offset - 1)).message_detail
+        if len(last) >= PAGE:
+            raise
+        return last
 
 
 def _record_of(message: FaxMessage, now: float) -> tuple[str, _Known]:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 
 from directsuite.core.call import Proof
+from directsuite.core.progress import Progress, refuse_progress
 from directsuite.errors import AddressError, BadRequestError, InvalidArgumentError, OutcomeUnknownError
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.deadline import Deadline
@@ -64,8 +65,11 @@ class SendOnce:
         if not self.settle >= 0:
             raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
 
-    async def send(self, mailbox: Reading, message: Message, deadline: Deadline) -> SendMessageResponse:
+    async def send(
+        self, mailbox: Reading, message: Message, deadline: Deadline, progress: Progress | None
+    ) -> SendMessageResponse:
         """The answer to the send, or what it would have been, from the message that is there."""
+        refuse_progress(progress)
         mark = request_id(mailbox._username, secrets.token_hex(16) if self.key is None else self.key)
         request = SendRequestWithHeader(authentication=mailbox._authentication, message=marked(message, mark))
         now = datetime.now(UTC)
@@ -78,7 +82,7 @@ class SendOnce:
             """One send, whose lost answer is looked for."""
             return await mailbox._call(
                 operations.SEND_WITH_HEADER,
-                body=send_body(request),
+                body=send_body(request, progress),
                 timeout=timeout,
                 proof=Proof(look=look, seconds=self.settle),
             )

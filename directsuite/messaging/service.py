@@ -75,6 +75,7 @@ class Mailbox(Listings, Changing):
         since: datetime | None = None,
         settle: float = SETTLE,
         resend: bool = False,
+        progress: Progress | None = None,
         timeout: float | None = None,
     ) -> SendMessageResponse:
         """Send a message; where the answer gets lost, look in INBOX.Sent whether it went.
@@ -96,12 +97,13 @@ class Mailbox(Listings, Changing):
         OutcomeLeftUnknown tells of the first request even where the second goes through, which leaves open what became
         of that one.
 
-        timeout: bounds all of it, and is the suite's where it isn't given. Unlike `send`, a message that flows is not
+        progress: as for `send`; a second send begins at 0 again, and of the looks it is told nothing. timeout: bounds
+        all of it, and is the suite's where it isn't given. Unlike `send`, a message that flows is not
         waited for beyond that: one whose streamed attachments take long to send needs a `timeout` that is long enough.
         """
         message = self._checked(message)
         sending = once.SendOnce(key=key, since=since, settle=settle, resend=resend)
-        return await sending.send(self, message, self._deadline(timeout))
+        return await sending.send(self, message, self._deadline(timeout), progress)
 
     async def forward(
         self,

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
+from directsuite.core.clock import STRIDE
 from directsuite.core.facade import Facade
 from directsuite.errors import (
     AuthenticationError,
@@ -43,6 +44,9 @@ HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, InvalidArgumen
 
 AT_ONCE = 0.005
 """Seconds: what is due within them is due. No wait is shorter, however finely a clock counts."""
+
+LONGEST_ASKED = 3_600.0
+"""Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
 
 _HOUR = 3_600.0
 _AFTER_THE_HOUR = 60.0  # seconds within which the look after the hour comes: messages of one minute share it
@@ -74,9 +78,14 @@ def next_look(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
 
 
 def pause_after(failures: int, retry_after: float | None) -> float:
-    """Seconds until the next request after so many that failed, one after the other."""
+    """Seconds until the next request after so many that failed, one after the other: at the most LONGEST_ASKED."""
     pause: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10))
-    return max(pause, retry_after or 0.0)
+    return max(pause, min(LONGEST_ASKED, retry_after or 0.0))
+
+
+def bare(smtp_id: str) -> str:
+    """A Message-ID without its angle brackets, with which a service may write it or not."""
+    return smtp_id.strip().removeprefix("<").removesuffix(">")
 
 
 def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
@@ -177,4 +186,6 @@ async def follow(
                 return Delivery(smtp_id=smtp_id, records=found, given_up=True)
             failures = 0
             wait = next_look(age, give_up_after).latest - age
-        await pause(facade, min(wait, max(0.0, give_up_after - age)))
+        due = clock.monotonic() + min(wait, max(0.0, give_up_after - age))
+        while (left := due - clock.monotonic()) > AT_ONCE:
+            await pause(facade, min(left, STRIDE))

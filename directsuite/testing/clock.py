@@ -7,7 +7,9 @@ import time
 from datetime import timedelta
 from typing import Protocol
 
-LONGEST_LEAP = 60.0
+from directsuite.core.clock import STRIDE, unix_time
+
+LONGEST_LEAP = STRIDE
 """Seconds that a call waits at the most before it tries again: a suite's default `timeout`."""
 
 
@@ -25,14 +27,16 @@ class LeapingClock:
         suite = DirectSuite(settings, clock=LeapingClock(sandbox.clock))
 
     What waits a minute or less, as a call does before it tries again, goes on at once, for time leaps to the end of the
-    wait. What waits longer, as a session kept alive does, goes on when the test has advanced time so far. Deadlines
-    are the event loop's and stay real. For one thread.
+    wait. What waits longer, as a session kept alive does, goes on when the test has advanced time so far. Trackers and
+    signing jobs have their suite's clock: one that follows a message leaps, minute by minute, until that is over.
+    Deadlines are the event loop's and stay real. For one thread.
     """
 
     def __init__(self, *followers: Advancing) -> None:
         self._followers = followers
         self._offset = 0.0
         self._moved = asyncio.Event()
+        unix_time(self)  # as from now, so that it leaps with the followers from the beginning
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""

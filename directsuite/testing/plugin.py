@@ -2,7 +2,7 @@
 
     directsuite_suite       an open DirectSuite with the sandbox's demo account: for async tests
     directsuite_sandbox     the empty sandbox behind it, in a thread of its own: for sync tests, too
-    directsuite_clock       the time of both, a LeapingClock: `directsuite_clock.advance(timedelta(minutes=10))`
+    directsuite_clock       the time of both, and of trackers and signing jobs: a LeapingClock, whose `advance` moves it
     directsuite_settings    the suite's Settings; a fixture of yours by that name changes them
     directsuite_pdf         a PDF of one page, to sign
 
@@ -91,7 +91,7 @@ def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
-    """The time of the sandbox and the suite: `advance` moves both, and no retry makes the test wait."""
+    """The time of sandbox and suite, and of what is built on it: `advance` moves all; no retry makes a test wait."""
     from directsuite.testing.clock import LeapingClock
 
     return LeapingClock(directsuite_sandbox.clock)

@@ -200,6 +200,23 @@ async def test_a_refusal_after_a_look_that_succeeded_is_waited_out(stage: Clinic
     assert stage.time.slept == [60, 60, 120]
 
 
+async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(stage: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles, looks = await add(stage), list[None]()
+    look = ds.Fax.get_multiple_message_info
+
+    async def page(fax: ds.Fax, number: str, offset: int = 0, **timeout: Any) -> ds.FaxMessageInformation:
+        """Too much, the first time."""
+        looks.append(None)
+        if len(looks) == 1:
+            raise ds.RateLimitedError("it is too much", status=429, retry_after=86_400)
+        return await look(fax, number, offset, **timeout)
+
+    monkeypatch.setattr(ds.Fax, "get_multiple_message_info", page)
+    async with stage.suite.fax.watch(FAX_NUMBER) as watched:
+        assert await some(watched, 1) == handles
+    assert stage.time.slept == [3_600]
+
+
 async def test_a_suite_that_closes_ends_it_while_it_waits(stage: Clinic) -> None:
     await add(stage, 1)
     watched = stage.suite.fax.watch(FAX_NUMBER)

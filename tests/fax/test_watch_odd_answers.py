@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import attrs
+import pytest
 
 import directsuite as ds
 from directsuite.fax.watching import FaxWatch
@@ -24,16 +25,22 @@ def fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.Fax
 
 @attrs.define(slots=False)
 class Listed:
-    """Faxes, the newest first. repeats: offsets beyond this give the page that stands there again."""
+    """Faxes, the newest first. repeats: offsets beyond this give the page that stands there again.
+
+    ends_with_404: a page of none is said so.
+    """
 
     faxes: list[ds.FaxMessage]
     repeats: int = 1_000
     pages: int = 0
+    ends_with_404: bool = False
 
     async def page(self, offset: int) -> ds.FaxMessageInformation:
         """Ten of them."""
         self.pages += 1
         start = min(offset, self.repeats)
+        if self.ends_with_404 and start >= len(self.faxes):
+            raise ds.NotFoundError("not found", status=404)
         return ds.FaxMessageInformation(message_detail=self.faxes[start : start + 10])
 
     async def single(self, message_handle: str) -> ds.FaxMessageInformation:
@@ -72,6 +79,38 @@ async def test_a_page_that_was_shifted_whole_does_not_end_the_first_look() -> No
     listed.page = shifting  # type: ignore[method-assign]
     assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30)]
     assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30, 40)]
+
+
+async def test_404_past_the_end_is_the_end() -> None:
+    listed = Listed([fax(number) for number in reversed(range(10))], ends_with_404=True)
+    watch = watching(listed)
+    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(10)]
+    assert await watch.look() == []
+    assert listed.pages == 4
+    listed.faxes[:0] = [fax(number) for number in reversed(range(10, 30))]
+    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(10, 30)]
+
+
+async def test_404_of_the_moment_hides_nothing() -> None:
+    listed = Listed([fax(number) for number in reversed(range(25))])
+    watch, page = watching(listed), listed.page
+
+    async def lost(offset: int) -> ds.FaxMessageInformation:
+        """As a gateway does whose routes are being changed."""
+        if offset == 10:
+            raise ds.NotFoundError("not found", status=404)
+        return await page(offset)
+
+    listed.page = lost  # type: ignore[method-assign]
+    with pytest.raises(ds.NotFoundError):
+        await watch.look()
+    listed.page = page  # type: ignore[method-assign]
+    assert len(await watch.look()) == 25
+
+
+async def test_404_for_a_number_without_faxes_is_told() -> None:
+    with pytest.raises(ds.NotFoundError):
+        await watching(Listed([], ends_with_404=True)).look()
 
 
 async def test_a_record_that_changes_is_told_though_its_time_stays() -> None:

@@ -73,13 +73,37 @@ async def test_page_that_is_not_needed_is_not_fetched(
 
 
 async def test_failure_of_the_page_ahead_comes_after_the_page_before(server: ScriptedServer) -> None:
-    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404))
+    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 400))
     seen: list[str | None] = []
     async with opened(server) as suite:
-        with pytest.raises(ds.ServiceError):
+        with pytest.raises(ds.BadRequestError):
             await read(suite.fax.iter_messages(NUMBER), pause=10, seen=seen)
     assert len(seen) == 10
     assert len(server.requests) == 2
+
+
+async def test_404_past_the_last_page_is_the_end(server: ScriptedServer) -> None:
+    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404), plays.answer(page(9)))
+    seen: list[str | None] = []
+    async with opened(server) as suite:
+        await read(suite.fax.iter_messages(NUMBER), pause=0, seen=seen)
+    assert seen == [f"h{number}" for number in range(10)]
+    assert [request.target.rpartition("/")[2] for request in server.requests] == ["0", "10", "9"]
+
+
+async def test_404_before_the_end_is_a_failure(server: ScriptedServer) -> None:
+    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404), plays.answer(page(*range(9, 19))))
+    async with opened(server) as suite:
+        with pytest.raises(ds.NotFoundError):
+            await read(suite.fax.iter_messages(NUMBER), pause=0)
+
+
+async def test_404_at_the_first_page_is_a_failure(server: ScriptedServer) -> None:
+    server.plays(plays.answer({"error": "no"}, 404))
+    async with opened(server) as suite:
+        with pytest.raises(ds.NotFoundError):
+            await read(suite.fax.iter_messages(NUMBER), pause=0)
+    assert len(server.requests) == 1
 
 
 async def test_leaving_early_ends_the_page_ahead(server: ScriptedServer) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from datetime import UTC, datetime, timedelta
 
+import attrs
 import pytest
 
 import directsuite as ds
+from directsuite.core.clock import _BEGINNINGS, SystemClock, unix_time
 from directsuite.sandbox import Clock, Sandbox
 from directsuite.testing import LeapingClock
 from directsuite.testing.clock import LONGEST_LEAP
+from tests.integration.world import StoppedClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -62,6 +66,60 @@ def test_time_never_goes_back(follower: Clock) -> None:
     with pytest.raises(ValueError, match="only goes forward"):
         LeapingClock(follower).advance(timedelta(seconds=-1))
     assert follower.now() == NOON
+
+
+def test_unix_time_is_the_machine_s_where_the_clock_is() -> None:
+    assert unix_time(SystemClock()) is time.time
+
+
+def test_unix_time_leaps_with_the_clock_and_its_followers() -> None:
+    follower = Clock()
+    clock = LeapingClock(follower)
+    clock.advance(timedelta(hours=5))
+    assert abs(unix_time(clock)() - follower.now().timestamp()) < 60
+
+
+async def test_unix_time_is_the_same_for_all_who_have_the_clock() -> None:
+    clock = StoppedClock()
+    first = unix_time(clock)
+    began = first()
+    assert abs(began - time.time()) < 60
+    await clock.sleep(7_200.0)
+    assert (first(), unix_time(clock)()) == (began + 7_200.0, began + 7_200.0)
+
+
+@attrs.define
+class Stuck:
+    """A clock that has no hash, and always shows the same."""
+
+    shows: float
+
+    def monotonic(self) -> float:
+        """That."""
+        return self.shows
+
+    async def sleep(self, seconds: float) -> None:
+        """Not at all."""
+
+
+def test_unix_time_of_equal_clocks_is_not_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = [Stuck(5.0), Stuck(5.0)]
+    moments = list[float]()
+    for moment, clock in zip((1e9, 2e9), clocks, strict=True):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        moments.append(unix_time(clock)())
+    assert moments == [1e9, 2e9]
+    assert [unix_time(clock)() for clock in clocks] == moments
+
+
+def test_unix_time_is_forgotten_with_its_clock() -> None:
+    clock = Stuck(5.0)
+    unix_time(clock)
+    identity = id(clock)
+    assert identity in _BEGINNINGS
+    del clock
+    gc.collect()
+    assert identity not in _BEGINNINGS
 
 
 async def test_a_session_that_is_kept_alive_is_renewed_when_time_is_advanced_and_not_before() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 import attrs
 
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
-from directsuite.messaging.tracking import ENDS, by_recipient, is_over
+from directsuite.messaging.tracking import ENDS, bare, by_recipient, is_over
 
 _KEY = 32  # hex digits
 
@@ -58,13 +58,15 @@ class Seen:
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class Followed:
-    """A message on its way. added_at: Unix time. recipients: how many it has at least. seen: by case-blind address.
+    """A message on its way. mailbox: whose it is, as the journal names it. added_at: Unix time.
 
+    recipients: how many it has at least. seen: by case-blind address.
     earliest, latest: when to look next, in Unix time. apart: a request that names it is refused, so it has its own.
     refusals: how many in a row.
     """
 
     number: int
+    mailbox: str
     smtp_id: str
     added_at: float
     recipients: int
@@ -73,11 +75,6 @@ class Followed:
     latest: float = 0.0
     apart: bool = False
     refusals: int = 0
-
-
-def bare(smtp_id: str) -> str:
-    """A Message-ID without its angle brackets, with which a service may write it or not."""
-    return smtp_id.strip().removeprefix("<").removesuffix(">")
 
 
 def changes_of(
@@ -156,5 +153,5 @@ def _change(message: Followed, address: str, record: DirectMessageLog, step: int
 
 
 def _key(message: Followed, address: str, which: str) -> str:
-    text = "\0".join(("directsuite", bare(message.smtp_id), address, which))
+    text = "\0".join(("directsuite", message.mailbox, bare(message.smtp_id), address, which))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from directsuite.jobs.delivery.changes import Followed, bare
+from directsuite.jobs.delivery.changes import Followed
+from directsuite.messaging.tracking import bare
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)

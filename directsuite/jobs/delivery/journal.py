@@ -17,10 +17,11 @@ from typing import Any
 
 from directsuite.core.sqlite_file import SqliteFile
 from directsuite.errors import DirectSuiteError
-from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare
+from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen
 from directsuite.jobs.delivery.following import Following
 from directsuite.jobs.sqlite_journal import SqliteJournal
 from directsuite.messaging.models import MessageStatus
+from directsuite.messaging.tracking import bare
 
 
 class JournalError(DirectSuiteError):
@@ -102,7 +103,7 @@ class Journal(SqliteJournal):
         number = await self._do(work)
         if number is None:
             return None
-        return Followed(number=number, smtp_id=smtp_id, added_at=at, recipients=recipients)
+        return Followed(number=number, mailbox=mailbox, smtp_id=smtp_id, added_at=at, recipients=recipients)
 
     async def followed(self, mailbox: str) -> list[Followed]:
         """The messages of a mailbox that are not over, as they were added."""
@@ -110,7 +111,7 @@ class Journal(SqliteJournal):
         def work(connection: sqlite3.Connection) -> list[Followed]:
             """All of one moment."""
             found = {
-                number: Followed(number=number, smtp_id=smtp_id, added_at=at, recipients=recipients)
+                number: Followed(number=number, mailbox=mailbox, smtp_id=smtp_id, added_at=at, recipients=recipients)
                 for number, smtp_id, at, recipients in connection.execute(_FOLLOWED, (mailbox,))
             }
             for number, address, recipient, status, step, is_end in connection.execute(_SEEN, (mailbox,)):

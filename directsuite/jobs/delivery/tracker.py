@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
 import re
-import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from directsuite.core.clock import STRIDE, unix_time
 from directsuite.core.listing import Listing
 from directsuite.errors import (
     DirectSuiteError,
@@ -28,24 +27,23 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, bare, changes_of
+from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, changes_of
 from directsuite.jobs.delivery.following import Following
-from directsuite.jobs.delivery.journal import Journal
+from directsuite.jobs.delivery.journal import Journal, JournalError
+from directsuite.jobs.delivery.requests import by_message, requests_of
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
     AT_ONCE,
     GIVE_UP_AFTER,
     HOPELESS,
+    bare,
     checked_patience,
     checked_recipients,
     next_look,
     pause,
     pause_after,
 )
-
-_IDS = 1_000
-"""Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
 
 _CUTS = 24
 """Requests of a look that may be cut in two for being refused: enough to find two bad Message-IDs among 1,000.
@@ -79,7 +77,8 @@ class DeliveryTracker:
 
     journal: an opened one. give_up_after: seconds from adding a message on after which it is told to be given up, where
     the service still answers with anything else or doesn't know it; while the service doesn't answer, nothing is given
-    up. now: Unix time, for tests. Raises InvalidArgumentError.
+    up. A pause that it asks for (Retry-After) is kept, up to an hour: then it is asked again. The suite's clock is the
+    tracker's, too. now: another Unix time, for tests. Raises InvalidArgumentError.
     """
 
     def __init__(
@@ -88,12 +87,12 @@ class DeliveryTracker:
         *,
         journal: Journal,
         give_up_after: float = GIVE_UP_AFTER,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self.mailbox = mailbox
         self._journal = journal
         self._give_up_after = checked_patience(give_up_after)
-        self._now = now
+        self._now = now or unix_time(mailbox._transport._clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
         self._failures = self._fruitless = 0  # in a row; the latter: looks that were cut and found nothing
         self._resume_at = 0.0  # Unix time until which the service is left alone
@@ -107,15 +106,16 @@ class DeliveryTracker:
         if not isinstance(smtp_id, str) or not bare(smtp_id) or _HALF.search(smtp_id):
             raise InvalidArgumentError("give the smtp_id that sending gave", parameter="smtp_id")
         checked_recipients(recipients)
-        following, message = self._following, None
+        following = self._following
         try:
             message = await self._journal.add(self._name, smtp_id, at=self._now(), recipients=recipients)
-        finally:
-            if message is None:  # it may be the journal's all the same: of an `add` that was cancelled, as this may be
-                following.is_loaded = False
-            else:
-                self._schedule(message, message.added_at)
-                following.messages[bare(smtp_id)] = message
+        except BaseException:  # cancelled or not, it may be the journal's all the same
+            following.is_loaded = False
+            following.added.set()
+            raise
+        if message is not None:
+            self._schedule(message, message.added_at)
+            following.messages[bare(smtp_id)] = message
             following.added.set()
 
     async def followed(self) -> Sequence[str]:
@@ -169,14 +169,16 @@ class DeliveryTracker:
 
     async def _look(self) -> None:
         """Wait until a message is due, and ask for it with those that are near; or for another one to be added."""
-        now = self._now()
-        due_at = max(
-            min((each.latest for each in self._following.messages.values()), default=now + _IDLE), self._resume_at
-        )
-        if due_at - now > AT_ONCE:
-            await self._wait(due_at - now)
+        messages = self._following.messages
+        if not messages:
+            await self._wait(_IDLE)
             return
-        for group in _groups(self._following.messages.values(), now + AT_ONCE):
+        now = self._now()
+        due_at = max(min(each.latest for each in messages.values()), self._resume_at)
+        if due_at - now > AT_ONCE:
+            await self._wait(min(due_at - now, STRIDE))  # by then Unix time may be another: the machine may have slept
+            return
+        for group in requests_of(messages.values(), now + AT_ONCE):
             if not await self._ask(group, now):
                 return
 
@@ -192,7 +194,7 @@ class DeliveryTracker:
                     report = await self.mailbox.get_message_statuses([message.smtp_id for message in asked])
                     await self._note(asked, report.records, now)
                     answered = True
-                except HOPELESS:
+                except (*HOPELESS, JournalError):
                     raise
                 except (ServiceError, ResponseDecodeError) as error:
                     if self._is_trouble(error):
@@ -240,7 +242,7 @@ class DeliveryTracker:
         return isinstance(error, RateLimitedError)
 
     async def _note(self, asked: Sequence[Followed], records: Sequence[DirectMessageLog], now: float) -> None:
-        found = _by_message(asked, records)
+        found = by_message(asked, records)
         noted = list[tuple[Followed, list[tuple[str, DeliveryChange]]]]()
         for message in asked:
             changes = changes_of(message, found[bare(message.smtp_id)], give_up=self._gives_up(message, now))
@@ -283,23 +285,3 @@ class DeliveryTracker:
             await asyncio.gather(*waits, return_exceptions=True)
         if not sleeping.cancelled():
             sleeping.result()
-
-
-def _groups(followed: Iterable[Followed], now: float) -> list[Sequence[Followed]]:
-    """What each request asks for: all messages that are due, and where there are places left, those that are near."""
-    near = sorted((each for each in followed if each.earliest <= now), key=lambda each: each.latest)
-    together = [each for each in near if not each.apart]
-    due = sum(each.latest <= now for each in together)
-    requests = -(-due // _IDS)
-    some = [together[start : start + _IDS] for start in range(0, requests * _IDS, _IDS)]
-    return [*some, *([each] for each in near if each.apart and each.latest <= now)]
-
-
-def _by_message(asked: Sequence[Followed], records: Sequence[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """An answer's records by bare Message-ID; those of others are left out."""
-    found = {bare(message.smtp_id): list[DirectMessageLog]() for message in asked}
-    if len(asked) == 1:
-        return dict(zip(found, [list(records)], strict=True))
-    for record in itertools.filterfalse(lambda each: each.message_id is None, records):
-        found.get(bare(record.message_id or ""), []).append(record)
-    return found

@@ -34,9 +34,9 @@ class FragileMailbox(ds.Mailbox):
         return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
 
 
-def fragile_mailbox(clinic: Clinic, answer: Answer) -> FragileMailbox:
-    """Alice's, in that clinic's suite."""
-    box = FragileMailbox(clinic.box._transport, ALICE, PASSWORD)
+def fragile_mailbox(clinic: Clinic, answer: Answer, *, address: str = ALICE) -> FragileMailbox:
+    """Alice's, or another's, in that clinic's suite."""
+    box = FragileMailbox(clinic.box._transport, address, PASSWORD)
     box.asked, box.answer = [], answer
     return box
 

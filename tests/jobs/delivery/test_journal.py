@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import directsuite as ds
 from tests.integration.world import ALICE, BOB, PASSWORD
+from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.trackers import NEVER, PROMPT, SLOW, Scene, course, first_of, told
 
 
@@ -51,6 +53,22 @@ async def test_two_mailboxes_share_a_journal(scene: Scene) -> None:
         await bob_s.add(sent.smtp_id)
         assert [change.smtp_id for change in await told(bob_s)] == [sent.smtp_id]
         assert len(await told(alice_s)) == 1
+
+
+async def test_the_same_message_of_two_mailboxes_is_told_to_each(scene: Scene) -> None:
+    def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """They have it."""
+        return {smtp_id: {PROMPT: "Delivered"} for smtp_id in smtp_ids}
+
+    async with scene.journal() as journal:
+        alice_s = scene.tracker(journal, fragile_mailbox(scene.clinic, answer))
+        bob_s = scene.tracker(journal, fragile_mailbox(scene.clinic, answer, address=BOB))
+        for tracker in (alice_s, bob_s):
+            await tracker.add("<1@direct.example.test>")
+        [in_hand] = [change async for change in first_of(alice_s)]
+        [of_bob] = await told(bob_s)
+        assert in_hand.key != of_bob.key
+        assert [change.key for change in await told(alice_s)] == [in_hand.key]
 
 
 async def test_what_is_over_can_be_forgotten_and_then_followed_anew(scene: Scene) -> None:

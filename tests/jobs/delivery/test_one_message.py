@@ -51,6 +51,7 @@ def test_what_has_happened_is_seen_before_as_long_has_passed_again(delivered_aft
 def test_pauses_grow_and_a_service_s_own_word_counts() -> None:
     assert [pause_after(failures, None) for failures in (1, 2, 3, 7, 100)] == [5, 10, 20, 300, 300]
     assert pause_after(1, 42.0) == 42
+    assert pause_after(1, 86_400.0) == 3_600
 
 
 async def test_one_that_is_delivered_takes_one_look(stage: Clinic) -> None:

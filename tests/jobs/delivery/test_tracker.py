@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.jobs.delivery import DeliveryTracker, Journal, JournalError
+from directsuite.jobs.delivery.changes import Followed
 from directsuite.messaging.tracking import GIVE_UP_AFTER
 from tests.integration.world import ALICE, BOB, PASSWORD
+from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.scene import clinic
 from tests.jobs.delivery.trackers import NEVER, PROMPT, REFUSED, SLOW, Scene, course, first_of, told
 from tests.jobs.signing.jobs import until
@@ -102,6 +103,25 @@ async def test_requests_that_fail_are_made_again_and_nothing_is_given_up_meanwhi
         assert sum(scene.clinic.time.slept) > GIVE_UP_AFTER
 
 
+async def test_a_machine_that_slept_looks_within_a_minute_of_waking(scene: Scene) -> None:
+    time = scene.clinic.time
+    sleep = time.sleep
+
+    async def fall_asleep(seconds: float) -> None:
+        """For an hour that the clock of waits doesn't count, in the first wait of some length."""
+        await sleep(seconds)
+        if seconds >= 60:
+            time.sleep = sleep  # type: ignore[method-assign]
+            scene.clinic.sandbox.clock.advance(timedelta(hours=1))
+
+    time.sleep = fall_asleep  # type: ignore[method-assign]
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal)
+        await tracker.add(await scene.clinic.send(NEVER))
+        assert course(await told(tracker), NEVER) == ["Waiting", "NO MDN Received"]
+    assert time.slept == [5, 5, 10, 20, 40, 60]
+
+
 async def test_a_pause_that_the_service_asks_for_is_kept(scene: Scene) -> None:
     async with scene.journal() as journal:
         tracker = scene.tracker(journal)
@@ -109,6 +129,40 @@ async def test_a_pause_that_the_service_asks_for_is_kept(scene: Scene) -> None:
         scene.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
         await told(tracker)
         assert sum(scene.clinic.time.slept) == pytest.approx(82, abs=0.1)
+
+
+async def test_of_a_longer_pause_than_an_hour_an_hour_is_kept(scene: Scene) -> None:
+    answers = [ds.RateLimitedError("it is too much", status=429, retry_after=86_400), None]
+
+    def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Delivered, at the second time."""
+        if error := answers.pop(0):
+            raise error
+        return {smtp_id: {PROMPT: "Delivered"} for smtp_id in smtp_ids}
+
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal, fragile_mailbox(scene.clinic, answer))
+        await tracker.add("<1@direct.example.test>")
+        assert course(await told(tracker), PROMPT) == ["Delivered"]
+    assert sum(scene.clinic.time.slept) == pytest.approx(3_605, abs=0.1)
+
+
+async def test_a_journal_that_can_t_be_written_ends_the_loop_and_loses_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def note(_: object) -> None:
+        """The disk is full."""
+        raise JournalError("The disk is full")
+
+    async with scene.journal() as journal:
+        tracker = scene.tracker(journal)
+        await tracker.add(await scene.clinic.send(PROMPT))
+        with monkeypatch.context() as full:
+            full.setattr(journal, "note", note)
+            with pytest.raises(JournalError):
+                await told(tracker)
+        assert scene.asked == 1
+        assert course(await told(tracker), PROMPT) == ["Delivered"]
 
 
 async def test_a_password_that_is_refused_ends_the_loop_and_loses_nothing(scene: Scene) -> None:
@@ -191,34 +245,6 @@ async def test_what_is_no_smtp_id_is_refused(smtp_id: str | None, scene: Scene) 
             await scene.tracker(journal).add(smtp_id)
 
 
-async def test_one_whose_adding_was_cancelled_after_its_commit_is_followed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        assert await told(tracker) == []
-        smtp_id = await scene.clinic.send(PROMPT)
-        cancel_after(journal, "add", monkeypatch)
-        await cancelled(tracker.add(smtp_id))
-        await tracker.add(smtp_id)
-        assert course(await told(tracker), PROMPT) == ["Delivered"]
-
-
-async def test_one_whose_adding_was_cancelled_after_its_commit_wakes_a_loop_that_waits(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        scene.clinic.time.hold()
-        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await until(lambda: len(scene.clinic.time.slept) == 1)
-        smtp_id = await scene.clinic.send(PROMPT)
-        cancel_after(journal, "add", monkeypatch)
-        await cancelled(tracker.add(smtp_id))
-        async with asyncio.timeout(5):
-            assert (await loop).smtp_id == smtp_id
-
-
 async def test_what_another_tracker_of_the_mailbox_adds_is_told(scene: Scene) -> None:
     time = scene.clinic.time
     async with scene.journal() as journal:
@@ -241,34 +267,29 @@ async def test_of_two_loops_that_begin_together_one_goes_on(scene: Scene) -> Non
         assert [len(changes) for changes in both] == [0, 2]
 
 
-async def test_a_change_that_was_noted_as_its_loop_was_cancelled_is_told_once(
+async def test_adding_what_is_followed_reads_nothing_again_beside_a_loop_that_waits(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT))
-        cancel_after(journal, "note", monkeypatch)
-        await cancelled(told(tracker))
-        assert course(await told(tracker), PROMPT) == ["Delivered"]
-        assert await told(tracker) == []
+        tracker, followed, reads = scene.tracker(journal), journal.followed, list[str]()
+        smtp_ids = [await scene.clinic.send(SLOW) for _ in range(5)]
+        for smtp_id in smtp_ids:
+            await tracker.add(smtp_id)
 
+        async def read(mailbox: str) -> list[Followed]:
+            """Count it."""
+            reads.append(mailbox)
+            return await followed(mailbox)
 
-def cancel_after(journal: Journal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the task that next calls this method cancelled just after the commit."""
-    work = getattr(journal, method)
-
-    async def cut(*values: Any, **named: Any) -> None:
-        await work(*values, **named)
-        monkeypatch.undo()
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(journal, method, cut)
-
-
-async def cancelled(work: Coroutine[Any, Any, object]) -> None:
-    """Until it is."""
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(work)
+        monkeypatch.setattr(journal, "followed", read)
+        scene.clinic.time.hold()
+        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
+        await until(lambda: scene.clinic.time.slept == [5])
+        for smtp_id in smtp_ids:
+            await tracker.add(smtp_id)
+            for _ in range(20):
+                await asyncio.to_thread(lambda: None)
+        assert len(reads) == 1
+        assert scene.clinic.time.slept == [5]
+        loop.cancel()
+        await asyncio.wait([loop])
