@@ -16,6 +16,7 @@ A command reads its options in an `app` module and does its work in others, whic
     access         the settings, the mailbox, the token or login that a command needs
     secret_places  where passwords and tokens come from
     running        from the beginning to the exit status, whatever ends it
+    signals        SIGTERM and Ctrl-C, where the system has them
     exit_status    the exit status and the sentence for each kind of error
     results        tables and JSON on stdout
     progress       bars on stderr
@@ -61,7 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except OSError as error:  # of files, where no command knows better
         from directsuite.cli.exit_status import ending_of
+        from directsuite.cli.results import write_nowhere
 
+        try:
+            sys.stdout.flush()
+        except OSError:
+            write_nowhere()  # else Python tries again when it ends
         sys.stderr.write(f"directsuite: {ending_of(error)[1]}\n")
         return FAILED
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path  # cyclopts reads the annotations when it runs
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
@@ -16,7 +16,7 @@ from directsuite.cli.extras import require
 from directsuite.cli.fax.app import app as fax
 from directsuite.cli.groups import EPILOGUE, MAIL, OTHERS, SERVICES, TRYING
 from directsuite.cli.mail.app import inbox, send, status
-from directsuite.cli.options import Flag
+from directsuite.cli.options import Flag, named
 from directsuite.cli.patient.app import app as patient
 from directsuite.cli.sign.app import sign
 from directsuite.cli.sync.app import app as sync
@@ -53,7 +53,6 @@ app.command(fax)
 app.command(patient)
 app.command(sign, group=SERVICES, sort_key=1, help_epilogue=EPILOGUE)
 app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
-cast("Any", app).register_install_completion_command(help="Have the shell complete commands and options.", group=OTHERS)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -71,12 +70,32 @@ def _refused(sentence: str) -> int:
     return ExitStatus.REFUSED
 
 
+@app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)
+def install_completion(
+    *,
+    shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"), converter=named)] = None,
+) -> int:
+    """Have the shell complete commands and options.
+
+    Parameters
+    ----------
+    shell: str
+        Which one; the one that runs the command, where nothing is given.
+    output: Path
+        The file for the script; where the shell looks for it, where nothing is given.
+    """
+    from directsuite.cli.completion import install
+
+    return install(app, shell, output)
+
+
 @app.command(group=TRYING, sort_key=3, help_epilogue=EPILOGUE)
 def sandbox(
     *,
     port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
     host: str = "127.0.0.1",
-    data: Annotated[Path | None, Parameter(group=_KEPT)] = None,
+    data: Annotated[Path | None, Parameter(group=_KEPT, converter=named)] = None,
     memory: Annotated[bool, Flag, Parameter(group=_KEPT)] = False,
 ) -> int:
     """Run the four services on this machine, with demo content.
@@ -102,7 +121,7 @@ def sandbox(
 @app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)
 def demo(
     *,
-    output: Path = Path("demo-output"),
+    output: Annotated[Path, Parameter(converter=named)] = Path("demo-output"),
     json: Annotated[bool, Flag] = False,
     messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300,
     documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12,

@@ -16,6 +16,7 @@ from directsuite import errors
 from directsuite.cli.refusal import NotThereError, RefusedError
 
 _INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
+_CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
 
 
@@ -103,6 +104,8 @@ def ending_of(
         said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
         return ExitStatus.REFUSED, f"{options.get(error.parameter, error.parameter)}: {said}"
     kind, (status, what_to_do) = next((kind, _ENDS[kind]) for kind in type(error).__mro__ if kind in _ENDS)
+    if isinstance(error, errors.DirectSuiteError) and _CHECK_THE_URL in error.explanation:
+        what_to_do = ""  # it says that itself
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
         said = _said(error)

@@ -21,6 +21,13 @@ def named(kind: Any, tokens: Sequence[Token]) -> Any:
     return cast("Any", convert)(kind, tokens)
 
 
+def named_file(kind: Any, tokens: Sequence[Token]) -> Any:
+    """A file that need not be there yet: a converter."""
+    if any(Path(token.value).is_dir() for token in tokens):
+        raise ValueError("it is a folder: name a file")
+    return named(kind, tokens)
+
+
 Json = Annotated[bool, Flag, Parameter(help="One JSON document on stdout, in place of what people read.")]
 Mailbox = Annotated[
     str | None,

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -31,6 +31,19 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  
 def show_json(document: object) -> None:
     """One JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601."""
     sys.stdout.write(f"{json.dumps(document, indent=2, default=_plain)}\n")
+
+
+def show_effect(show: Callable[[], None], done: str) -> bool:
+    """Whether stdout took what `show` writes of an effect that is done; where it didn't, stderr says `done`."""
+    try:
+        show()
+        sys.stdout.flush()
+    except OSError as error:
+        write_nowhere()
+        reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+        sys.stderr.write(f"directsuite: {done}, and stdout can't be written ({reason}): don't give the command again\n")
+        return False
+    return True
 
 
 def members_of(model: object) -> dict[str, Any]:

@@ -9,7 +9,6 @@ Command(resume=…).run(begin)
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -19,6 +18,7 @@ import attrs
 
 from directsuite.cli.exit_status import ExitStatus, ending_of
 from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.cli.signals import told_to
 from directsuite.core.events import Event, OutcomeLeftUnknown
 from directsuite.errors import DirectSuiteError
 from directsuite.registration.models import Login
@@ -82,21 +82,17 @@ def say(sentence: str) -> None:
 
 async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int]) -> int:
     """Ctrl-C cancels the task by asyncio.run's own doing; a second one doesn't wait for it."""
-    task, loop, came = asyncio.ensure_future(work), asyncio.get_running_loop(), False
+    task, came = asyncio.ensure_future(work), False
 
-    def terminate() -> None:
+    def terminate(_: int) -> None:
         nonlocal came
         came = True
         task.cancel()
 
-    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no such signals in threads, on Windows
-        loop.add_signal_handler(signal.SIGTERM, terminate)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if came:
-            raise TerminatedError from None
-        raise
-    finally:
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.remove_signal_handler(signal.SIGTERM)
+    with told_to(terminate, [signal.SIGTERM]):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if came:
+                raise TerminatedError from None
+            raise

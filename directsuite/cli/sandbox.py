@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from typing import TYPE_CHECKING
 
 from directsuite.cli.exit_status import ExitStatus
@@ -28,8 +27,6 @@ def serve(*, host: str, port: int | None, data: Path | None, memory: bool) -> in
     try:
         asyncio.run(serving.serve(folder, host=host, port=port))
     except serving.CannotStartError as error:
-        is_taken = isinstance(error.__context__, OSError) and error.__context__.errno == errno.EADDRINUSE
-        taken = f"port {port} is taken: end what listens there, or give --port 0 for a free one"
-        say(f"the sandbox cannot start: {taken if is_taken else error}")
+        say(f"the sandbox cannot start: {error}")
         return ExitStatus.FAILED
     return ExitStatus.DONE

@@ -12,17 +12,32 @@ from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LAST_PORT = 65_535
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: --port, --host, and --data DIR or --memory."""
-    parser = argparse.ArgumentParser(prog="python -m directsuite.sandbox", description="The four services on loopback.")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    """The command line: --port, --host, and --data DIR or --memory. Gives the exit status.
+
+    Raises SystemExit, with 2, where an option is wrong.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m directsuite.sandbox",
+        description="The four services on loopback, until Ctrl-C or SIGTERM.",
+        epilog="Exit status: 0 after a signal, 1 where it cannot start, 2 where an option is wrong.",
+    )
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--host", default=DEFAULT_HOST, help="a loopback address (default: %(default)s)")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
     chosen = parser.parse_args(arguments)
     return run(None if chosen.memory else chosen.data, host=chosen.host, port=chosen.port)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"give a number from 0 to {_LAST_PORT}")
+    return int(text)
 
 
 if __name__ == "__main__":

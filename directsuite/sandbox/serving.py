@@ -6,7 +6,9 @@ It prints the environment of the demo account, ready to paste, and then one JSON
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import signal
 import sqlite3
 import sys
@@ -22,11 +24,14 @@ DEFAULT_FOLDER = Path("directsuite-sandbox")
 
 
 class CannotStartError(Exception):
-    """The sandbox did not open; the text says why."""
+    """The sandbox did not open; the text says why, and what to do."""
 
 
 def run(folder: Path | None = None, *, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> int:
-    """Serve until a signal comes and return the exit status. folder: where the state is kept; None for memory."""
+    """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start.
+
+    folder: where the state is kept; None for memory.
+    """
     try:
         asyncio.run(serve(folder, host=host, port=port))
     except CannotStartError as error:
@@ -58,5 +63,21 @@ async def _opened(running: AsyncExitStack, folder: Path | None, host: str, port:
         raise CannotStartError(
             f"the state {where} cannot be used ({error}); move it away, or choose another folder"
         ) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CannotStartError(_explained(error, folder, host, port)) from None
+    except ValueError as error:
         raise CannotStartError(str(error)) from None
+
+
+def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str:
+    """What has failed tells by itself whether it was a file: it names that."""
+    reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return f"the state can't be kept in {folder}: it is a file, or within one; choose a folder"
+    if error.filename is not None:
+        return f"the state in {folder} cannot be kept ({reason}); choose another folder"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use: end what listens there, or give --port 0 for a free one"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"port {port} is not for this user: give another --port, or --port 0 for a free one"
+    return f"it cannot listen on {host}, port {port} ({reason}): give another --host, or another --port"

@@ -151,11 +151,30 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     environment = {**os.environ, "HOME": str(tmp_path), "SHELL": f"/bin/{shell}"}
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         environment.pop(variable, None)
-    command = [sys.executable, "-m", "directsuite.cli", "--install-completion", "--shell", shell]
+    command = [sys.executable, "-W", "error", "-m", "directsuite.cli", "--install-completion", "--shell", shell]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr.startswith(f"directsuite: {shell} completes commands and options from its next start on")
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
     assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
+
+
+def test_a_shell_that_nobody_can_tell_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "SHELL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # without `ps`, which tells who has started this
+    assert main(["--install-completion"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "",
+        "directsuite: nobody can tell which shell this is: give --shell bash, zsh, fish or powershell\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+    assert main(["--install-completion", "--shell", "fish", "--output", str(tmp_path / "script")]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["script"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")

@@ -11,6 +11,7 @@ from directsuite import errors
 from directsuite.cli import main
 from directsuite.cli.exit_status import ExitStatus, ending_of
 from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.core.refusals import class_of_status
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
@@ -97,6 +98,14 @@ def test_the_wait_that_a_service_asks_for_is_told() -> None:
 def test_a_command_may_know_better_what_to_do() -> None:
     _, sentence = ending_of(made(errors.BadRequestError), advice={errors.BadRequestError: "check the handle"})
     assert sentence == "GetUIDs: it said no: check the handle"
+
+
+@pytest.mark.parametrize("status", [302, 404])
+def test_what_an_error_says_by_itself_is_not_told_again(status: int) -> None:
+    kind, text = class_of_status(status)
+    error = kind(text, operation="GetDoc", service="signing", status=status, message=None, body=b"")
+    assert ending_of(error)[1] == f"GetDoc: {text}"
+    assert ending_of(error, advice={kind: "check the handle"})[1] == f"GetDoc: {text}: check the handle"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from directsuite.cli import main
+from directsuite.sandbox import __main__ as module
 from directsuite.sandbox import serving
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
+
+Program = Callable[..., int]
+
+
+def by_command(*arguments: str) -> int:
+    """`directsuite sandbox`."""
+    return main(["sandbox", *arguments])
+
+
+def by_module(*arguments: str) -> int:
+    """`python -m directsuite.sandbox`."""
+    return module.main(arguments)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +64,76 @@ def test_host_off_loopback_is_refused(host: str, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.startswith("directsuite: --host: the sandbox listens on loopback only")
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_to_a_free_one(capsys: pytest.CaptureFixture[str]) -> None:
+both = pytest.mark.parametrize(
+    ("program", "prefix"), [(by_command, "directsuite: "), (by_module, "")], ids=["cli", "-m"]
+)
+"""One line that says what to do, with status 1."""
+
+
+@both
+def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
+    program: Program, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        assert main(["sandbox", "--memory", "--port", str(port)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"directsuite: the sandbox cannot start: port {port} is taken")
-    assert "--port 0" in told
-    assert "Errno" not in told
+        assert program("--memory", "--port", str(port)) == 1
+    assert capsys.readouterr().err == (
+        f"{prefix}the sandbox cannot start: port {port} is in use: end what listens there, or give --port 0 for a "
+        "free one\n"
+    )
+
+
+@both
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (errno.EACCES, "port 80 is not for this user: give another --port, or --port 0 for a free one"),
+        (
+            errno.EADDRNOTAVAIL,
+            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): give another --host, or "
+            "another --port",
+        ),
+    ],
+    ids=["a privileged port", "no IPv6"],
+)
+def test_where_it_may_not_listen_is_told(
+    program: Program,
+    prefix: str,
+    failure: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def fails(_: web.TCPSite) -> None:
+        """As asyncio does."""
+        raise OSError(failure, "error while attempting to bind on address")
+
+    monkeypatch.setattr(web.TCPSite, "start", fails)
+    assert program("--memory", "--host", "::1", "--port", "80") == 1
+    assert capsys.readouterr().err == f"{prefix}the sandbox cannot start: {told}\n"
+
+
+@both
+@pytest.mark.parametrize("name", ["file", "file/state"])
+def test_a_folder_that_can_be_none_is_told(
+    name: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    (tmp_path / "file").write_text("no folder")
+    assert program("--port", "0", "--data", str(folder)) == 1
+    assert capsys.readouterr().err == (
+        f"{prefix}the sandbox cannot start: the state can't be kept in {folder}: it is a file, or within one; choose a "
+        "folder\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "x"])
+def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert by_command("--port", port) == 2
+    with pytest.raises(SystemExit) as ended:
+        by_module(f"--port={port}")
+    assert ended.value.code == 2
+    assert "give a number from 0 to 65535" in capsys.readouterr().err
 
 
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from directsuite.cli.progress import Bar
 from tests.cli.conftest import Ended, Typist
 from tests.integration.world import ALICE, BOB, PASSWORD, client_of
 
@@ -90,6 +96,29 @@ async def test_with_a_key_it_goes_once_however_often_it_is_given(typist: Typist)
     (record,) = typist.folder.joinpath("state", "sends").iterdir()
     known = record.read_bytes().lower()
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
+
+
+async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, bars = list[tuple[int, int | None]](), list[tuple[str, str, int | None]]()
+
+    class Seen(Bar):
+        """Looked at."""
+
+        def tell(self, done: int, total: int | None) -> None:
+            """Keep it."""
+            told.append((done, total))
+
+    @asynccontextmanager
+    async def shown(title: str, *, unit: str = "waiting", total: int | None = None) -> AsyncGenerator[Bar]:
+        """As on a terminal."""
+        bars.append((title, unit, total))
+        yield Seen()
+
+    monkeypatch.setattr("directsuite.cli.mail.sending.progress", shown)
+    typist.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
+    assert (await typist.run(*KEYED, "--attach", "scan.pdf")).status == 0
+    assert bars == [("sending", "bytes", 400_000)]
+    assert (told[0], told[-1]) == ((0, 400_000), (400_000, 400_000))
 
 
 async def test_with_a_key_a_lost_answer_is_found(typist: Typist) -> None:
@@ -236,3 +265,40 @@ async def test_where_nobody_can_tell_a_person_is_asked_to_look(typist: Typist, m
         assert (ended.status, ended.out) == (7, "")
         assert "only where it hasn't, give the command again with a new --key" in ended.err
     assert await sent(typist) == 1
+
+
+@pytest.fixture
+def full_disk() -> Generator[BinaryIO]:
+    """A file that takes nothing."""
+    if not Path("/dev/full").exists():
+        pytest.skip("the system has no disk that is always full")
+    with Path("/dev/full").open("wb") as full:
+        yield full
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_what_was_sent_is_told_where_stdout_takes_nothing(
+    typist: Typist, full_disk: BinaryIO, form: tuple[str, ...]
+) -> None:
+    process = await create_subprocess_exec(
+        sys.executable, "-m", "directsuite.cli", "send", *TO_BOB, *form, stdout=full_disk, stderr=PIPE
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    [line] = told.decode().splitlines()
+    assert line.startswith("directsuite: the message was sent as <")
+    assert line.endswith("don't give the command again")
+    assert await sent(typist) == 1
+
+
+async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
+    typist: Typist, full_disk: BinaryIO
+) -> None:
+    await typist.deliver("Referral")
+    process = await create_subprocess_exec(
+        sys.executable, "-m", "directsuite.cli", "inbox", "list", stdout=full_disk, stderr=PIPE
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    assert len(told.decode().splitlines()) == 1
+    assert "the disk is full" in told.decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 from typing import Any
 
@@ -62,6 +61,93 @@ async def test_watching_ends_where_all_recipients_have_it_or_will_not(typist: Ty
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
 
 
+async def test_all_that_is_not_well_is_told(typist: Typist) -> None:
+    smtp_id = await sent(typist, "bounce@elsewhere.test")
+    ended = await typist.run("status", smtp_id, "<nobody@elsewhere.test>")
+    assert ended.status == 1
+    assert "1 of 1 deliveries failed" in ended.err
+    assert "doesn't know 1 of these messages" in ended.err
+
+
+async def test_all_that_is_not_well_is_told_of_what_was_watched(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_soon(monkeypatch)
+    smtp_ids = [await sent(typist, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
+    ended = await typist.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
+    assert ended.status == 1
+    assert "1 of 2 deliveries failed" in ended.err
+    assert "1 of the messages came to no end in time" in ended.err
+    assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
+
+
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_one_id_in_two_forms_is_one_message(typist: Typist, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(typist, BOB)
+    ended = await typist.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
+    assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (0, [BOB])
+
+
+@pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
+async def test_what_is_no_smtp_id_is_refused_in_words_of_the_command(typist: Typist, smtp_id: str) -> None:
+    ended = await typist.run("status", smtp_id)
+    assert ended.status == 2
+    assert "an SMTP id" in ended.err
+    assert "smtp_ids" not in ended.err.replace("smtpIds", "smtp_ids")
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_one_that_a_service_refuses_until_it_knows_it_is_waited_for(typist: Typist, status: int) -> None:
+    smtp_id = await sent(typist, BOB)
+    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=status, times=1)
+    ended = await typist.run("status", smtp_id, "--watch")
+    assert (ended.status, "Delivered" in ended.out) == (0, True)
+    assert f"(HTTP {status})" in ended.err
+    assert "up to 15 minutes" in ended.err
+
+
+async def test_what_was_not_known_when_looks_failed_is_not_called_unknown(typist: Typist) -> None:
+    typist.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    ended = await typist.run("status", "<nobody@elsewhere.test>", "--watch")
+    assert ended.status == 3
+    assert "nothing is known of 1 of these messages" in ended.err
+    assert "the service knows none" not in ended.err
+
+
+async def test_a_first_look_with_a_refused_password_is_the_last(typist: Typist) -> None:
+    smtp_id = await sent(typist, BOB)
+    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9)
+    ended = await typist.run("status", smtp_id, "--watch")
+    assert (ended.status, ended.out) == (3, "")
+
+
+async def test_without_watching_a_refusal_is_told_as_that(typist: Typist) -> None:
+    smtp_id = await sent(typist, BOB)
+    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=400, times=1)
+    assert (await typist.run("status", smtp_id)).status == 5
+
+
+async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp_ids = [await sent(typist, BOB, "bounce@elsewhere.test"), await sent(typist, BOB)]
+    look, looks = ds.Mailbox.get_message_statuses, list[None]()
+
+    async def looked(box: ds.Mailbox, listed: list[str]) -> ds.DirectMessageStatusReportResponse:
+        """The first time only."""
+        looks.append(None)
+        if len(looks) > 1:
+            raise ds.ServerError("it fails", operation="GetMessageStatusMany", status=503)
+        return await look(box, listed)
+
+    monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    ended = await typist.run("status", *smtp_ids, "--watch", "--json")
+    assert ended.status == 6
+    assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
+    assert "1 of 3 deliveries failed" in ended.err
+    assert "a look failed, and what was known before it is shown" in ended.err
+
+
 async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist) -> None:
     smtp_id = await sent(typist, "slow+2s@elsewhere.test")
     assert "Waiting" in (await typist.run("status", smtp_id)).out
@@ -73,7 +159,8 @@ async def test_an_error_that_ends_the_watching_is_told_as_that_error(typist: Typ
     smtp_ids = [await sent(typist, "nomdn@elsewhere.test") for _ in range(2)]
     typist.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
     ended = await typist.run("status", *smtp_ids, "--watch")
-    assert ended.status == 3
+    assert (ended.status, ended.out.count("Waiting")) == (3, 2)
+    assert "GetMessageStatus" in ended.err
     assert "fault" not in ended.err
 
 
@@ -84,7 +171,59 @@ async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
     hide(monkeypatch, 0, "get_message_statuses")
     ended = await typist.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
-    assert "doesn't know 1 of these messages of this mailbox yet" in ended.err
+    assert "doesn't know 1 of these messages of this mailbox, as it may right after sending" in ended.err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["people", "programs"])
+async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    told = list[str]()
+
+    async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float) -> Delivery:
+        """It stays unknown for all of it."""
+        assert give_up_after == 900
+        told.append(typist.capsys.readouterr().err)
+        return Delivery(smtp_id=smtp_id, records=[], given_up=True)
+
+    monkeypatch.setattr(ds.Mailbox, "track", track)
+    ended = await typist.run("status", "<nobody@elsewhere.test>", "--watch", *more)
+    assert told == [
+        "directsuite: the service doesn't know 1 of these messages of this mailbox, as it may right after sending: it "
+        "is waited for up to 15 minutes; where it was sent earlier, check --mailbox and the ids\n"
+    ]
+    assert ended.status == 4
+    assert "check --mailbox and the ids" in ended.err
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Delivery(smtp_id="<a@elsewhere.test>", records=[ds.DirectMessageLog(to=BOB)], given_up=True),
+        ds.ServerError("it fails", operation="GetMessageStatus", status=500),
+        ds.ConnectionLostError("no answer", operation="GetMessageStatus"),
+    ],
+    ids=["known by then", "failing then", "lost then"],
+)
+async def test_what_may_be_known_by_then_is_followed_to_its_end(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch, first: Delivery | Exception
+) -> None:
+    waits = list[float | None]()
+
+    async def track(
+        _: ds.Mailbox, smtp_id: str, *, recipients: int = 1, give_up_after: float | None = None
+    ) -> Delivery:
+        """Over at the second time."""
+        waits.append(give_up_after)
+        if len(waits) > 1:
+            return Delivery(smtp_id=smtp_id, records=[ds.DirectMessageLog(to=BOB, status=ds.MessageStatus.DELIVERED)])
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+    monkeypatch.setattr(ds.Mailbox, "track", track)
+    await typist.run("status", "<a@elsewhere.test>", "--watch")
+    assert waits == [900.0, pytest.approx(7_200, abs=10)]
 
 
 async def test_one_that_it_never_knows_is_status_4_at_the_end_of_patience(
@@ -117,9 +256,9 @@ async def test_a_message_that_is_given_up_is_told_and_status_1(typist: Typist, m
 async def test_all_messages_are_followed_at_a_time(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     everyone, met = asyncio.Barrier(25), list[str]()
 
-    async def track(_: ds.Mailbox, smtp_id: str, *, recipients: int) -> Delivery:
+    async def track(_: ds.Mailbox, smtp_id: str, **patience: float) -> Delivery:
         """Over when all are looked at."""
-        assert recipients == 1
+        assert patience == {"give_up_after": 900.0}
         async with asyncio.timeout(5):
             await everyone.wait()
         met.append(smtp_id)
@@ -131,8 +270,15 @@ async def test_all_messages_are_followed_at_a_time(typist: Typist, monkeypatch: 
 
 
 def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no message followed for long."""
-    monkeypatch.setattr(ds.Mailbox, "track", functools.partialmethod(ds.Mailbox.track, give_up_after=0.01))
+    """Have no message followed for long, be it known or not."""
+    follow = ds.Mailbox.track
+
+    async def track(box: ds.Mailbox, smtp_id: str, **patience: Any) -> Delivery:
+        """For a moment."""
+        patience["give_up_after"] = 0.01
+        return await follow(box, smtp_id, **patience)
+
+    monkeypatch.setattr(ds.Mailbox, "track", track)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:

@@ -165,3 +165,25 @@ async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
     monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
     named = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
     await fails(typist, command, 2, f"{service.lower()}_url", named)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("sync", "run", "--store", "."), "--store"),
+        (("sync", "status", "--store", ""), "--store"),
+        (("sync", "audit", "--store", "."), "--store"),
+        (("sync", "run", "--maildir", ""), "--maildir"),
+        (("sync", "run", "--status-file", "."), "--status-file"),
+        (("sync", "run", "--mailboxes", "."), "--mailboxes"),
+        (("sandbox", "--data", ""), "--data"),
+        (("demo", "--output", " "), "--output"),
+    ],
+)
+async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
+    typist: Typist, arguments: tuple[str, ...], told: str
+) -> None:
+    ended = await typist.run(*arguments)
+    assert ended.status == 2
+    assert told in ended.err
+    assert "it is a folder: name a file" in ended.err or "it is empty: name a file or a folder" in ended.err

@@ -112,15 +112,17 @@ def status(
 ) -> int:
     """Tell how far messages have come, for each recipient.
 
-    Exit status 0 says that they are delivered or under way; 1 that a recipient doesn't have one, and won't; 4 that the
-    service knows none of a message.
+    Exit status 0 says that they are delivered or under way; 4 that the service doesn't know one of them; 1 that a
+    recipient doesn't have one, and won't, or that one came to no end in time; 3, 5 or 6 that a look failed, so that
+    what is shown may not be the last. Where several hold it is the last of these, and stderr says each.
 
     Parameters
     ----------
     smtp_id: tuple[str, ...]
         What `send` printed; several with blanks between them.
     watch: bool
-        Wait until every recipient has it or won't: an hour and a bit at the most, two where the service doesn't say.
+        Wait until every recipient has it or won't: an hour and a bit at the most, two hours in all where the service
+        doesn't say, a quarter of an hour where it doesn't know the message.
     """
     from directsuite.cli.mail.status import Asked, tell_status
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from directsuite.cli.exit_status import ExitStatus
 from directsuite.cli.mail.composing import Wanted, digest_of, message_of, refuse_no_text, size_of
 from directsuite.cli.mail.listing import size_in_words
 from directsuite.cli.mail.sent_once import record_of
-from directsuite.cli.progress import progress
+from directsuite.cli.progress import Bar, progress
 from directsuite.cli.refusal import RefusedError
-from directsuite.cli.results import show_json, show_table
+from directsuite.cli.results import show_effect, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.core.call import SETTLE
 from directsuite.errors import DirectSuiteError, OutcomeUnknownError
@@ -109,15 +110,19 @@ async def _send(command: Command, access: MailboxAccess, message: Message, asked
         box = suite.mailbox(access.address, access.password)
         before = False
         if asked.key is None:
-            total = sum(size_of(each) for each in message.attachment_list)
-            async with progress("sending", unit="bytes" if total else "waiting", total=total or None) as bar:
+            async with _shown("sending", _size(message)) as bar:
                 smtp_id = (await box.send(message, progress=bar.tell)).smtp_id
         else:
             before, smtp_id = await _send_once(command, box, access, message, asked.key)
-    if asked.as_json:
-        show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id})
-    elif smtp_id is not None:
-        sys.stdout.write(f"{smtp_id}\n")
+
+    def show() -> None:
+        if asked.as_json:
+            show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id})
+        elif smtp_id is not None:
+            sys.stdout.write(f"{smtp_id}\n")
+
+    if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
+        return ExitStatus.FAILED
     told = "it went before, with this --key" if before else "sent"
     if smtp_id is None:
         say(f"{told}; the service gave no SMTP id to ask for its status with")
@@ -134,12 +139,13 @@ async def _send_once(
         record.attempt(digest_of(message))
         if record.is_sent:
             return True, record.smtp_id
-        size = sum(size_of(each) for each in message.attachment_list)
+        size = _size(message)
         timeout = access.settings.timeout + SETTLE + size / _SLOWEST
+        title = "sending" if record.first_attempt is None else "looking whether it went, then sending"
         try:
-            async with progress("sending" if record.first_attempt is None else "looking whether it went"):
+            async with _shown(title, size) as bar:
                 answer = await box.send_once(
-                    message, key=key, since=record.first_attempt, settle=SETTLE, timeout=timeout
+                    message, key=key, since=record.first_attempt, settle=SETTLE, progress=bar.tell, timeout=timeout
                 )
         except OutcomeUnknownError as error:
             if record.first_attempt is not None and error.looked:  # another look would see no more
@@ -150,3 +156,11 @@ async def _send_once(
             raise
         record.sent(answer.smtp_id)
         return False, answer.smtp_id
+
+
+def _size(message: Message) -> int:
+    return sum(size_of(each) for each in message.attachment_list)
+
+
+def _shown(title: str, size: int) -> AbstractAsyncContextManager[Bar]:
+    return progress(title, unit="bytes" if size else "waiting", total=size or None)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+import re
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from directsuite.cli.access import MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.exit_status import ExitStatus, ending_of
+from directsuite.cli.mail.watching import UNTIL_KNOWN, Watch, is_refusal, records_of
 from directsuite.cli.progress import progress
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.results import members_of, show_json, show_table
 from directsuite.cli.running import Command, say
-from directsuite.errors import BadRequestError, NotFoundError
+from directsuite.errors import ServiceError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
-from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import Delivery, by_recipient
+from directsuite.messaging.tracking import bare
 
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
 _UNDELIVERED = (MessageStatus.LOCALLY_FAILED, MessageStatus.REMOTELY_FAILED, MessageStatus.NO_MDN_RECEIVED)
 
 
@@ -39,22 +40,32 @@ def tell_status(asked: Asked) -> int:
     command = Command(options={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"})
 
     def begin() -> Coroutine[Any, Any, int]:
-        if not all(each.strip() for each in asked.smtp_ids):
+        if not all(bare(each) for each in asked.smtp_ids):
             raise RefusedError("an SMTP id is empty: give what `directsuite send` printed")
+        if _HALF.search("".join(asked.smtp_ids)):
+            raise RefusedError("an SMTP id has bytes that are no UTF-8: give what `directsuite send` printed")
         return _tell(command, mailbox_access(asked.mailbox, asked.password_file), asked)
 
     return command.run(begin)
 
 
 async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
-    smtp_ids = list(dict.fromkeys(asked.smtp_ids))
+    smtp_ids = list({bare(each): each for each in asked.smtp_ids}.values())
     async with command.suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
+        refusal: ServiceError | None = None
         async with progress("asking"):
-            records = (await box.get_message_statuses(smtp_ids)).records
-        given_up: Collection[str] = ()
+            try:
+                known = (await box.get_message_statuses(smtp_ids)).records
+            except ServiceError as error:
+                if not (asked.watch and is_refusal(error)):
+                    raise
+                known, refusal = [], error
+        watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids})
         if asked.watch:
-            records, given_up = await _watch(box, smtp_ids, records)
+            _tell_of_unknown(watch, refusal)
+            await watch.run()
+    records = [record for each in smtp_ids for record in watch.records[each]] if asked.watch else known
     if asked.as_json:
         show_json([members_of(record) for record in records])
     elif records:
@@ -62,70 +73,47 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
             ("to", "status", "details", "sent", "SMTP id"),
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
         )
-    return _status(records, [each for each in smtp_ids if not _of(each, records)], given_up)
+    return _status(command, watch, records)
 
 
-def _status(records: Sequence[DirectMessageLog], unknown: Sequence[str], given_up: Collection[str]) -> int:
-    if unknown:
+def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:
+    """Say how long is waited for messages that the service doesn't know."""
+    until = f"up to {UNTIL_KNOWN / 60:.0f} minutes; where it was sent earlier, check --mailbox"
+    unknown = sum(not records for records in watch.records.values())
+    if refusal is not None:
+        say(
+            f"the service refuses to tell of {unknown} messages (HTTP {refusal.status}), as it may where it doesn't "
+            f"know one yet, right after sending: each is waited for {until}, the ids and the service's URL"
+        )
+    elif unknown:
+        say(
+            f"the service doesn't know {unknown} of these messages of this mailbox, as it may right after sending: it "
+            f"is waited for {until} and the ids"
+        )
+
+
+def _status(command: Command, watch: Watch, records: Sequence[DirectMessageLog]) -> int:
+    """Say all that isn't well; the exit status of the worst. A look that failed is: more may be wrong than is known."""
+    status = ExitStatus.DONE
+    unknown = sum(not of_one for of_one in watch.records.values())
+    if unknown and watch.failure is not None:
+        say(f"nothing is known of {unknown} of these messages")
+    elif unknown:
+        status = ExitStatus.NOT_FOUND
         say(
             "the service knows none of these messages of this mailbox: check --mailbox and the ids"
             if not records
-            else f"the service doesn't know {len(unknown)} of these messages of this mailbox: check those ids"
+            else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids"
         )
-        return ExitStatus.NOT_FOUND
     undelivered = sum(record.status in _UNDELIVERED for record in records)
     if undelivered:
+        status = ExitStatus.FAILED
         say(f"{undelivered} of {len(records)} deliveries failed: see to the addresses, or send by another way")
+    given_up = sum(bool(watch.records[each]) for each in watch.given_up)
     if given_up:
-        say(f"{len(given_up)} of the messages came to no end in time: look again later with the same command")
-    return ExitStatus.FAILED if undelivered or given_up else ExitStatus.DONE
-
-
-async def _watch(
-    box: Mailbox, smtp_ids: Sequence[str], known: Sequence[DirectMessageLog]
-) -> tuple[list[DirectMessageLog], Collection[str]]:
-    """The last records of these messages, when all are over, and the ids of those that didn't come to it in time.
-
-    How many recipients a message has is not known here: more may show when those that were known came to an end.
-    """
-    if unknown := sum(not _of(each, known) for each in smtp_ids):
-        say(f"the service doesn't know {unknown} of these messages of this mailbox yet: waiting for it")
-    found, given_up = dict[str, Sequence[DirectMessageLog]](), set[str]()
-    counts = {each: len(by_recipient(_of(each, known))) or 1 for each in smtp_ids}
-    while counts:
-        for delivery in await _follow(box, counts):
-            found[delivery.smtp_id] = delivery.records
-            if delivery.given_up:
-                given_up.add(delivery.smtp_id)
-        latest = (await box.get_message_statuses(smtp_ids)).records
-        shown = {each: len(by_recipient(_of(each, latest))) for each in smtp_ids if each not in given_up}
-        counts = {each: count for each, count in shown.items() if count > len(found[each])}
-    return [record for each in smtp_ids for record in found[each]], given_up
-
-
-async def _follow(box: Mailbox, recipients: Mapping[str, int]) -> list[Delivery]:
-    """What became of each message. recipients: how many of them are known, by its SMTP id."""
-
-    async def followed(smtp_id: str, count: int) -> Delivery:
-        try:
-            delivery = await box.track(smtp_id, recipients=count)
-        except (BadRequestError, NotFoundError):  # to the end of its patience
-            delivery = Delivery(smtp_id=smtp_id, records=(), given_up=True)
-        bar.advance()
-        return delivery
-
-    try:
-        async with (
-            progress("following", unit="pieces", total=len(recipients)) as bar,
-            asyncio.TaskGroup() as group,
-        ):
-            tasks = [group.create_task(followed(*each)) for each in recipients.items()]
-    except ExceptionGroup as failed:  # the first, which ended the others
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-def _of(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:
-    """The records of one message; ids count without their angle brackets, which some leave out."""
-    bare = smtp_id.strip().strip("<>")
-    return [record for record in records if record.message_id is not None and record.message_id.strip("<> ") == bare]
+        status = ExitStatus.FAILED
+        say(f"{given_up} of the messages came to no end in time: look again later with the same command")
+    if watch.failure is not None:
+        status, sentence = ending_of(watch.failure, options=command.options)
+        say(f"a look failed, and what was known before it is shown: {sentence}")
+    return status

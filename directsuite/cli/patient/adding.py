@@ -12,7 +12,7 @@ from directsuite.cli.patient.finding import OPTIONS, Asked, access, show_users
 from directsuite.cli.patient.individual_file import individual_of
 from directsuite.cli.progress import progress
 from directsuite.cli.refusal import RefusedError
-from directsuite.cli.results import members_of, show_json, show_table
+from directsuite.cli.results import members_of, show_effect, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.errors import BadRequestError, NotFoundError, OutcomeUnknownError
 from directsuite.registration.models import AddUsersResponseV2, IDProofedIndividualRESTful, Login, PaymentConfirmation
@@ -68,8 +68,8 @@ async def _add(
                 say("a user of this username and these names is there:")
                 show_users([error.found], asked)
             raise
-    _show(answer, asked)
-    return ExitStatus.DONE
+    is_shown = show_effect(lambda: _show(answer, asked), "the patient was provisioned and the account debited")
+    return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
 def _show(answer: AddUsersResponseV2, asked: Asked) -> None:

@@ -6,6 +6,7 @@ no               yes              refused, unless --overwrite says to replace it
 begun            whatever         gone on with
 done             yes              passed over; another document than was signed is refused, unless --overwrite
 done             no               refused, unless --overwrite says to sign it again
+whatever         can't be known   refused
 failed           whatever         told, and signed with --again
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +31,7 @@ _EXISTS = "the output has a file of this name: name another --output, or give --
 _OTHER = (
     "another document of this name was signed into the output: name another --output, or give --overwrite to replace it"
 )
+_NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
 _GONE = "it was signed, and the signed file is gone: give --overwrite to sign it again"
 
 
@@ -36,7 +39,7 @@ _GONE = "it was signed, and the signed file is gone: give --overwrite to sign it
 class Verdict:
     """What becomes of a candidate. refused, failed: why. renewed: whether the journal has to forget it first.
 
-    passed_over: it has not failed, and only what did is tried again.
+    passed_over: it has not failed, and only what did is tried again; unsigned: nor is it signed.
     """
 
     candidate: Candidate
@@ -44,6 +47,7 @@ class Verdict:
     refused: str | None = None
     failed: str | None = None
     passed_over: bool = False
+    unsigned: bool = False
     renewed: bool = False
 
     @property
@@ -61,6 +65,7 @@ class Admission(AsyncIterable[Pdf]):
         self.signed_before = 0
         self.seen = 0
         self.wanted = 0
+        self.unsigned = 0
         self.refused = list[tuple[str, str]]()
         """Names, and why they aren't signed."""
         self._sources = sources
@@ -79,7 +84,7 @@ class Admission(AsyncIterable[Pdf]):
 
     async def verdicts(self) -> AsyncGenerator[Verdict]:
         """Of all candidates."""
-        self.signed_before = self.seen = self.wanted = 0
+        self.signed_before = self.seen = self.wanted = self.unsigned = 0
         self.refused.clear()
         coming = iter(self._sources)
         while some := await asyncio.to_thread(_next, coming):
@@ -90,6 +95,7 @@ class Admission(AsyncIterable[Pdf]):
                 self.seen += 1
                 self.signed_before += verdict.signed_before
                 self.wanted += verdict.is_wanted
+                self.unsigned += verdict.unsigned
                 if verdict.refused is not None:
                     self.refused.append((verdict.candidate.name, verdict.refused))
                 yield verdict
@@ -99,10 +105,14 @@ class Admission(AsyncIterable[Pdf]):
 
     def _verdict(self, candidate: Candidate, entry: Entry | None) -> Verdict:
         if self._again and (entry is None or entry.state is not State.FAILED):
-            return Verdict(candidate, passed_over=True)
+            is_signed = entry is not None and entry.state in (State.SIGNED, State.DONE)
+            return Verdict(candidate, passed_over=True, unsigned=not is_signed)
         if candidate.problem is not None:
             return Verdict(candidate, refused=candidate.problem)
-        is_there = (self._output / candidate.name).exists()
+        try:
+            is_there = _is_there(self._output / candidate.name)
+        except OSError as error:
+            return Verdict(candidate, refused=f"its place in the output can't be looked at ({reason_of(error)})")
         if entry is not None and entry.state in (State.SIGNED, State.DONE):
             return self._of_signed(candidate, entry, is_there=is_there)
         if entry is not None and entry.state is State.FAILED and not self._again:
@@ -110,7 +120,7 @@ class Admission(AsyncIterable[Pdf]):
         untouched = entry is None or entry.state is State.FAILED or (entry.state is State.NEW and not entry.tries)
         if untouched and is_there and not self._overwrite:
             return Verdict(candidate, refused=_EXISTS)
-        return Verdict(candidate)
+        return Verdict(candidate, refused=None if self._may_write(candidate.name) else _NOT_WRITABLE)
 
     def _of_signed(self, candidate: Candidate, entry: Entry, *, is_there: bool) -> Verdict:
         try:
@@ -122,6 +132,24 @@ class Admission(AsyncIterable[Pdf]):
         if self._overwrite:
             return Verdict(candidate, renewed=True)
         return Verdict(candidate, refused=_GONE if same else _OTHER)
+
+    def _may_write(self, name: str) -> bool:
+        """Whether this user may write to its folder in the output, or make that. The job tries the output itself."""
+        for folder in (self._output / name).parents:
+            if folder == self._output:
+                return True
+            if folder.is_dir():
+                return os.access(folder, os.W_OK | os.X_OK)
+        return True
+
+
+def _is_there(place: Path) -> bool:
+    """Raises OSError where nobody knows."""
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 async def _renew(journal: Journal, name: str) -> None:

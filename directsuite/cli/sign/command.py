@@ -11,26 +11,18 @@ from typing import Any
 import attrs
 
 from directsuite.cli.access import settings_for, token
-from directsuite.cli.exit_status import ExitStatus, ending_of
+from directsuite.cli.exit_status import ExitStatus, ending_of, in_own_words
 from directsuite.cli.private_files import reason_of
 from directsuite.cli.progress import Bar, progress
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.running import Command, say
 from directsuite.cli.sign.admission import Admission
+from directsuite.cli.sign.journal import JournalOfRun, is_there, is_vain, journal_of, opened, remove
 from directsuite.cli.sign.report import Report, show_plan, show_plan_as_json
 from directsuite.cli.sign.signatures import Wanted, signatures_of
 from directsuite.cli.sign.sources import Sources
-from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing import (
-    Entry,
-    JobStoppedError,
-    Journal,
-    JournalError,
-    SigningJob,
-    State,
-    Tally,
-    TargetFolder,
-)
+from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
+from directsuite.jobs.signing import JobStoppedError, Journal, SigningJob, TargetFolder
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing.models import Signature
@@ -39,10 +31,9 @@ from directsuite.suite import DirectSuite
 _AGAIN = "give the same command again: what is signed is passed over, and the rest goes on"
 _WITHOUT_AGAIN = "give the command without --again: what is signed is passed over, and the rest goes on"
 _WITH_AGAIN = "see to the reason of each, and give the command with --again"
-_OTHER_SIGNATURES = (
-    "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
-    "name another --output, or sign as before"
-)
+_SEE_TO_IT = "see to that before you go on"
+_ASTRAY = "check the service's URL, and proxies on the way to it; if they are right, ask its provider"
+_CANT_BE_MADE = "--output can't be made ({why}): name a folder that can"
 _LOOK = 0.2  # seconds between two looks at a job
 _AT_A_TIME = 500  # failures read from the journal
 
@@ -63,43 +54,50 @@ class Asked(Wanted):
     as_json: bool
 
 
-class _JournalOfRun(Journal):
-    """A journal that knows what has failed since it was opened, by the names: a source may be gone by then."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.failed = set[str]()
-
-    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
-        """As a journal, and note what fails."""
-        if then is State.FAILED:
-            self.failed.add(entry.name)
-        return await super().abandon(entry, at=at, then=then, problem=problem)
-
-
 def sign_all(asked: Asked) -> int:
     """Sign them; the exit status."""
 
     def begin() -> Coroutine[Any, Any, int]:
-        signatures = signatures_of(asked)
-        if asked.output.exists() and not asked.output.is_dir():
-            raise RefusedError("--output is a file: name a folder")
-        if not asked.output.resolve().name:
-            raise RefusedError("--output is the root of all folders, beside which is no place for a journal: name one")
-        sources = Sources(asked.sources, output=asked.output, recursive=asked.recursive)
-        for number, problem in sources.problems.items():
-            say(f"number {number} of the sources {problem}: it isn't signed")
-        if not sources:
-            raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
-        if asked.again and not _journal_of(asked.output).exists():
-            raise RefusedError("nothing has failed yet, for nothing was signed into --output: leave --again out")
-        if asked.dry_run:
-            return _tell(sources, asked)
-        return _sign(settings_for("signing"), token(asked.token_file), signatures, sources, asked)
+        return _begun(attrs.evolve(asked, output=_without_links(asked.output)))
 
     return Command(resume="nothing was sent: give the same command again" if asked.dry_run else _next_step(asked)).run(
         begin
     )
+
+
+def _begun(asked: Asked) -> Coroutine[Any, Any, int]:
+    """What is to be done, when the options were found right. Raises RefusedError."""
+    signatures = signatures_of(asked)
+    if not asked.output.name:
+        raise RefusedError("--output is the root of all folders, beside which is no place for a journal: name one")
+    sources = Sources(asked.sources, output=asked.output, recursive=asked.recursive)
+    for number, problem in sources.problems.items():
+        say(f"number {number} of the sources {problem}: it isn't signed")
+    if not sources:
+        raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
+    if asked.again and not is_there(journal_of(asked.output)):
+        raise RefusedError("nothing has failed yet, for nothing was signed into --output: leave --again out")
+    if asked.dry_run:
+        return _tell(signatures, sources, asked)
+    return _sign(settings_for("signing"), token(asked.token_file), signatures, sources, asked)
+
+
+def _without_links(output: Path) -> Path:
+    """Raises RefusedError where it can't become a folder."""
+    try:
+        found = output.resolve()
+        is_other = found.exists() and not found.is_dir()
+    except OSError as error:
+        why = reason_of(error)
+    except RuntimeError:
+        why = "it is a link that leads to itself"
+    except ValueError:
+        why = "it has a NUL byte"
+    else:
+        if is_other:
+            raise RefusedError("--output is a file: name a folder")
+        return found
+    raise RefusedError(_CANT_BE_MADE.format(why=why))
 
 
 def _next_step(asked: Asked) -> str:
@@ -107,49 +105,34 @@ def _next_step(asked: Asked) -> str:
     return _WITHOUT_AGAIN if asked.again else _AGAIN
 
 
-def _journal_of(output: Path) -> Path:
-    """Beside the output, so that the same command finds it."""
-    output = output.resolve()
-    return output.with_name(f"{output.name}.signing.db")
-
-
-@asynccontextmanager
-async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
-    """A journal. Raises RefusedError where it can't be opened."""
-    async with AsyncExitStack() as stack:
-        try:
-            journal = await stack.enter_async_context(_JournalOfRun(path))
-        except JournalError as error:
-            said = error.explanation.rstrip(".")
-            raise RefusedError(f"the journal beside --output, OUTPUT.signing.db, can't be opened. {said}") from None
-        yield journal
-
-
-def _target(output: Path) -> TargetFolder:
+def _target(output: Path, *, overwrite: bool) -> TargetFolder:
     try:
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return TargetFolder(output)
+        return TargetFolder(output, overwrite=overwrite)
     except (OSError, ConfigurationError) as error:
-        why = f" ({reason_of(error)})" if isinstance(error, OSError) else ""
-        raise RefusedError(f"--output can't be made{why}: name a folder that can") from None
+        why = reason_of(error) if isinstance(error, OSError) else "it is no folder"
+        raise RefusedError(_CANT_BE_MADE.format(why=why)) from None
 
 
-async def _tell(sources: Sources, asked: Asked) -> int:
-    """What would be signed."""
+async def _tell(signatures: Sequence[Signature], sources: Sources, asked: Asked) -> int:
+    """What would be signed. Raises RefusedError."""
     async with AsyncExitStack() as stack:
-        journal, path = None, _journal_of(asked.output)
-        if path.exists():
-            journal = await stack.enter_async_context(_opened(path))
+        journal, path = None, journal_of(asked.output)
+        if await is_vain(path, signatures):
+            asked = attrs.evolve(asked, again=False)  # what failed is all that there is
+        elif is_there(path):
+            journal = await stack.enter_async_context(opened(path))
         admission = _admission(sources, journal, asked)
         async with progress("reading"):
             verdicts = [each async for each in admission.verdicts()]
-    output = asked.output.resolve()
+    output = asked.output
     if asked.as_json:
         show_plan_as_json(verdicts, output)
     else:
         show_plan(verdicts, output)
     say(f"this was a dry run: {_counted(admission.wanted)} would be signed, and nothing was sent")
-    is_all = not (sources.problems or any(each.refused or each.failed for each in verdicts))
+    _tell_unsigned(admission)
+    is_all = not (sources.problems or admission.unsigned or any(each.refused or each.failed for each in verdicts))
     return ExitStatus.DONE if is_all else ExitStatus.FAILED
 
 
@@ -160,46 +143,31 @@ async def _sign(
     sources: Sources,
     asked: Asked,
 ) -> int:
-    output = asked.output.resolve()
-    target, path = _target(output), _journal_of(output)
+    output = asked.output
+    target, path = _target(output, overwrite=asked.overwrite), journal_of(output)
     async with DirectSuite(settings, token=secret) as suite:  # what is left unknown is the journal's to find out
-        while True:
-            async with _opened(path) as journal:
-                admission = _admission(sources, journal, asked)
-                job = SigningJob(
-                    suite.signing,
-                    admission,
-                    target,
-                    signatures,
-                    journal=journal,
-                    at_a_time=asked.at_a_time,
-                    patience=asked.patience,
-                )
-                try:
-                    status, report = await _done(job, admission, journal, sources, asked)
-                except ConfigurationError:  # the journal is of other signatures
-                    if not _is_vain(await journal.tally()):
-                        raise RefusedError(_OTHER_SIGNATURES) from None
-                else:
-                    return _told(report, status, sources, admission, asked)
-            await asyncio.to_thread(_remove, path)
+        if await is_vain(path, signatures):
+            await asyncio.to_thread(remove, path)
             asked = attrs.evolve(asked, again=False)  # what failed is all that there is
-
-
-def _is_vain(tally: Tally) -> bool:
-    """Whether nothing was signed, and nothing is under way: who finds that --widget was wrong corrects it."""
-    return not any(count for state, count in tally.states.items() if state not in (State.NEW, State.FAILED))
-
-
-def _remove(journal: Path) -> None:
-    for end in ("", "-wal", "-shm"):
-        journal.with_name(f"{journal.name}{end}").unlink(missing_ok=True)
+        async with opened(path) as journal:
+            admission = _admission(sources, journal, asked)
+            job = SigningJob(
+                suite.signing,
+                admission,
+                target,
+                signatures,
+                journal=journal,
+                at_a_time=asked.at_a_time,
+                patience=asked.patience,
+            )
+            status, report = await _done(job, admission, journal, sources, asked)
+            return _told(report, status, sources, admission, asked)
 
 
 async def _done(
-    job: SigningJob, admission: Admission, journal: _JournalOfRun, sources: Sources, asked: Asked
+    job: SigningJob, admission: Admission, journal: JournalOfRun, sources: Sources, asked: Asked
 ) -> tuple[ExitStatus, Report]:
-    """What the job came to. Raises ConfigurationError."""
+    """What the job came to. Raises DirectSuiteError, too, where it didn't begin."""
     stopped: JobStoppedError | None = None
     async with progress("signing", unit="pieces") as bar, _watched(job, admission, sources, bar, asked):
         try:
@@ -211,7 +179,7 @@ async def _done(
             raise
     status, sentence = _ending(stopped)
     report = Report(
-        output=asked.output.resolve(),
+        output=asked.output,
         signed=job.progress.done,
         signed_before=admission.signed_before,
         failed=await _failures(journal, sources),
@@ -237,22 +205,34 @@ def _told(report: Report, status: ExitStatus, sources: Sources, admission: Admis
         say(f"there is no PDF in the folders{deeper}")
     if report.failed:
         say(f"{_counted(len(report.failed))} failed: {_WITH_AGAIN}")
-    is_all = not (report.failed or report.refused or sources.problems)
+    if report.refused:
+        say(f"{_counted(len(report.refused))} not signed: see to the reason of each, and give the command again")
+    _tell_unsigned(admission)
+    is_all = not (report.failed or report.refused or admission.unsigned or sources.problems)
     return ExitStatus.DONE if is_all else ExitStatus.FAILED
 
 
+def _tell_unsigned(admission: Admission) -> None:
+    if admission.unsigned:
+        say(f"{_counted(admission.unsigned)} not signed yet, for only failures were tried again: {_WITHOUT_AGAIN}")
+
+
 def _admission(sources: Sources, journal: Journal | None, asked: Asked) -> Admission:
-    return Admission(sources, journal, output=asked.output.resolve(), again=asked.again, overwrite=asked.overwrite)
+    return Admission(sources, journal, output=asked.output, again=asked.again, overwrite=asked.overwrite)
 
 
 def _ending(stopped: JobStoppedError | None) -> tuple[ExitStatus, str | None]:
     if stopped is None:
         return ExitStatus.DONE, None
     cause = stopped.__cause__
-    return ending_of(cause if isinstance(cause, DirectSuiteError) else stopped, options={}, find_out=_AGAIN)
+    if not isinstance(cause, DirectSuiteError):
+        why = in_own_words(stopped.why).replace("the target", "--output")
+        return ExitStatus.FAILED, f"{why}: {_SEE_TO_IT}"
+    says_it = isinstance(cause, ServiceError) and 300 <= cause.status < 400  # that the URL is to be checked
+    return ending_of(cause, find_out=_AGAIN, advice={ServiceError: "" if says_it else _ASTRAY})
 
 
-async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str, str]]:
+async def _failures(journal: JournalOfRun, sources: Sources) -> list[tuple[str, str]]:
     """Of this command, or of these sources: the journal has those of earlier commands, too."""
     found, last = list[tuple[str, str]](), 0
     while some := await journal.failures(after=last, most=_AT_A_TIME):

@@ -90,7 +90,7 @@ class Sources:
             return self._files[name]
         if name.lower().endswith(_ENDING):
             for folder in itertools.takewhile(lambda each: each is not before, self._folders.values()):
-                if (folder / name).is_file():
+                if _is_file(folder / name):
                     return folder / name
         return None
 
@@ -111,10 +111,10 @@ class Sources:
                 yield listed, f"the folder can't be read ({reason_of(error)})"
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _is_file(entry: os.DirEntry[str] | Path) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a link that leads to itself
+    except OSError:  # a link that leads to itself, or it is in a folder that this user may not look into
         return False
 
 

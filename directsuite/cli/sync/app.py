@@ -9,7 +9,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
-from directsuite.cli.options import Flag, Several
+from directsuite.cli.options import Flag, Several, named, named_file
 
 STORE = Path("directsuite-sync.db")
 """The store where none is named."""
@@ -18,7 +18,8 @@ _WHERE = Group("Where it is kept", validator=mutually_exclusive)
 _FOLDERS = Group("Which folders", validator=mutually_exclusive)
 
 _Seconds = Parameter(validator=Number(gt=0))
-_Store = Annotated[Path | None, Parameter(group=_WHERE)]
+_File = Annotated[Path | None, Parameter(converter=named_file)]
+_Store = Annotated[Path | None, Parameter(group=_WHERE, converter=named_file)]
 _Postgres = Annotated[bool, Flag, Parameter(group=_WHERE)]
 
 app = App(
@@ -36,19 +37,19 @@ app = App(
 def run(
     *,
     mailbox: Annotated[tuple[str, ...], Several] = (),
-    mailboxes: Path | None = None,
-    passwords: Path | None = None,
+    mailboxes: _File = None,
+    passwords: _File = None,
     folder: Annotated[tuple[str, ...], Several, Parameter(group=_FOLDERS)] = (),
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False,
     store: _Store = None,
     postgres: _Postgres = False,
     workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
-    maildir: Path | None = None,
+    maildir: Annotated[Path | None, Parameter(converter=named)] = None,
     keep_gone: Annotated[bool, Flag] = False,
     once: Annotated[bool, Flag] = False,
     interval: Annotated[float | None, _Seconds] = None,
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
-    status_file: Path | None = None,
+    status_file: _File = None,
     json: Annotated[bool, Flag] = False,
 ) -> int:
     """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
@@ -122,7 +123,7 @@ def status(
     mailbox: Annotated[tuple[str, ...], Several] = (),
     store: _Store = None,
     postgres: _Postgres = False,
-    status_file: Path | None = None,
+    status_file: _File = None,
     max_age: Annotated[float | None, _Seconds] = None,
     json: Annotated[bool, Flag] = False,
 ) -> int:

@@ -8,10 +8,11 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 
 import attrs
 
+from directsuite.cli.signals import told_to
 from directsuite.cli.sync.displays import Display, standings
 from directsuite.cli.sync.worker import Plan, Worker, suite_of, worker_of
 from directsuite.sync.progress import Standing
@@ -24,7 +25,6 @@ BROKEN_OFF = 128
 
 _LOOKS = 0.5  # seconds between two looks of the display
 _REPORTS = 5.0  # seconds between two reports in the status file
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOGGER = logging.getLogger("directsuite")
 
 
@@ -48,7 +48,8 @@ class _Signals:
 async def keep_in_step(plan: Plan, display: Display) -> int:
     """Run a worker until it is done or a signal comes; the exit status. Raises DirectSuiteError if it can't begin."""
     async with suite_of(plan, [display.round]) as suite, worker_of(plan, suite) as worker:
-        with display, _signals() as signals:
+        signals = _Signals()
+        with display, told_to(signals.came, (signal.SIGINT, signal.SIGTERM)):
             async with _reported(worker, plan, display):
                 await _worked(worker, plan, display, signals)
             if not plan.once:
@@ -123,15 +124,3 @@ async def _reported(worker: Worker, plan: Plan, display: Display) -> AsyncGenera
         await asyncio.wait([looking])
         report(ended=True)
         display.show(worker.mailboxes, time.time())
-
-
-@contextlib.contextmanager
-def _signals() -> Generator[_Signals]:
-    """Signals that came meanwhile. Where the system or the thread has none, Ctrl-C raises KeyboardInterrupt as ever."""
-    signals, loop = _Signals(), asyncio.get_running_loop()
-    with contextlib.ExitStack() as stack:
-        for number in _SIGNALS:
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, signals.came, number)
-                stack.callback(loop.remove_signal_handler, number)
-        yield signals

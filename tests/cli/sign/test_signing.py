@@ -144,6 +144,7 @@ async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> N
     assert told.err == (
         "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
         "directsuite: number 3 of the sources can't be read (No such file or directory): it isn't signed\n"
+        "directsuite: 1 PDF not signed: see to the reason of each, and give the command again\n"
     )
     lines = told.out.splitlines()
     assert lines[0] == f"2 signed, 1 not signed; into {desk.folder / 'out'}"
@@ -238,6 +239,20 @@ async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: D
     assert len(desk.files()) == 2
 
 
+async def test_what_had_not_failed_is_told_where_only_failures_are_tried_again(desk: Desk) -> None:
+    desk.put("in/a.pdf")
+    desk.put("in/bad.pdf", content=b"no PDF")
+    assert (await desk.sign("in", *SIGNED)).status == 1
+    desk.put("in/bad.pdf")
+    for more in (("--dry-run",), ()):
+        told = await desk.sign("in", *SIGNED, "--again", *more)
+        assert told.status == 1
+        assert "1 PDF not signed yet, for only failures were tried again: give the command without --again" in told.err
+    assert (await desk.sign("in", *SIGNED)).status == 0
+    assert (await desk.sign("in", *SIGNED, "--again")).status == 0
+    assert desk.files() == ["a.pdf", "bad.pdf"]
+
+
 async def test_options_that_were_wrong_are_corrected_where_nothing_was_signed_with_them(desk: Desk) -> None:
     desk.put("a.pdf")
     told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
@@ -247,6 +262,30 @@ async def test_options_that_were_wrong_are_corrected_where_nothing_was_signed_wi
     told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
     assert (told.status, told.out) == (2, "")
     assert told.err.startswith("directsuite: --output has PDFs that were signed in another way")
+
+
+async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    assert (await desk.sign("in/a.pdf", *SIGNED)).status == 0
+    other = ("in", "--output", "out", "--name", WITNESS)
+    dry = await desk.sign(*other, "--dry-run")
+    assert (dry.status, dry.out) == (2, "")
+    assert dry.err.startswith("directsuite: --output has PDFs that were signed in another way")
+    assert dry.err == (await desk.sign(*other)).err  # as it would be
+    assert (await desk.sign("in", *SIGNED, "--dry-run")).err.startswith("directsuite: this was a dry run: 1 PDF would")
+
+
+@pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
+async def test_a_dry_run_counts_what_failed_in_another_way_as_the_command_does(
+    desk: Desk, more: tuple[str, ...]
+) -> None:
+    desk.put("a.pdf")
+    assert (await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
+    right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
+    dry = await desk.sign(*right, "--dry-run")
+    assert (dry.status, dry.err.startswith("directsuite: this was a dry run: 1 PDF would be signed")) == (0, True)
+    told = await desk.sign(*right)
+    assert (told.status, told.out.startswith("1 signed")) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["--output", "--image"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from directsuite.jobs.signing import Journal
+from directsuite.jobs.signing import Journal, JournalError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.sign.conftest import Desk
 
@@ -36,6 +38,16 @@ _OUT = ("--output", "out")
         (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
         ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
         (("a.pdf", "--output", "a.pdf"), "--output is a file: name a folder"),
+        (("a.pdf", "--output", "\0"), "--output can't be made (it has a NUL byte): name a folder that can"),
+        (("a.pdf", "--output", "x" * 300), "--output can't be made (File name too long): name a folder that can"),
+        (
+            ("a.pdf", "--output", "x" * 245),
+            "the journal beside --output, OUTPUT.signing.db, can't be made (File name too long): name another --output",
+        ),
+        (
+            ("a.pdf", "--output", "x" * 240),
+            "the journal beside --output, OUTPUT.signing.db, can't be opened. The journal can't be opened (File name",
+        ),
         (("a.pdf", "--output", "/"), "--output is the root of all folders"),
         (("none.pdf", *_OUT), "there is nothing to sign: give PDFs, or folders that have some"),
         (("a.pdf", *_OUT, "--again"), "nothing has failed yet"),
@@ -110,7 +122,7 @@ async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk:
     assert (await desk.sign("a.pdf", *_OUT)).status == 0
 
 
-@pytest.mark.parametrize(("http_status", "status"), [(403, 3), (404, 4)])
+@pytest.mark.parametrize(("http_status", "status"), [(302, 5), (403, 3), (404, 4), (405, 5)])
 async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     http_status: int, status: int, desk: Desk
 ) -> None:
@@ -119,6 +131,8 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     told = await desk.sign("in", *_OUT, "--json")
     assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
     assert f"(HTTP {http_status})" in told.document["stopped"]
+    assert ("check the service's URL, and proxies on the way to it" in told.document["stopped"]) == (http_status == 405)
+    assert told.document["stopped"].count("check ") == (http_status != 403)
     assert "--again" not in told.err
     desk.sandbox.remove_fault(fault)
     told = await desk.sign("in", *_OUT)
@@ -130,10 +144,13 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: De
     fault = desk.sandbox.inject_fault("Save", "status", status=413, times=1000)
     told = await desk.sign("in", *_OUT, "--at-a-time", "1")
     assert told.status == 1
-    assert told.err.splitlines()[-1] == (
+    assert told.err.splitlines() == [
+        "directsuite: 20 documents failed one after the other, at last with ServiceError: the service refused the "
+        "request (HTTP 413): see to that before you go on",
+        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on",
         "directsuite: 20 PDFs failed, and are passed over, too: see to the reason of each, and give the command with "
-        "--again"
-    )
+        "--again",
+    ]
     desk.sandbox.remove_fault(fault)
     assert (await desk.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
     assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed;")
@@ -176,6 +193,25 @@ async def test_an_output_that_cannot_be_made_is_told(desk: Desk) -> None:
     )
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
+async def test_an_output_that_is_a_link_to_itself_is_told(desk: Desk) -> None:
+    desk.put("a.pdf")
+    (desk.folder / "out").symlink_to("out")
+    told = await desk.sign("a.pdf", *_OUT)
+    assert (told.status, told.out) == (2, "")
+    assert told.err.startswith("directsuite: --output can't be made (")
+    assert told.err.endswith("): name a folder that can\n")
+
+
+async def test_a_file_in_the_output_where_a_folder_has_to_be_is_told_with_a_report(desk: Desk) -> None:
+    desk.put("a.pdf")
+    desk.put("out/.directsuite", content=b"in the way")
+    told = await desk.sign("a.pdf", *_OUT, "--json")
+    assert (told.status, told.document["signed"]) == (1, 0)
+    assert told.document["stopped"] == "--output can't be written (Not a directory): see to that before you go on"
+    assert list(await desk.sandbox.ledger()) == []
+
+
 async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> None:
     desk.put("a.pdf")
     async with Journal(desk.folder / "out.signing.db"):
@@ -187,6 +223,18 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> Non
         told = await desk.sign("a.pdf", "--output", "other", *more)
         assert told.status == 2
         assert "is no SQLite database" in told.err
+
+
+async def test_a_journal_s_error_is_told_in_the_words_of_commands(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(_: Journal) -> Journal:
+        """In words of Python."""
+        raise JournalError("its place is unsafe: set allow_insecure_http=True.")
+
+    monkeypatch.setattr(Journal, "__aenter__", fails)
+    desk.put("a.pdf")
+    told = await desk.sign("a.pdf", *_OUT)
+    assert told.status == 2
+    assert told.err.endswith("set allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names\n")
 
 
 async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:
