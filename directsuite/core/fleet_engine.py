@@ -82,9 +82,6 @@ class FleetEngine:
         """
         try:
             await self._queue.open()
-            here = asyncio.current_task()
-            if here is not None and here.cancelling():
-                raise asyncio.CancelledError  # asyncio.wait_for of Python 3.11 may lose it while the pool opens
             tasks = [
                 asyncio.create_task(each)
                 for each in (

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from directsuite.core.cancellation import cancellable
 from directsuite.core.postgres_connections import Connection, Connections
 from directsuite.core.postgres_schema import ensure_part
 from directsuite.errors import ConfigurationError
@@ -151,7 +152,8 @@ class FleetQueue:
         from procrastinate.exceptions import ProcrastinateException
 
         try:
-            yield
+            with cancellable():
+                yield
             return
         except (psycopg.Error, ProcrastinateException) as error:
             kind = type(error).__name__

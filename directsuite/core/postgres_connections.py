@@ -11,6 +11,7 @@ import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
+from directsuite.core.cancellation import cancellable
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
 
@@ -98,7 +99,8 @@ class Connections:
             async with connection.transaction():
                 return await work(connection)
 
-        return await self._bounded(transact)
+        with cancellable():
+            return await self._bounded(transact)
 
     async def fetch(
         self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
@@ -110,7 +112,8 @@ class Connections:
             cursor = await connection.execute(query, values, binary=True)
             return await cursor.fetchall()
 
-        return await self._bounded(ask)
+        with cancellable():
+            return await self._bounded(ask)
 
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncGenerator[Connection]:

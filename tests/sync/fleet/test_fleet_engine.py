@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+from psycopg import OperationalError
+
 from directsuite.core.fleet_engine import FleetEngine
-from directsuite.core.postgres_connections import Connections
+from directsuite.core.postgres_connections import Connection, Connections
 
 
 @attrs.define(eq=False)
@@ -96,6 +99,49 @@ async def test_whenever_it_is_cancelled_it_ends_and_nothing_is_left(connections:
         await asyncio.wait([running], timeout=20)
         assert running.cancelled()
         assert asyncio.all_tasks() <= before | {running}
+
+
+@pytest.mark.parametrize("outcome", [None, OperationalError("closed")], ids=["a result", "an error"])
+@pytest.mark.parametrize("call", ["prune_stalled_workers", "get_stalled_jobs", "defer_job_async"])
+async def test_it_ends_though_a_cancellation_gets_lost_on_the_way_to_postgresql(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch, call: str, outcome: Exception | None
+) -> None:
+    begun = asyncio.Event()
+
+    async def loses(*_: object, **__: object) -> list[Any]:
+        """As asyncio.wait_for of Python 3.11 does where what it waits for comes in the same moment."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if outcome is not None:
+                raise outcome from None
+        return []
+
+    monkeypatch.setattr(f"procrastinate.manager.JobManager.{call}", loses)
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(engine(connections, Turns(), grace=0.2).run())
+    await asyncio.wait_for(begun.wait(), 20)
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
+    assert running.cancelled()
+    assert asyncio.all_tasks() <= before | {running}
+
+
+async def test_a_statement_does_not_lose_a_cancellation(connections: Connections) -> None:
+    begun = asyncio.Event()
+
+    async def loses(_: Connection) -> str:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "found"
+
+    running = asyncio.create_task(connections.run(loses))
+    await asyncio.wait_for(begun.wait(), 20)
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
+    assert running.cancelled()
 
 
 async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) -> None:

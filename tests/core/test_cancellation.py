@@ -1,0 +1,68 @@
+"""A cancellation that a library loses is told where it returns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from directsuite.core.cancellation import cancellable
+
+
+async def loses(outcome: Exception | None) -> str:
+    """What asyncio.wait_for of Python 3.11 makes of a cancellation that comes with what it waits for, or an error."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if outcome is not None:
+            raise outcome from None
+    return "found"
+
+
+@pytest.mark.parametrize("outcome", [None, ValueError("broken off")], ids=["a result", "an error"])
+async def test_a_lost_cancellation_comes_out_of_the_block(outcome: Exception | None) -> None:
+    async def work() -> None:
+        with cancellable():
+            await loses(outcome)
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.wait([working])
+    assert working.cancelled()
+
+
+async def test_results_and_errors_pass() -> None:
+    with cancellable():
+        await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="own"), cancellable():
+        raise ValueError("own")
+
+
+async def test_who_was_cancelled_before_may_still_end_what_has_to_be_ended() -> None:
+    ended = False
+
+    async def work() -> None:
+        nonlocal ended
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with cancellable():
+                await asyncio.sleep(0)
+            ended = True
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.wait([working])
+    assert ended
+
+
+async def test_a_time_out_around_it_stays_a_time_out() -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(0.01):
+            with cancellable():
+                await loses(None)
+
+    with pytest.raises(TimeoutError):
+        await bounded()
