@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import enum
 import errno
-import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Self
 
 from directsuite import errors
 from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.core.system_errors import reason_of
 
 _INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
 _CHECK_THE_URL = "check the URL in the settings"
@@ -130,7 +130,7 @@ def _said(error: errors.DirectSuiteError) -> str:
 
 def _of_a_file(error: OSError) -> str:
     """Without the file's name, which may be a patient's."""
-    reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+    reason = reason_of(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({reason}): free some space and give the same command again"
     return f"a file can't be read or written ({reason}): see to the files and folders that you named"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 from directsuite.secret import Secret
 
 
@@ -56,8 +57,3 @@ def passwords_in(content: bytes, named: str, *, suffix: str = "") -> dict[str, S
             'in TOML both go into quotes, "a@b" = "c"'
         )
     return {name: Secret(password) for name, password in found.items()}
-
-
-def reason_of(error: OSError) -> str:
-    """Why a file can't be read or written, without its name."""
-    return type(error).__name__ if error.errno is None else os.strerror(error.errno)

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from directsuite.core.system_errors import reason_of
 from directsuite.secret import Secret
 
 _WIDTH = 1_000  # columns where nobody says how many there are, so that a line stays a line
@@ -40,8 +41,9 @@ def show_effect(show: Callable[[], None], done: str) -> bool:
         sys.stdout.flush()
     except OSError as error:
         write_nowhere()
-        reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
-        sys.stderr.write(f"directsuite: {done}, and stdout can't be written ({reason}): don't give the command again\n")
+        sys.stderr.write(
+            f"directsuite: {done}, and stdout can't be written ({reason_of(error)}): don't give the command again\n"
+        )
         return False
     return True
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import DirectSuiteError
 
 if sys.platform != "win32":
@@ -147,9 +148,9 @@ class SqliteFile(Generic[E]):
 
     def _unusable(self, error: OSError) -> E:
         """Without the path, which may name somebody."""
-        reason = os.strerror(error.errno) if error.errno is not None else type(error).__name__
         return self.error(
-            f"The {self.noun} can't be opened ({reason}): give it a path in a folder that this user may write to."
+            f"The {self.noun} can't be opened ({reason_of(error)}): "
+            "give it a path in a folder that this user may write to."
         )
 
 

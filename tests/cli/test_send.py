@@ -185,6 +185,10 @@ def refused(ended: Ended, named: str) -> None:
         (("--to", BOB, "--body", "x", "--from", "alice"), "--from"),
         (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is no text"),
         (("--to", BOB, "--body", "\udcff"), "--body is no text"),
+        (("--to", BOB, "--body", ""), "its text is empty"),
+        (("--to", BOB, "--body-file", "blank"), "its text is empty"),
+        (("--to", BOB, "--body", "x", "--subject", "a\nBcc: b@c"), "--subject has a line break"),
+        (("--to", BOB, "--body", "x", "--subject", "\x1b[2J"), "--subject has a line break or another control"),
         (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is no text"),
         (("--to", BOB, "--body", "x", "--password-file", "bytes"), "others may read the file of --password-file"),
         (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
@@ -195,6 +199,7 @@ async def test_what_can_not_be_is_refused_before_anything_is_sent(
 ) -> None:
     typist.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
     typist.folder.joinpath("bytes").chmod(0o644)
+    typist.folder.joinpath("blank").write_bytes(b" \n")
     ended = await typist.run("send", *options)
     refused(ended, named)
     assert "ada-example" not in ended.err  # a file's name may be a patient's

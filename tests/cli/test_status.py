@@ -127,6 +127,19 @@ async def test_without_watching_a_refusal_is_told_as_that(typist: Typist) -> Non
     assert (await typist.run("status", smtp_id)).status == 5
 
 
+async def test_where_all_together_are_refused_each_is_asked_for(typist: Typist) -> None:
+    smtp_id = await sent(typist, BOB)
+    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=9)
+    typist.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
+    ended = await typist.run("status", "<nobody@elsewhere.test>", smtp_id)
+    assert (ended.status, BOB in ended.out) == (4, True)
+    assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
+    typist.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
+    alone = await typist.run("status", "<nobody@elsewhere.test>", smtp_id)
+    assert (alone.status, alone.out) == (4, "")
+    assert "GetMessageStatusMany" in alone.err
+
+
 async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
     typist: Typist, monkeypatch: pytest.MonkeyPatch
 ) -> None:

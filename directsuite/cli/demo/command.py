@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import sys
 import tempfile
 import time
@@ -15,6 +15,7 @@ from directsuite.cli.demo.progress import Progress, progress_on
 from directsuite.cli.demo.report import Report, document, show
 from directsuite.cli.demo.scene import Sizes, scene
 from directsuite.cli.demo.steps import STEPS, Step, StepResult, run_step
+from directsuite.cli.running import Command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,17 +32,23 @@ def demonstrate(output: Path, sizes: Sizes, *, as_json: bool, steps: Sequence[St
         return _cannot(
             f"the output folder {output} cannot be written: {error.strerror or error}; give another --output"
         )
-    console = Console(stderr=as_json, highlight=False)
-    try:
-        with progress_on(console) as progress:
-            report = asyncio.run(perform(folder, sizes, progress, steps))
-    except OSError as error:
-        return _cannot(f"the sandbox cannot start: {error}")
-    if as_json:
-        sys.stdout.write(f"{document(report)}\n")
-    else:
-        show(report, console)
-    return 0 if report.held else 1
+
+    async def run() -> int:
+        console = Console(stderr=as_json, highlight=False)
+        try:
+            with progress_on(console) as progress:
+                report = await perform(folder, sizes, progress, steps)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            return _cannot(f"the sandbox cannot start: {error}")
+        if as_json:
+            sys.stdout.write(f"{document(report)}\n")
+        else:
+            show(report, console)
+        return 0 if report.held else 1
+
+    return Command(resume="give the same command again: it begins anew").run(run)
 
 
 async def perform(output: Path, sizes: Sizes, progress: Progress, steps: Sequence[Step] = STEPS) -> Report:

@@ -10,6 +10,7 @@ import attrs
 
 from directsuite.cli.demo import fax, mailbox, message, patient, signing
 from directsuite.cli.demo.scene import NotHeldError, Scene
+from directsuite.cli.exit_status import ending_of
 from directsuite.errors import DirectSuiteError
 
 if TYPE_CHECKING:
@@ -67,4 +68,6 @@ def _explanation(error: Exception) -> str:
         return _explanation(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if isinstance(error, NotHeldError | DirectSuiteError):
         return str(error)
+    if isinstance(error, OSError):
+        return ending_of(error)[1]
     return f"{type(error).__name__}: {error}"

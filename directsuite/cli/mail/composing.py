@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 
 _STDIN = Path("-")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -42,6 +44,8 @@ def message_of(wanted: Wanted, sender: str) -> Message:
     if not any(addresses for _, addresses in kinds):
         raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
     refuse_no_text(wanted.subject, "--subject")
+    if _CONTROL.search(wanted.subject or ""):
+        raise RefusedError("--subject has a line break or another control character: give one line of text")
     refuse_no_text(wanted.body, "--body")
     message = Message(
         sender=sender,
@@ -93,12 +97,17 @@ def size_of(attachment: Attachment) -> int:
 
 
 def _body(wanted: Wanted) -> str | None:
-    if wanted.body is not None:
+    """Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
+    body = _text(wanted)
+    if wanted.attach or (body and not body.isspace()):
+        return body
+    was_given = "" if body is None else ": its text is empty"
+    raise RefusedError(f"what does it say{was_given}? Give --body-file FILE, - for stdin, or --body TEXT")
+
+
+def _text(wanted: Wanted) -> str | None:
+    if wanted.body is not None or wanted.body_file is None:
         return wanted.body
-    if wanted.body_file is None:
-        if wanted.attach:
-            return None
-        raise RefusedError("what does it say? Give --body-file FILE, - for stdin, or --body TEXT")
     try:
         content = sys.stdin.buffer.read() if wanted.body_file == _STDIN else wanted.body_file.read_bytes()
     except OSError as error:

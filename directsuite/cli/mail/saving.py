@@ -13,11 +13,11 @@ from directsuite.cli.exit_status import ExitStatus
 from directsuite.cli.mail.file_names import safe_name, written
 from directsuite.cli.mail.folders import told_of_folders
 from directsuite.cli.mail.reading import NO_SUCH_MESSAGE
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.progress import progress
 from directsuite.cli.refusal import NotThereError, RefusedError
 from directsuite.cli.results import show_json, show_table
 from directsuite.cli.running import Command, say
+from directsuite.core.system_errors import reason_of
 from directsuite.messaging.service import Mailbox
 
 

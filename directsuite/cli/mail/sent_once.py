@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 
 if sys.platform == "win32":
     import msvcrt

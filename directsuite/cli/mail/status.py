@@ -18,6 +18,7 @@ from directsuite.cli.results import members_of, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.errors import ServiceError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
+from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import bare
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
@@ -58,9 +59,9 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
             try:
                 known = (await box.get_message_statuses(smtp_ids)).records
             except ServiceError as error:
-                if not (asked.watch and is_refusal(error)):
+                if not is_refusal(error) or not (asked.watch or smtp_ids[1:]):
                     raise
-                known, refusal = [], error
+                known, refusal = [] if asked.watch else await _each_alone(box, smtp_ids, error), error
         watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids})
         if asked.watch:
             _tell_of_unknown(watch, refusal)
@@ -74,6 +75,21 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
         )
     return _status(command, watch, records)
+
+
+async def _each_alone(box: Mailbox, smtp_ids: Sequence[str], refusal: ServiceError) -> list[DirectMessageLog]:
+    """What is known, where the service refuses to tell of all together. Raises `refusal` where it tells of none."""
+    found, refused = list[DirectMessageLog](), 0
+    for smtp_id in smtp_ids:
+        try:
+            found += (await box.get_message_status(smtp_id)).records
+        except ServiceError as error:
+            if not is_refusal(error):
+                raise
+            refused += 1
+    if refused == len(smtp_ids):
+        raise refusal
+    return found
 
 
 def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.sign.sources import Candidate, Sources
+from directsuite.core.system_errors import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import examined
 

@@ -12,7 +12,6 @@ import attrs
 
 from directsuite.cli.access import settings_for, token
 from directsuite.cli.exit_status import ExitStatus, ending_of, in_own_words
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.progress import Bar, progress
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.running import Command, say
@@ -21,6 +20,7 @@ from directsuite.cli.sign.journal import JournalOfRun, is_there, is_vain, journa
 from directsuite.cli.sign.report import Report, show_plan, show_plan_as_json
 from directsuite.cli.sign.signatures import Wanted, signatures_of
 from directsuite.cli.sign.sources import Sources
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import JobStoppedError, Journal, SigningJob, TargetFolder
 from directsuite.secret import Secret

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from directsuite.cli.exit_status import in_own_words
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 from directsuite.jobs.signing import Entry, Journal, JournalError, State
 from directsuite.jobs.signing.keeping import digest_of
 from directsuite.signing.models import Signature

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 from directsuite.signing.models import Signature, Widget
 
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")

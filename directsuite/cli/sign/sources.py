@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.private_files import reason_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.system_errors import reason_of
 
 _HEAD = 1024  # bytes in which a PDF says that it is one
 _ENDING = ".pdf"

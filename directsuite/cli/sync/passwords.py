@@ -18,6 +18,7 @@ from directsuite.cli.access import MAILBOX_PASSWORD
 from directsuite.cli.private_files import check_private, passwords_in
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.secret_places import has_keyring, in_keyring
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.turns import Passwords
@@ -80,7 +81,7 @@ class PasswordFile:
                 )
                 self._read = version
         except OSError as error:
-            raise RefusedError(f"the passwords file {self._path} can't be read ({type(error).__name__})") from None
+            raise RefusedError(f"the passwords file {self._path} can't be read ({reason_of(error)})") from None
 
 
 def _fixed(passwords: Mapping[str, Secret]) -> Passwords:

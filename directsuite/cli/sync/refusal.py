@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.exit_status import ending_of
 from directsuite.cli.refusal import RefusedError
-from directsuite.errors import ConfigurationError, DirectSuiteError, InvalidArgumentError
+from directsuite.cli.running import say
+from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
 
 CONNINFO = "DIRECTSUITE_POSTGRES"
+_OPTIONS = {"folder": "--maildir"}
 
 
 def carefully(command: Callable[[], int]) -> int:
     """The exit status of a command, or of what kept it from running."""
     try:
         return command()
-    except (RefusedError, ConfigurationError, InvalidArgumentError) as error:
-        return _said(error, ExitStatus.REFUSED)
-    except DirectSuiteError as error:
-        return _said(error, ExitStatus.FAILED)
+    except (RefusedError, DirectSuiteError) as error:
+        status, sentence = ending_of(error, options=_OPTIONS)
+        say(sentence)
+        return status
 
 
 def conninfo() -> Secret:
@@ -30,8 +31,3 @@ def conninfo() -> Secret:
     if not text:
         raise RefusedError(f"set {CONNINFO} to where PostgreSQL is: postgresql://user@host/database")
     return Secret(text)
-
-
-def _said(error: Exception, status: int) -> int:
-    sys.stderr.write(f"directsuite: {error}\n")
-    return status

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -37,7 +38,7 @@ from directsuite.errors import (
 from directsuite.jobs.signing.documents import Elsewhere, Examined, Pdf, examined
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.keeping import JournalError, Keeping
-from directsuite.jobs.signing.targets import Target, reason
+from directsuite.jobs.signing.targets import Target
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -114,7 +115,7 @@ class Course:
         except InvalidArgumentError as error:
             return await self._fail(entry, error)
         except OSError as error:
-            return await self._abandon(entry, State.FAILED, f"it can't be read ({reason(error)})")
+            return await self._abandon(entry, State.FAILED, f"it can't be read ({reason_of(error)})")
         while entry.state < State.SIGNED:
             if entry.source_sha not in (None, source.sha256):
                 entry = await self._abandon(entry, State.FAILED, CHANGED)

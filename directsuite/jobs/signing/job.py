@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.clock import Clock, unix_time
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.course import OF_THE_PLACE, Course, is_hopeless
 from directsuite.jobs.signing.documents import Pdf
@@ -22,7 +23,7 @@ from directsuite.jobs.signing.intake import Intake, Lookup
 from directsuite.jobs.signing.keeping import Keeping, alone, digest_of
 from directsuite.jobs.signing.leftovers import delete_abandoned
 from directsuite.jobs.signing.rate import Rate
-from directsuite.jobs.signing.targets import Target, reason
+from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.trouble import Tries, Trouble
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
@@ -211,7 +212,7 @@ class SigningJob:
         try:
             return await stack.enter_async_context(self._target.workshop(part))
         except OSError as error:
-            why = f"the target can't be written ({reason(error)})"
+            why = f"the target can't be written ({reason_of(error)})"
         raise JobStoppedError(why)
 
     async def _work(self, course: Course, intake: Intake) -> None:
@@ -221,7 +222,7 @@ class SigningJob:
                 try:
                     found = await intake.next()
                 except OSError as error:  # it names a document, and is no cause
-                    return self._stop(JobStoppedError(f"the source can't be read ({reason(error)})"))
+                    return self._stop(JobStoppedError(f"the source can't be read ({reason_of(error)})"))
                 if found is None:
                     return None
                 entry, pdf = found
@@ -253,7 +254,7 @@ class SigningJob:
                 if self._ending.is_set():
                     return None  # it is left to the next run
             except OSError as error:
-                return self._stop(JobStoppedError(f"the target can't be written ({reason(error)})"))
+                return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
             else:
                 return self._note(end, tries)
 

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import examined
 
@@ -93,7 +94,7 @@ class TargetFolder:
         try:
             self._path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            why = reason(error)
+            why = reason_of(error)
             raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
 
     @contextlib.asynccontextmanager
@@ -130,7 +131,7 @@ class TargetFolder:
         except OSError as error:
             if error.errno not in _OF_THE_NAME:
                 raise
-            why = reason(error)
+            why = reason_of(error)
         else:
             return not self._overwrite
         raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
@@ -151,18 +152,12 @@ class TargetFolder:
         except OSError as error:
             if error.errno not in _OF_THE_NAME:
                 raise
-            why = reason(error)
+            why = reason_of(error)
         else:
             if is_there:
                 return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
-
-
-def reason(error: OSError) -> str:
-    """Why something can't be read or written, without its name."""
-    kind: str = getattr(error, "kind", type(error).__name__)
-    return kind if error.errno is None else os.strerror(error.errno)
 
 
 def refuse_outside(name: str) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
@@ -59,10 +60,12 @@ class MaildirSink:
             with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
                 _fsync(self._root.parent)
         except OSError as error:
-            reason = type(error).__name__
+            reason = reason_of(error)
         else:
             return
-        raise InvalidArgumentError(f"it can't be made a folder ({reason}): create it first", parameter="folder")
+        raise InvalidArgumentError(
+            f"it can't be made a folder ({reason}): name one, or create it first", parameter="folder"
+        )
 
     @property
     def sink_name(self) -> str:
@@ -93,9 +96,9 @@ class MaildirSink:
                 delivery.take(change)
             delivery.settle()
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else type(error).__name__
             failure = MaildirError(
-                f"the Maildir can't be written ({reason}): see to its disk and permissions; the changes are told again",
+                f"the Maildir can't be written ({reason_of(error)}): see to its disk and permissions; "
+                "the changes are told again",
                 errno=error.errno,
             )
         else:

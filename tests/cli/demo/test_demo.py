@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -155,12 +156,26 @@ def test_sandbox_that_cannot_start_is_reported(
     assert capsys.readouterr().err == "directsuite: the sandbox cannot start: [Errno 98] no port is free\n"
 
 
+def test_a_full_disk_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/home/ada")
+
+    monkeypatch.setattr("directsuite.cli.demo.scene.Sandbox.__aenter__", full)
+    assert main(["demo", "--output", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("directsuite: the disk is full")
+    assert "ada" not in told
+
+
 def _heed_interrupts() -> None:
     """Undo what shells do to background jobs, which ignore SIGINT and pass that on to their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_interrupt_ends_the_demo_with_130_and_leaves_no_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
         [*DEMO, "--messages", "5000", "--output", str(tmp_path / "out")],
@@ -175,9 +190,13 @@ def test_interrupt_ends_the_demo_with_130_and_leaves_no_state(tmp_path: Path) ->
         while not (tmp_path / "out" / "messages").exists():  # the second step writes it, the third one is long
             assert process.poll() is None
             assert time.monotonic() < give_up
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, errors = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert (process.returncode, out, errors) == (130, "", "\ndirectsuite: interrupted\n")
+    assert (process.returncode, out, errors) == (
+        status,
+        "",
+        "directsuite: stopped; give the same command again: it begins anew\n",
+    )
     assert list((tmp_path / "temporary").iterdir()) == []

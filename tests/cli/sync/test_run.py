@@ -120,6 +120,8 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
         (["--mailbox", "alice"], "no address"),
         (["--mailbox", "a b@direct.example.test"], "no address"),
         (["--mailboxes", "nothing"], "no file nothing"),
+        (["--mailboxes", "latin"], "the file latin is no text in UTF-8"),
+        (["--mailbox", ALICE, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
         (["--mailbox", ALICE, "--passwords", "nothing"], "passwords file nothing"),
         (["--mailbox", ALICE], "--passwords"),
         (["--mailbox", ALICE, "--interval", "0"], "--interval"),
@@ -132,6 +134,8 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
     ],
 )
 async def test_what_can_not_be_is_named_with_status_2(desk: Desk, options: list[str], named: str) -> None:
+    desk.folder.joinpath("latin").write_bytes(b"caf\xe9")
+    desk.passwords("known")
     ended = await desk.run("run", *options)
     assert ended.status == 2
     assert named in ended.err
