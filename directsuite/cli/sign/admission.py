@@ -104,7 +104,7 @@ class Admission(AsyncIterable[Pdf]):
         return [self._verdict(each, known.get(each.name)) for each in some]
 
     def _verdict(self, candidate: Candidate, entry: Entry | None) -> Verdict:
-        if self._again and (entry is None or entry.state is not State.FAILED):
+        if self._again and (entry is None or not entry.has_failed):
             is_signed = entry is not None and entry.state in (State.SIGNED, State.DONE)
             return Verdict(candidate, passed_over=True, unsigned=not is_signed)
         if candidate.problem is not None:

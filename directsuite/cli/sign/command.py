@@ -60,9 +60,7 @@ def sign_all(asked: Asked) -> int:
     def begin() -> Coroutine[Any, Any, int]:
         return _begun(attrs.evolve(asked, output=_without_links(asked.output)))
 
-    return Command(resume="nothing was sent: give the same command again" if asked.dry_run else _next_step(asked)).run(
-        begin
-    )
+    return Command(resume="nothing was sent: give the same command again" if asked.dry_run else _AGAIN).run(begin)
 
 
 def _begun(asked: Asked) -> Coroutine[Any, Any, int]:
@@ -98,11 +96,6 @@ def _without_links(output: Path) -> Path:
             raise RefusedError("--output is a file: name a folder")
         return found
     raise RefusedError(_CANT_BE_MADE.format(why=why))
-
-
-def _next_step(asked: Asked) -> str:
-    """For a command that was broken off. What --again has begun is no failure any more, and --again passes it over."""
-    return _WITHOUT_AGAIN if asked.again else _AGAIN
 
 
 def _target(output: Path, *, overwrite: bool) -> TargetFolder:
@@ -196,7 +189,7 @@ def _told(report: Report, status: ExitStatus, sources: Sources, admission: Admis
         report.show()
     if report.stopped is not None:
         say(report.stopped)
-        say(f"stopped; {_next_step(asked)}")
+        say(f"stopped; {_AGAIN}")
         if report.failed:
             say(f"{_counted(len(report.failed))} failed, and are passed over, too: {_WITH_AGAIN}")
         return status

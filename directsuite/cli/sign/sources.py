@@ -16,6 +16,7 @@ import attrs
 
 from directsuite.cli.refusal import RefusedError
 from directsuite.core.system_errors import reason_of
+from directsuite.jobs.signing.documents import WORKSHOP
 
 _HEAD = 1024  # bytes in which a PDF says that it is one
 _ENDING = ".pdf"
@@ -35,7 +36,7 @@ class Candidate:
 class Sources:
     """Of one command. output: a folder that is passed over where it is within a source.
 
-    Raises RefusedError where signed files would take the places of the sources themselves.
+    Raises RefusedError where signed files would take the places of the sources themselves, or have two names.
     """
 
     def __init__(self, sources: Sequence[Path], *, output: Path, recursive: bool) -> None:
@@ -54,7 +55,10 @@ class Sources:
                 self._folders.setdefault(source.resolve(), source)
             elif (earlier := self._files.setdefault(source.name, source)) is not source and not _same(earlier, source):
                 self._taken.append(Candidate(source.name, source, _TAKEN))
-        if self._output in {*self._folders, *(each.resolve().parent for each in self._files.values())}:
+        places = {*self._folders, *(each.resolve().parent for each in self._files.values())}
+        if recursive and any(not self._folders.keys().isdisjoint(each.parents) for each in places):
+            raise RefusedError("a source lies within another, and would be signed under two names: leave one out")
+        if self._output in places:
             raise RefusedError("--output is the folder of the PDFs themselves: name another")
 
     def __bool__(self) -> bool:
@@ -103,7 +107,8 @@ class Sources:
                 with os.scandir(listed) as entries:
                     for entry in entries:
                         if entry.is_dir(follow_symlinks=False):
-                            if self._recursive and Path(entry.path).resolve() != self._output:
+                            is_source = entry.name != WORKSHOP and Path(entry.path).resolve() != self._output
+                            if self._recursive and is_source:
                                 below.append(Path(entry.path))
                         elif entry.name.lower().endswith(_ENDING):
                             yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"

@@ -3,7 +3,7 @@
 from directsuite.jobs.signing.documents import Elsewhere, Folder, Pdf
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
-from directsuite.jobs.signing.job import JobStoppedError, SigningJob, SigningProgress
+from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
 from directsuite.jobs.signing.journal import Journal
 from directsuite.jobs.signing.keeping import JournalError, Tally
 from directsuite.jobs.signing.postgres_journal import PostgresJournal
@@ -20,6 +20,7 @@ __all__ = [
     "JournalError",
     "Pdf",
     "PostgresJournal",
+    "Signatures",
     "SigningFleet",
     "SigningJob",
     "SigningProgress",

@@ -13,31 +13,24 @@ unless it shows the signatures, and the document is saved anew, under another id
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from http import HTTPStatus
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import attrs
 
-from directsuite.core.system_errors import reason_of
 from directsuite.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ClosedError,
-    ConfigurationError,
     DirectSuiteError,
     InvalidArgumentError,
     NotFoundError,
     Outcome,
     OutcomeUnknownError,
     PermissionDeniedError,
-    RateLimitedError,
-    ServerError,
-    ServiceError,
 )
-from directsuite.jobs.signing.documents import Elsewhere, Examined, Pdf, examined
+from directsuite.jobs.signing.blame import DENIED, MISSING, is_astray, is_its_own, is_missing
+from directsuite.jobs.signing.documents import Elsewhere, Examined, Pdf, SourceError, examined
 from directsuite.jobs.signing.entry import Entry, State
-from directsuite.jobs.signing.keeping import JournalError, Keeping
+from directsuite.jobs.signing.keeping import Keeping
 from directsuite.jobs.signing.targets import Target
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
@@ -48,32 +41,19 @@ _KEPT = 3.5 * 3600
 _TRIES = 5
 """Stored documents that may be abandoned for a document before it counts as failed."""
 
-MISSING = (NotFoundError, BadRequestError)
-"""What the service may say of an identifier that it doesn't know: the specification leaves open which."""
-
-_DENIED = (AuthenticationError, PermissionDeniedError)
-_OF_THE_SERVICE = (*_DENIED, RateLimitedError, ServerError)
-"""What the service says whichever document it is asked about."""
-
-_OF_THE_WAY = frozenset(
-    {
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
-        HTTPStatus.UPGRADE_REQUIRED,
-    }
-)
-"""With redirects, what a wrong URL or a proxy answers to every request of this kind, whichever document it is of."""
-
-_FOR_NOW = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.TOO_EARLY})
-"""What passes by waiting, and says nothing of the document. All else that the service says is about the document."""
-
-_HOPELESS = (*_DENIED, ClosedError, ConfigurationError, JournalError)
-
 CHANGED = "it is another document than when it was first read"
 TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
 OF_THE_PLACE = frozenset({CHANGED, TAKEN})
 """What says nothing of the service, however many documents meet it."""
 LOST = "its signature was asked for again and again, and never seen"
+
+
+class WorkshopError(OSError):
+    """What comes from the service can't be put into the workshop. kind: why."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"no file can be made in the workshop ({kind})")
+        self.kind = kind
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -90,7 +70,14 @@ class Course:
     _stored: set[str | None] = attrs.field(factory=set[str | None], init=False)  # by this run, as long as it is of use
 
     async def go(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
-        """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was."""
+        """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was.
+
+        That is SourceError where others can't be read either, and OSError of the target and the workshop.
+        """
+        if entry.state is State.FAILED:
+            entry = await self.journal.put(entry.renewed())
+        if entry.state is State.SIGNING and await self._is_kept(entry):
+            entry = await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
         if entry.state < State.SIGNED:
             room = self.workshop / f"{entry.number}.source.pdf"
             try:
@@ -103,38 +90,48 @@ class Course:
         # What has become of the source of a document that the target has is of no matter.
         return await self._clear(entry) if entry.state is State.SIGNED else entry
 
-    async def give_up(self, entry: Entry, error: DirectSuiteError) -> Entry:
-        """Count a document as failed, whatever the service may still do with it."""
-        return await self._fail(entry, error)
+    async def fail(self, entry: Entry, error: DirectSuiteError) -> Entry:
+        """Count a document as failed, whatever the service may still do with it: in our own words, not a service's."""
+        return await self._abandon(entry, State.FAILED, f"{type(error).__name__}: {error.explanation}")
+
+    async def _is_kept(self, entry: Entry) -> bool:
+        """Whether an earlier run had the target keep it, and ended before it had noted that."""
+        return entry.output_sha is not None and await self.target.holds(entry.name, entry.output_sha)
 
     async def _to_the_target(self, entry: Entry, pdf: Pdf, room: Path, signatures: Sequence[Signature]) -> Entry:
         try:
             self.target.check(entry.name)
-            content = await pdf.read(room)
-            source = await asyncio.to_thread(examined, content)
+            with _reading():
+                content = await pdf.read(room)
+            source = await _examined(content)
+            while entry.state < State.SIGNED:
+                if entry.source_sha not in (None, source.sha256):
+                    return await self._abandon(entry, State.FAILED, CHANGED)
+                if entry.state is State.NEW:
+                    entry = await self._save(entry, content, source)
+                elif entry.state is State.SAVED:
+                    entry = await self._sign(entry, signatures, source)
+                else:
+                    entry = await self._look(entry, signatures, source)
+                if entry.state is State.NEW:  # it is saved anew, and may be another by now
+                    source = await _examined(content)
         except InvalidArgumentError as error:
-            return await self._fail(entry, error)
-        except OSError as error:
-            return await self._abandon(entry, State.FAILED, f"it can't be read ({reason_of(error)})")
-        while entry.state < State.SIGNED:
-            if entry.source_sha not in (None, source.sha256):
-                entry = await self._abandon(entry, State.FAILED, CHANGED)
-            elif entry.state is State.NEW:
-                entry = await self._save(entry, content, source)
-            elif entry.state is State.SAVED:
-                entry = await self._sign(entry, signatures, source)
-            else:
-                entry = await self._look(entry, signatures, source)
+            return await self.fail(entry, error)
+        except SourceError as error:
+            if not error.is_its_own:
+                raise
+            return await self._abandon(entry, State.FAILED, f"it can't be read ({error.kind})")
         return entry
 
     async def _save(self, entry: Entry, content: bytes | Path, source: Examined) -> Entry:
+        if await self.target.has(entry.name):
+            return await self._abandon(entry, State.FAILED, TAKEN)
         try:
-            if await self.target.has(entry.name):
-                return await self._abandon(entry, State.FAILED, TAKEN)
-            stored = await self.signing.save(content)
+            with _reading():
+                stored = await self.signing.save(content)
         except DirectSuiteError as error:
-            if _is_its_own(error) and not _is_missing(error):  # nothing but the URL can be wrong then
-                return await self._fail(entry, error)
+            if is_its_own(error) and not is_missing(error):  # nothing but the URL can be wrong then
+                return await self.fail(entry, error)
             raise
         self._stored.add(stored.identifier)
         saved = attrs.evolve(
@@ -149,41 +146,44 @@ class Course:
     async def _sign(self, entry: Entry, signatures: Sequence[Signature], source: Examined) -> Entry:
         identifier = entry.identifier
         if identifier is None or entry.saved_at is None or self.now() - entry.saved_at > _KEPT:
-            return await self._abandon(entry)
+            return await self._abandon(entry, is_try=False)
         entry = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
         file = self._file(entry)
         try:
-            if len(signatures) == 1:
-                await self.signing.sign_and_pull(identifier, signatures[0], destination=file)
-            else:
-                await self.signing.multi_sign_and_pull(identifier, signatures, destination=file)
+            with _into_the_workshop():
+                if len(signatures) == 1:
+                    await self.signing.sign_and_pull(identifier, signatures[0], destination=file)
+                else:
+                    await self.signing.multi_sign_and_pull(identifier, signatures, destination=file)
         except OutcomeUnknownError:
             return entry
+        except WorkshopError:
+            await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # it was refused before anything was sent
+            raise
         except DirectSuiteError as error:
             if self._is_anothers(identifier, error) or (
                 isinstance(error, MISSING) and not await self._is_there(identifier)
             ):
                 return await self._abandon(attrs.evolve(entry, state=State.SAVED))
-            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, _DENIED) or _is_astray(error):
+            if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or isinstance(error, DENIED) or is_astray(error):
                 await self.journal.put(attrs.evolve(entry, state=State.SAVED))  # nobody has signed it
                 raise
-            if _is_its_own(error):
-                return await self._fail(attrs.evolve(entry, state=State.SAVED), error)
+            if is_its_own(error):
+                return await self.fail(attrs.evolve(entry, state=State.SAVED), error)
             raise
         self.signed += 1
         return await self._keep(entry, file, len(signatures), source)
 
     async def _look(self, entry: Entry, signatures: Sequence[Signature], source: Examined) -> Entry:
         """What became of a request whose answer nobody has."""
-        if entry.output_sha is not None and await self.target.holds(entry.name, entry.output_sha):
-            return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
         if entry.identifier is None:
             return await self._abandon(entry)
         file = self._file(entry)
         try:
-            await self.signing.download(entry.identifier, file)
+            with _into_the_workshop():
+                await self.signing.download(entry.identifier, file)
         except DirectSuiteError as error:
-            if _is_its_own(error) or self._is_anothers(entry.identifier, error):  # MISSING for one
+            if is_its_own(error) or self._is_anothers(entry.identifier, error):  # MISSING for one
                 return await self._abandon(entry)
             raise
         return await self._keep(entry, file, len(signatures), source)
@@ -200,7 +200,7 @@ class Course:
         except FileExistsError:
             return await self._abandon(entry, State.FAILED, TAKEN)
         except InvalidArgumentError as error:
-            return await self._fail(entry, error)
+            return await self.fail(entry, error)
         return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
 
     async def _is_there(self, identifier: str) -> bool:
@@ -229,46 +229,52 @@ class Course:
             pass
         except DirectSuiteError:
             return await self.journal.abandon(entry, at=self.now(), then=State.DONE)
-        return await self.journal.put(attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None))
+        return await self.journal.put(
+            attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None, problem=None)
+        )
 
-    async def _abandon(self, entry: Entry, then: State = State.NEW, problem: str | None = None) -> Entry:
-        if then is State.NEW and entry.state is State.SAVED and entry.identifier not in self._stored:
-            # Never asked for, since an earlier run ended before that: it costs no try.
+    async def _abandon(
+        self, entry: Entry, then: State = State.NEW, problem: str | None = None, *, is_try: bool = True
+    ) -> Entry:
+        """is_try: whether its signature was asked for."""
+        is_earlier = entry.state is State.SAVED and entry.identifier not in self._stored  # by a run that ended there
+        if then is State.NEW and (is_earlier or not is_try):
             entry = attrs.evolve(entry, tries=entry.tries - 1)
         self._stored.discard(entry.identifier)
         if then is State.NEW and entry.tries + 1 >= _TRIES:
             then, problem = State.FAILED, LOST
         return await self.journal.abandon(entry, at=self.now(), then=then, problem=problem)
 
-    async def _fail(self, entry: Entry, error: DirectSuiteError) -> Entry:
-        return await self._abandon(entry, State.FAILED, problem_of(error))
-
     def _file(self, entry: Entry) -> Path:
         return self.workshop / f"{entry.number}.pdf"
 
 
-def is_hopeless(error: DirectSuiteError) -> bool:
-    """Whether what `Course.go` raised would meet every other document as well, and doesn't pass by waiting."""
-    return isinstance(error, _HOPELESS) or _is_astray(error) or _is_missing(error)
+async def _examined(content: bytes | Path) -> Examined:
+    with _reading():
+        return await asyncio.to_thread(examined, content)
 
 
-def _is_astray(error: DirectSuiteError) -> bool:
-    """Whether a request went to something that takes none of its kind: the URL is wrong, or a proxy is in the way."""
-    return isinstance(error, ServiceError) and (300 <= error.status < 400 or error.status in _OF_THE_WAY)
+@contextlib.contextmanager
+def _reading() -> Generator[None]:
+    """Raise SourceError in place of OSError, which names the document."""
+    try:
+        yield
+    except OSError as error:
+        failure = SourceError.of(error)
+    else:
+        return
+    raise failure
 
 
-def _is_missing(error: DirectSuiteError) -> bool:
-    """Whether there is nothing by the request's URL."""
-    return isinstance(error, NotFoundError) or (isinstance(error, ServiceError) and error.status == HTTPStatus.GONE)
-
-
-def _is_its_own(error: DirectSuiteError) -> bool:
-    """Whether a failure is about the document, and would meet it again."""
-    if isinstance(error, ServiceError):
-        return not (isinstance(error, _OF_THE_SERVICE) or error.status in _FOR_NOW or _is_astray(error))
-    return isinstance(error, InvalidArgumentError)
-
-
-def problem_of(error: DirectSuiteError) -> str:
-    """A failure in words: its kind, and our own sentence, in which nothing stands that a service wrote."""
-    return f"{type(error).__name__}: {error.explanation}"
+@contextlib.contextmanager
+def _into_the_workshop() -> Generator[None]:
+    """A file that can't be made there is no fault of the document's. Raises WorkshopError."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        if error.parameter != "destination":
+            raise
+        failure = WorkshopError(error.explanation.removeprefix("destination: "))
+    else:
+        return
+    raise failure

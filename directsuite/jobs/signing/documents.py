@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import errno
 import fnmatch
 import hashlib
 import itertools
@@ -15,15 +16,40 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
+from typing import Self
 
 import attrs
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import InvalidArgumentError
+
+WORKSHOP = ".directsuite"
+"""A folder in a target for what is in the making, which is no document."""
 
 _PIECE = 1 << 20  # bytes read at a time
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 _LONGEST = 64  # bytes of what the expression matches, at least
 _NAMES = 500  # of files found at a time
+
+
+_UNREADABLE = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
+_NO_FILE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
+"""With those, what a system or a storage says of one file, and not of a disk, a network, or this process."""
+
+
+class SourceError(OSError):
+    """A document can't be read. kind: why, without its name. is_its_own: whether that says nothing of others."""
+
+    def __init__(self, kind: str, *, is_its_own: bool = False) -> None:
+        super().__init__(f"a document can't be read ({kind})")
+        self.kind = kind
+        self.is_its_own = is_its_own
+
+    @classmethod
+    def of(cls, error: OSError) -> Self:
+        """In place of an error that names the document."""
+        kind: str = getattr(error, "kind", type(error).__name__)
+        return cls(reason_of(error), is_its_own=kind in _UNREADABLE or error.errno in _NO_FILE)
 
 
 class Elsewhere(abc.ABC):
@@ -118,7 +144,8 @@ def _files(folder: Path, pattern: str) -> Generator[str]:
         with os.scandir(below.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.path)
+                    if entry.name != WORKSHOP:
+                        below.append(entry.path)
                 elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and entry.is_file():
                     yield entry.path
 

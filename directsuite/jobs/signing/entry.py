@@ -41,7 +41,8 @@ class Entry:
     """One document of a job. name: unique in the job.
 
     identifier, saved_at: of the stored document, and when it was stored, in Unix time. source_sha, output_sha: SHA-256
-    of what was read and what was written. tries: stored documents that were abandoned for it. problem: why it failed.
+    of what was read and what was written. tries: stored documents that were abandoned for it. problem: why it failed,
+    until it is done.
     """
 
     number: int
@@ -54,9 +55,14 @@ class Entry:
     tries: int = 0
     problem: str | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it failed, and has not been signed since; another try may have begun."""
+        return self.state is State.FAILED or (self.problem is not None and self.state < State.SIGNED)
+
     def renewed(self) -> Entry:
         """As it was before it failed: whatever is in its place then is signed."""
-        return Entry(number=self.number, name=self.name)
+        return Entry(number=self.number, name=self.name, problem=self.problem)
 
     def __repr__(self) -> str:
         return f"Entry(number={self.number}, state={self.state.name})"

@@ -6,13 +6,16 @@ source ─► read ahead, a few ─► looked up together ─► next: whichever
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from directsuite.jobs.signing.documents import Pdf
+from directsuite.jobs.signing.documents import Pdf, SourceError
 from directsuite.jobs.signing.entry import Entry
+
+_LOGGER = logging.getLogger("directsuite")
 
 Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[Entry | None]]]
 """The entries of documents; None for one that isn't wanted."""
@@ -22,7 +25,7 @@ class Intake:
     """Hands out documents of a source. ahead: how many are read before anybody asks for them. gate: none is handed out
     while it isn't set.
 
-    passed_over: those that had come to their end before, or aren't wanted.
+    passed_over: those that had come to their end before, or aren't wanted, and those whose name came before.
     """
 
     def __init__(self, source: AsyncIterable[Pdf], look_up: Lookup, *, ahead: int, gate: asyncio.Event) -> None:
@@ -77,6 +80,10 @@ class Intake:
                 if entry.number not in self._taken and entry.number not in self._ended:
                     self._taken.add(entry.number)
                     return entry, pdf
+                self.passed_over += 1
+                _LOGGER.warning(
+                    "signing: the source gave number %d of the journal again: a name is one PDF's", entry.number
+                )
             return None
 
     def put_back(self, entry: Entry) -> None:
@@ -97,7 +104,9 @@ class Intake:
             await self._arrived.wait()
         if not self._read or self._is_over:
             self._is_over = True
-            if reader is not None and reader.done() and not reader.cancelled():
+            if reader is not None and reader.done():
+                if reader.cancelled():  # not by `__aexit__`: something was that the source waited for
+                    raise SourceError("it was cancelled")
                 reader.result()
             return
         some = list(self._read)
@@ -105,7 +114,7 @@ class Intake:
         self._wanted.set()
         self._ended.clear()
         for entry, pdf in zip(await self._look_up(some), some, strict=True):
-            if entry is None or entry.state.is_final:
+            if entry is None:
                 self.passed_over += 1
             else:
                 self._found.append((entry, pdf))

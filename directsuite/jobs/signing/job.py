@@ -16,8 +16,9 @@ import attrs
 from directsuite.core.clock import Clock, unix_time
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.course import OF_THE_PLACE, Course, is_hopeless
-from directsuite.jobs.signing.documents import Pdf
+from directsuite.jobs.signing.blame import is_hopeless
+from directsuite.jobs.signing.course import OF_THE_PLACE, Course
+from directsuite.jobs.signing.documents import Pdf, SourceError
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.intake import Intake, Lookup
 from directsuite.jobs.signing.keeping import Keeping, alone, digest_of
@@ -92,6 +93,7 @@ class SigningJob:
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
+        _refuse_other_kinds(source, signatures)
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
         if at_a_time < 1:
@@ -154,8 +156,9 @@ class SigningJob:
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
-            """All are wanted."""
-            return await self._journal.entries([pdf.name for pdf in pdfs])
+            """All that have not come to their end."""
+            entries = await self._journal.entries([pdf.name for pdf in pdfs])
+            return [None if each.state.is_final else each for each in entries]
 
         return await self._run_alone(look_up)
 
@@ -163,15 +166,18 @@ class SigningJob:
         """Try again the documents of the source that have failed, all or those with this problem, and no others.
 
         What is in their place now is signed, even if it has changed. One whose name the target has by now fails again,
-        and nothing is signed, until that file is moved away. Raises as `run` does.
+        and nothing is signed, until that file is moved away. One that isn't reached stays failed, and one whose next
+        try was broken off is tried by the next `run_failed`, or `run`. Raises as `run` does.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
-            """One that isn't reached stays failed."""
+            """Only those."""
             known = await self._journal.known([pdf.name for pdf in pdfs])
-            failed = [each for each in known.values() if each.state is State.FAILED and problem in (None, each.problem)]
-            renewed = {each.name: await self._journal.put(each.renewed()) for each in failed}
-            return [renewed.get(pdf.name) for pdf in pdfs]
+            found = (known.get(pdf.name) for pdf in pdfs)
+            return [
+                each if each is not None and each.has_failed and problem in (None, each.problem) else None
+                for each in found
+            ]
 
         return await self._run_alone(look_up)
 
@@ -242,17 +248,19 @@ class SigningJob:
             try:
                 end = await course.go(entry, pdf, signatures)
             except DirectSuiteError as error:
-                if is_hopeless(error):
+                if is_hopeless(error) and not tries.may_be_its_own(error, course.signed):
                     return self._stop(JobStoppedError(error.explanation.rstrip(".")), error)
                 [entry] = await self._journal.entries([entry.name])
                 if tries.fail(error, course.signed):
-                    return self._note(await course.give_up(entry, error), tries)
+                    return self._note(await course.fail(entry, error), tries)
                 why = tries.why_over(error)
                 if why is not None:
                     return self._stop(JobStoppedError(why), error)
                 await self._wait(tries.pause(error))
                 if self._ending.is_set():
                     return None  # it is left to the next run
+            except SourceError as error:
+                return self._stop(JobStoppedError(f"the source can't be read ({error.kind})"))
             except OSError as error:
                 return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
             else:
@@ -292,6 +300,14 @@ class SigningJob:
 
     def _delete_abandoned(self) -> Awaitable[None]:
         return delete_abandoned(self._signing, self._journal, now=self._now(), at_a_time=self._at_a_time)
+
+
+def _refuse_other_kinds(source: object, signatures: object) -> None:
+    """Else they would be found when the job runs, perhaps hours later."""
+    if not isinstance(source, AsyncIterable):
+        raise ConfigurationError("source has to be an async iterable of Pdf: a Folder, or an async generator")
+    if not (callable(signatures) or isinstance(signatures, Sequence)):
+        raise ConfigurationError("signatures has to be a list of them, or a function that gives one for a document")
 
 
 def _refuse_to_sign_its_own(source: object, target: object) -> None:

@@ -67,7 +67,7 @@ class Keeping(Protocol):
         ...
 
     async def forget_before(self, at: float) -> None:
-        """What was abandoned before this, in Unix time, has expired."""
+        """What was abandoned before this, in Unix time, by others of the job too, has expired."""
         ...
 
 
@@ -91,13 +91,15 @@ def alone(journal: Keeping) -> Generator[None]:
 
 def digest_of(signatures: Sequence[Signature]) -> str:
     """What a journal knows a job by: SHA-256, in hex, of what it signs with."""
-    return hashlib.sha256(msgspec.msgpack.encode([attrs.astuple(each) for each in signatures])).hexdigest()
+    given = [attrs.asdict(each, filter=lambda _, value: value is not None) for each in signatures]
+    return hashlib.sha256(msgspec.msgpack.encode(given, order="sorted")).hexdigest()
 
 
 def left(entry: Entry, then: State, problem: str | None) -> Entry:
     """An entry whose stored document is abandoned."""
     tries = entry.tries + (then is State.NEW)
     output = entry.output_sha if then is State.DONE else None
+    problem = entry.problem if then is State.NEW else problem
     return attrs.evolve(
         entry, state=then, identifier=None, saved_at=None, tries=tries, problem=problem, output_sha=output
     )

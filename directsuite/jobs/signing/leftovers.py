@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from directsuite.errors import DirectSuiteError
-from directsuite.jobs.signing.course import MISSING
+from directsuite.jobs.signing.blame import MISSING
 from directsuite.jobs.signing.keeping import Keeping
 from directsuite.signing.service import Signing
 

@@ -38,14 +38,16 @@ class PostgresJournal:
     def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
         self.connections = Connections(conninfo, error=JournalError)
         del conninfo  # this frame may stand in a traceback
+        if chunk < 1:
+            raise ConfigurationError("chunk has to be at least 1")
         self._name = job
         self._size = chunk
-        self.job = 0  # its number in the database
+        self._job: int | None = None
         self._identity = ""
 
     async def __aenter__(self) -> Self:
         try:
-            self.job, self._identity = await self.connections.run(self._prepare)
+            self._job, self._identity = await self.connections.run(self._prepare)
         except BaseException:
             await self.connections.aclose()
             raise
@@ -62,8 +64,17 @@ class PostgresJournal:
         ((job, identity),) = await (await connection.execute(tables.JOB, (self._name,))).fetchall()
         return int(job), str(identity)
 
+    @property
+    def job(self) -> int:
+        """Its number in the database. Raises ConfigurationError where the journal isn't open."""
+        if self._job is None:
+            raise ConfigurationError("the journal isn't open: async with PostgresJournal(...) as journal")
+        return self._job
+
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
-        """Have documents signed, by their names; how many are new to the job."""
+        """Have documents signed, by their names; how many are new to the job. Raises ConfigurationError."""
+        if isinstance(names, str):
+            raise ConfigurationError("names has to be a list of them, or another iterable: [name] for one")
         some, added = list[str](), 0
         async for name in _each(names):
             some.append(name)
@@ -214,7 +225,7 @@ class Chunk:
 
     async def forget_before(self, at: float) -> None:
         """What was abandoned before this, in Unix time, has expired."""
-        await self._journal.connections.fetch(tables.FORGET_BEFORE, (self.id, at))
+        await self._journal.connections.fetch(tables.FORGET_BEFORE, (self._job, at))
 
     def _values(self, entry: Entry) -> dict[str, Any]:
         return attrs.asdict(entry) | {"state": int(entry.state), "chunk": self.id, "turn": self.turn}

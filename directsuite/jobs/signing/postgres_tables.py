@@ -122,7 +122,10 @@ ABANDONED = """
     ORDER BY identifier LIMIT %s
 """
 FORGET = "DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(%s) RETURNING chunk"
-FORGET_BEFORE = "DELETE FROM directsuite.signing_abandoned WHERE chunk = %s AND at < %s RETURNING chunk"
+FORGET_BEFORE = """
+    DELETE FROM directsuite.signing_abandoned a USING directsuite.signing_chunk c
+    WHERE a.chunk = c.id AND c.job = %s AND a.at < %s RETURNING a.chunk
+"""  # of chunks that are done, too, whose turn nobody takes any more
 
 RENEW = """
     WITH renewed AS (

@@ -18,9 +18,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from pathlib import Path
 from typing import Any, TypeVar
 
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import Elsewhere, Pdf
-from directsuite.jobs.signing.targets import WORKSHOP, refuse_outside
+from directsuite.jobs.signing.documents import WORKSHOP, Elsewhere, Pdf
+from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_no_text, refuse_outside
 
 T = TypeVar("T")
 
@@ -30,11 +31,15 @@ _WHOLE_PUTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 
 
 class StorageError(OSError):
-    """A storage failed. kind: the type of what the library raised for it, whose text may name a document."""
+    """A storage failed. kind: the type of what the library raised for it, whose text may name a document.
 
-    def __init__(self, kind: str) -> None:
+    errno: the system's number for it, where there is one.
+    """
+
+    def __init__(self, kind: str, number: int | None = None) -> None:
         super().__init__(f"the storage failed ({kind})")
         self.kind = kind
+        self.errno = number
 
 
 class StorageFolder(AsyncIterable[Pdf]):
@@ -67,7 +72,7 @@ class StorageFolder(AsyncIterable[Pdf]):
     def _found(self) -> Generator[str]:
         for folder, _, files in self._files.walk(self._root, on_error="raise"):
             below = str(folder)[len(self._root) :].strip("/")
-            for name in files:
+            for name in files if WORKSHOP not in below.split("/") else ():
                 if fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
                     yield f"{below}/{name}" if below else name
 
@@ -101,10 +106,11 @@ class StorageTarget:
     def check(self, name: str) -> None:
         """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
+        refuse_no_text(name)
 
     async def has(self, name: str) -> bool:
-        """Whether there is something of this name. Raises StorageError."""
-        return await _asked(self._found, name) is not None
+        """Whether there is something of this name. Raises InvalidArgumentError and StorageError."""
+        return await _asked_by_name(self._found, name) is not None
 
     async def holds(self, name: str, sha256: str) -> bool:
         """Whether the file of this name is the one of this SHA-256, in hex. Raises StorageError."""
@@ -116,7 +122,7 @@ class StorageTarget:
         Raises FileExistsError where another has the name, InvalidArgumentError and StorageError.
         """
         self.check(name)
-        if not await _asked(self._put, name, file):
+        if not await _asked_by_name(self._put, name, file):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
@@ -199,6 +205,9 @@ def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
         raise ConfigurationError(f"fsspec lacks a package for this kind of URL: {error}") from None
     except ValueError:
         raise ConfigurationError("fsspec knows no such kind of URL: give one as s3://bucket/folder") from None
+    except Exception as error:  # noqa: BLE001  some connect at once, and have errors of their own, which tell where
+        kind = type(error).__name__
+        raise ConfigurationError(f"the storage can't be reached ({kind}): see to its URL and options") from None
     return files, str(root).rstrip("/")
 
 
@@ -225,8 +234,19 @@ async def _asked(call: Callable[..., T], *values: Any) -> T:
     except (InvalidArgumentError, StorageError):
         raise
     except Exception as error:  # noqa: BLE001  each storage's library has errors of its own
-        kind = type(error).__name__
-    raise StorageError(kind)
+        failure = StorageError(type(error).__name__, error.errno if isinstance(error, OSError) else None)
+    raise failure
+
+
+async def _asked_by_name(call: Callable[..., T], *values: Any) -> T:
+    """As `_asked`, for a document's name, which a storage may not take. Raises InvalidArgumentError."""
+    try:
+        return await _asked(call, *values)
+    except StorageError as error:
+        if error.errno not in OF_THE_NAME:
+            raise
+        why = reason_of(error)
+    raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
 
 
 def _next(found: Iterator[str]) -> list[str]:

@@ -14,27 +14,26 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import examined
+from directsuite.jobs.signing.documents import WORKSHOP, examined
 
 if sys.platform != "win32":
     import fcntl
 
-WORKSHOP = ".directsuite"
-"""What is in the making, in a target."""
-
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
-_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
+T = TypeVar("T")
+
+OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
 _ATTEMPTS = 100
 _NO_PATH = "this is no path below the target"
 _NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
-_NO_NAME = "no file can have this name there ({why})"
+NO_NAME = "no file can have this name there ({why})"
 _LOCK = "lock"
 
 _FORGOTTEN = 24 * 3600.0
@@ -105,7 +104,7 @@ class TargetFolder:
         """
         top = self._path / WORKSHOP
         folder = top / f"{part}.{turn}"
-        lock = await asyncio.to_thread(_made_anew, top, part, folder)
+        lock = await _whole(asyncio.to_thread(_made_anew, top, part, turn), undo=os.close)
         try:
             await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
             yield folder
@@ -118,6 +117,7 @@ class TargetFolder:
         refuse_outside(name)
         if Path(name).is_absolute() or Path(name).as_posix() != name:  # by the rules of this system
             raise InvalidArgumentError(_NO_PATH, parameter="name")
+        refuse_no_text(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
     async def has(self, name: str) -> bool:
         """Whether there is a file, a folder or a link of this name, and it isn't to be replaced.
@@ -129,12 +129,12 @@ class TargetFolder:
         except FileNotFoundError:
             return False
         except OSError as error:
-            if error.errno not in _OF_THE_NAME:
+            if error.errno not in OF_THE_NAME:
                 raise
             why = reason_of(error)
         else:
             return not self._overwrite
-        raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
+        raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
 
     async def holds(self, name: str, sha256: str) -> bool:
         """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
@@ -150,31 +150,57 @@ class TargetFolder:
         try:
             is_there = await asyncio.to_thread(_named, file, self._path, name, overwrite=self._overwrite)
         except OSError as error:
-            if error.errno not in _OF_THE_NAME:
+            if error.errno not in OF_THE_NAME:
                 raise
             why = reason_of(error)
         else:
             if is_there:
                 return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        raise InvalidArgumentError(_NO_NAME.format(why=why), parameter="name")
+        raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
 
 
 def refuse_outside(name: str) -> None:
     """Refuse a name that is no path downwards, or one of several of the same place. Raises InvalidArgumentError."""
     path = PurePosixPath(name)
-    if not path.parts or name.startswith("/") or ".." in path.parts or path.parts[0] == WORKSHOP or "\0" in name:
+    if not path.parts or name.startswith("/") or not {"..", WORKSHOP}.isdisjoint(path.parts) or "\0" in name:
         raise InvalidArgumentError(_NO_PATH, parameter="name")
     if path.as_posix() != name:
         raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")
 
 
-def _made_anew(top: Path, part: str, folder: Path) -> int:
-    """A part for this turn alone. Gives its lock, a file descriptor."""
+def refuse_no_text(name: str, encoding: str = "utf-8", errors: str = "strict") -> None:
+    """Refuse a name that can't be written in this encoding. Raises InvalidArgumentError."""
+    try:
+        name.encode(encoding, errors)
+    except UnicodeEncodeError:  # which has the name in it
+        pass
+    else:
+        return
+    raise InvalidArgumentError(NO_NAME.format(why="it is no text"), parameter="name")
+
+
+async def _whole(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
+    """What is made in a thread. Who is cancelled meanwhile has it undone as soon as it is there."""
+    task = asyncio.ensure_future(making)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda made: None if made.cancelled() or made.exception() else undo(made.result()))
+        raise
+
+
+def _made_anew(top: Path, part: str, turn: int) -> int:
+    """A part for this turn alone. Gives its lock, a file descriptor.
+
+    A worker that was paused may come late: what a later turn has stays there.
+    """
+    folder = top / f"{part}.{turn}"
     for attempt in itertools.count(1):
         try:
             for each in top.glob(f"{part}.*"):
-                shutil.rmtree(each, ignore_errors=True)
+                if int(each.suffix[1:]) <= turn:
+                    shutil.rmtree(each, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return _locked(folder)
         except FileNotFoundError:  # another process has just removed the one above, which was empty

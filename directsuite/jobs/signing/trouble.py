@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.errors import DirectSuiteError, RateLimitedError
+from directsuite.errors import DirectSuiteError, PermissionDeniedError, RateLimitedError
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
 _SUSPECT = 8  # failures of the service with one document, while others come through
+_DENIED = 3  # times that one may not be signed, while others are; or that nothing is signed in between
 
 
 @attrs.define(kw_only=True)
@@ -42,6 +43,7 @@ class Tries:
     _first: int | None = attrs.field(default=None, init=False)  # how often it had signed when it failed at first
     _last: int | None = attrs.field(default=None, init=False)  # and when it failed at last, of the failures that count
     _is_alone: bool = attrs.field(default=False, init=False)
+    _alike: int = attrs.field(default=0, init=False)  # failures between which the service has signed nothing
 
     def begin(self, signed: int) -> None:
         """Another try.
@@ -51,16 +53,21 @@ class Tries:
         """
         self._is_alone = self._last is None or signed > self._last
 
+    def may_be_its_own(self, error: DirectSuiteError, signed: int) -> bool:
+        """Whether what denies this document lets others through: in this run, and of late."""
+        return isinstance(error, PermissionDeniedError) and signed > 0 and self._alike < _DENIED
+
     def fail(self, error: DirectSuiteError, signed: int) -> bool:
         """It failed so. Whether the document is to be given up: the service fails with it, and not with others."""
         if self._first is None:
             self._first = signed
         if isinstance(error, RateLimitedError):
             return False
+        self._alike = 0 if self._is_alone else self._alike + 1
         if self._is_alone:
             self._last = signed
             self._failures += 1
-        if self._failures >= _SUSPECT:
+        if self._failures >= (_DENIED if isinstance(error, PermissionDeniedError) else _SUSPECT):
             return True
         # At the end of a source no others are left to tell: those that came through since its first failure have.
         return self.trouble.left(error) < 0 and signed > self._first

@@ -156,17 +156,18 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: De
     assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed;")
 
 
-async def test_what_again_had_begun_when_it_was_stopped_goes_on_without_it(desk: Desk) -> None:
+@pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
+async def test_what_again_had_begun_when_it_was_stopped_goes_on(more: tuple[str, ...], desk: Desk) -> None:
     desk.put("in/a.pdf", "in/b.pdf")
-    for http_status, more in ((413, ()), (403, ("--again",))):
+    for http_status, again in ((413, ()), (403, ("--again",))):
         fault = desk.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
-        told = await desk.sign("in", *_OUT, *more)
+        told = await desk.sign("in", *_OUT, *again)
         desk.sandbox.remove_fault(fault)
     assert told.status == 3
     assert told.err.endswith(
-        "directsuite: stopped; give the command without --again: what is signed is passed over, and the rest goes on\n"
+        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on\n"
     )
-    told = await desk.sign("in", *_OUT)
+    told = await desk.sign("in", *_OUT, *more)
     assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
 
 
@@ -244,3 +245,17 @@ async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:
     assert told.err == (
         "directsuite: there is no PDF in the folders; --recursive looks into the folders in them, too\n"
     )
+
+
+async def test_a_source_within_another_is_refused(desk: Desk) -> None:
+    desk.put("in/late/a.pdf")
+    for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
+        told = await desk.sign(*sources, *_OUT, "--recursive")
+        assert told.status == 2
+        assert "a source lies within another" in told.err
+    assert (await desk.sign("in", "in/late", *_OUT)).out.startswith("1 signed;")
+
+
+async def test_what_a_killed_command_has_in_the_making_is_no_source(desk: Desk) -> None:
+    desk.put("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
+    assert (await desk.sign("year", *_OUT, "--recursive")).out.startswith("1 signed;")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import hashlib
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 import attrs
 
 import directsuite as ds
+from directsuite.core.sinks import PathSink
 
 SIGNATURE = b"\n/ByteRange [0 1 2 3]"
 
@@ -69,15 +71,15 @@ class FragileService:
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
     ) -> Path:
         """Sign a document."""
-        fault = self._begin(identifier, changes=True)
-        self.asked[identifier] += 1
-        if fault is Fault.LATE:
-            self.late.append((identifier, len(signatures)))
-            raise _unknown()
-        self.stored[identifier] += SIGNATURE * len(signatures)
-        self._end(fault)
-        await asyncio.to_thread(destination.write_bytes, self.stored[identifier])
-        return destination
+        with contextlib.closing(PathSink(destination)) as sink:  # as the client has it: nothing is sent without
+            fault = self._begin(identifier, changes=True)
+            self.asked[identifier] += 1
+            if fault is Fault.LATE:
+                self.late.append((identifier, len(signatures)))
+                raise _unknown()
+            self.stored[identifier] += SIGNATURE * len(signatures)
+            self._end(fault)
+            return await _put(sink, self.stored[identifier])
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
         """Tell of a document."""
@@ -87,10 +89,10 @@ class FragileService:
 
     async def download(self, identifier: str, destination: Path) -> Path:
         """Give a document."""
-        fault = self._begin(identifier)
-        await asyncio.to_thread(destination.write_bytes, self.stored[identifier])
-        self._end(fault, repeatable=True)
-        return destination
+        with contextlib.closing(PathSink(destination)) as sink:
+            fault = self._begin(identifier)
+            self._end(fault, repeatable=True)
+            return await _put(sink, self.stored[identifier])
 
     async def delete(self, identifier: str) -> ds.DocumentUpdate:
         """Forget a document."""
@@ -121,6 +123,15 @@ class FragileService:
             raise CrashError
         if fault in (Fault.ANSWER_LOST, Fault.LATE):
             raise _lost() if repeatable else _unknown()
+
+
+async def _put(sink: PathSink, content: bytes) -> Path:
+    sink.begin()
+    await sink.write(content)
+    await sink.finish()
+    sink.end()
+    sink.keep()
+    return sink.result
 
 
 def digest_of(content: bytes) -> str:

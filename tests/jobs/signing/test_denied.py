@@ -5,14 +5,15 @@ What an earlier run has stored, perhaps by another account, is no reason to stop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import JobStoppedError, State
+from directsuite.jobs.signing import JobStoppedError, Pdf, State
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService, digest_of
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 
@@ -173,3 +174,40 @@ async def test_a_document_that_was_never_asked_for_costs_no_try_however_many_run
     service.refusals.clear()
     assert (await jobs.job(pdfs("a.pdf"), service=service).run()).done == 1
     assert service.asked.total() == 1
+
+
+@attrs.define
+class Filtering(FragileService):
+    """Denies one document, by what is in it, when it has signed another meanwhile, if any comes."""
+
+    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+        """Store a PDF."""
+        if pdf == CONTENT + b" of Ada":
+            before = self.asked.total()
+            for _ in range(2000):
+                if self.asked.total() > before:
+                    break
+                await asyncio.to_thread(lambda: None)
+            raise DENIED
+        return await FragileService.save(self, pdf)
+
+
+async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
+    """Documents of which the fifth is denied."""
+    for number, name in enumerate(names, 1):
+        yield Pdf(name, CONTENT + b" of Ada" if number == 5 else CONTENT)
+
+
+async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(jobs: Jobs) -> None:
+    names = [f"{number}.pdf" for number in range(100)]
+    progress = await jobs.job(one_denied(names), service=Filtering(), at_a_time=2).run()
+    assert (progress.done, progress.failed) == (99, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.name == names[4]
+
+
+async def test_one_that_is_denied_alone_stops_the_job_and_has_failed_in_no_way(jobs: Jobs) -> None:
+    with pytest.raises(JobStoppedError) as stopped:
+        await jobs.job(one_denied(NAMES[:5]), service=Filtering(), at_a_time=1).run()
+    assert stopped.value.__cause__ is DENIED
+    assert (await jobs.journal.tally()).states == {State.DONE: 4, State.NEW: 1}

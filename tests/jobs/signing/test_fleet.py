@@ -358,3 +358,43 @@ async def test_closed_connections_end_a_worker(scene: Scene) -> None:
     await scene.connections.aclose()
     with pytest.raises(ds.ClosedError):
         await scene.worker().run()
+
+
+async def test_a_journal_that_is_not_open_is_told(scene: Scene, conninfo: str) -> None:
+    journal = PostgresJournal(conninfo, "consents")
+    for call in (journal.tally, journal.failures, journal.open_chunks):
+        with pytest.raises(ds.ConfigurationError, match="the journal isn't open"):
+            await call()
+    with pytest.raises(ds.ConfigurationError, match="chunk has to be at least 1"):
+        PostgresJournal(conninfo, "consents", chunk=0)
+    with pytest.raises(ds.ConfigurationError, match=r"\[name\] for one"):
+        await scene.journal.add("Ada.pdf")
+
+
+async def test_a_worker_that_comes_late_leaves_its_successor_s_workshop_alone(scene: Scene) -> None:
+    await scene.journal.add(NAMES)
+    [chunk, *_] = await scene.journal.due(60.0)
+    first = await scene.journal.take(chunk, 60.0)
+    assert first is not None
+    await scene.journal.connections.fetch(_LONG_AGO)
+    second = await scene.journal.take(chunk, 60.0)
+    assert second is not None
+    target = TargetFolder(scene.out)
+    async with target.workshop(await second.part(), second.turn) as room:
+        (room / "1.pdf").write_bytes(CONTENT)
+        async with target.workshop(await first.part(), first.turn):
+            assert (room / "1.pdf").exists()
+        assert (room / "1.pdf").exists()
+
+
+async def test_what_expired_is_forgotten_whichever_chunk_it_was_of(scene: Scene) -> None:
+    chunks = [await scene.journal.take(each, 60.0) for each in await scene.journal.due(60.0)]
+    taken = [each for each in chunks if each is not None]
+    assert len(taken) > 1
+    for chunk in taken:
+        [entry, *_] = await chunk.entries(await chunk.names())
+        stored = attrs.evolve(entry, state=State.SAVED, identifier=f"of {entry.name}", saved_at=0.0)
+        await chunk.abandon(await chunk.put(stored), at=0.0)
+    assert [len(await each.abandoned()) for each in taken] == [1] * len(taken)
+    await taken[0].forget_before(1.0)
+    assert [len(await each.abandoned()) for each in taken] == [0] * len(taken)

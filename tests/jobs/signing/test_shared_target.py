@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from directsuite.jobs.signing import Journal, Pdf, SigningJob, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
 
 
 class SharedFolder(TargetFolder):
@@ -40,10 +42,9 @@ async def test_each_output_is_made_of_its_own_source(jobs: Jobs, tmp_path: Path)
     assert sorted(each.name for each in jobs.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
 
 
-@pytest.mark.parametrize("turn", [0, 7])
-async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_begins(turn: int, jobs: Jobs) -> None:
+async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_begins(jobs: Jobs) -> None:
     TargetFolder(jobs.out)
-    left = jobs.out / ".directsuite" / f"{await jobs.journal.part()}.{turn}" / "1.pdf"
+    left = jobs.out / ".directsuite" / f"{await jobs.journal.part()}.0" / "1.pdf"
     others = jobs.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):
         file.parent.mkdir(parents=True)
@@ -57,6 +58,44 @@ async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_beg
     await jobs.job(source()).run()
     assert seen == [False]
     assert others.exists()
+
+
+async def test_a_turn_takes_away_what_earlier_ones_left_and_nothing_of_a_later_one(jobs: Jobs) -> None:
+    target = TargetFolder(jobs.out)
+    async with target.workshop("part", 1) as earlier, target.workshop("part", 2) as later:
+        assert not earlier.exists()
+        async with target.workshop("part", 1):  # its worker was paused before it came to this
+            assert later.exists()
+
+
+async def test_who_is_cancelled_while_a_workshop_is_made_leaves_it_unlocked(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TargetFolder(jobs.out)
+    begun, go_on, made = threading.Event(), threading.Event(), list[int]()
+
+    def slowly(folder: Path) -> int:
+        begun.set()
+        go_on.wait(20)
+        made.append(os.open(folder, os.O_RDONLY))
+        return made[0]
+
+    monkeypatch.setattr("directsuite.jobs.signing.targets._locked", slowly)
+    working = asyncio.create_task(jobs.job(pdfs("a.pdf"), target=target).run())
+    await asyncio.to_thread(begun.wait, 20)
+    working.cancel()
+    await asyncio.wait([working])
+    go_on.set()
+    await until(lambda: bool(made) and not is_open(made[0]))
+
+
+def is_open(descriptor: int) -> bool:
+    """Whether a file descriptor is."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 DAY = 24 * 3600.0

@@ -140,7 +140,9 @@ async def test_a_document_that_is_not_there_fails_and_its_problem_does_not_name_
 
 
 async def test_a_source_that_is_not_there_stops_the_job(url: str, jobs: Jobs) -> None:
-    with pytest.raises(JobStoppedError, match=r"the source can't be read \(FileNotFoundError\)"):
+    with pytest.raises(
+        JobStoppedError, match=r"the source can't be read \((FileNotFoundError|No such file or directory)\)"
+    ):
         await jobs.job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
 
 
@@ -176,6 +178,38 @@ async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, jobs: 
     progress = await jobs.job(source(), target=StorageTarget(f"{url}/out")).run()
     assert (progress.done, progress.failed) == (1, len(names) - 1)
     assert there(f"{url}/out") == {"a.pdf/b.pdf": CONTENT, "e.pdf": CONTENT + SIGNATURE}
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
+async def test_a_name_that_a_storage_does_not_take_fails_alone(name: str, jobs: Jobs, tmp_path: Path) -> None:
+    async def source() -> AsyncGenerator[Pdf]:
+        for each in (name, "b.pdf"):
+            yield Pdf(each, CONTENT)
+
+    progress = await jobs.job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    [failed] = await jobs.journal.failures()
+    assert "no file can have this name there" in str(failed.problem)
+
+
+async def test_a_storage_in_trouble_fails_no_document(url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(f"{url}/in", ["a.pdf", "b.pdf"])
+    source: Any = StorageFolder(f"{url}/in")
+
+    def away(*_: object) -> None:
+        raise TimeoutError("a.pdf")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source._files.__class__, "get_file", away)
+        with pytest.raises(JobStoppedError, match=r"the source can't be read \(TimeoutError\)"):
+            await jobs.job(source).run()
+    assert (await jobs.job(source).run()).done == 2
+
+
+def test_a_storage_that_can_not_be_reached_is_told_without_its_place() -> None:
+    with pytest.raises(ds.ConfigurationError, match=r"can't be reached \(ConnectionRefusedError\)") as told:
+        StorageTarget("ftp://127.0.0.1:1/ada")
+    assert "ada" not in str(told.value)
 
 
 def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> None:

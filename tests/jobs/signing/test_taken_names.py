@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from directsuite.jobs.signing import Entry, Journal, State, TargetFolder
+from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
 from directsuite.jobs.signing import storage as storage_module
-from directsuite.jobs.signing.course import TAKEN
+from directsuite.jobs.signing.course import CHANGED, TAKEN
 from directsuite.jobs.signing.storage import StorageTarget
 from directsuite.jobs.signing.targets import Target
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, digest_of
@@ -169,15 +169,37 @@ async def test_a_changed_document_is_tried_again_when_its_earlier_output_is_move
     target: Target, jobs: Jobs
 ) -> None:
     await keep_and_crash(jobs, target, ADA)
-    assert (await jobs.job(pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
-    assert (await jobs.job(pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == TAKEN
-    assert jobs.service.made == 1
     (jobs.out / "a.pdf").rename(jobs.out / "earlier.pdf")
+    assert (await jobs.job(pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == CHANGED
+    assert jobs.service.made == 1
+    (jobs.out / "a.pdf").write_bytes(ADA)
+    assert (await jobs.job(pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
+    (jobs.out / "a.pdf").unlink()
     assert (await jobs.job(pdfs("a.pdf", content=BOB), target=target).run_failed(TAKEN)).done == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE
     assert (jobs.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE
+
+
+@pytest.mark.parametrize("now", [BOB, FileNotFoundError(2, "No such file or directory")], ids=["another", "gone"])
+async def test_one_that_was_kept_and_not_noted_is_done_whatever_became_of_its_source(
+    target: Target, jobs: Jobs, now: bytes | Exception
+) -> None:
+    await keep_and_crash(jobs, target, ADA)
+
+    async def read() -> bytes:
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    async def source() -> AsyncGenerator[Pdf]:
+        yield Pdf("a.pdf", read)
+
+    assert (await jobs.job(source(), target=target).run()).done == 1
+    assert jobs.service.asked.total() == 1
+    [entry] = await jobs.journal.entries(["a.pdf"])
+    assert (entry.state, entry.output_sha) == (State.DONE, digest_of(ADA + SIGNATURE))
 
 
 async def test_a_folder_that_is_to_be_overwritten_is(jobs: Jobs, others: Jobs) -> None:

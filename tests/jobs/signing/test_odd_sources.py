@@ -1,0 +1,139 @@
+"""Sources that fail, change, repeat themselves, or have something among them that is no document."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
+from directsuite.jobs.signing.course import CHANGED
+from tests.jobs.signing.fragile_service import Fault, FragileService
+from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
+
+
+def failing(error: Exception) -> Callable[[], Awaitable[bytes]]:
+    """The content of a document that can't be read."""
+
+    async def read() -> bytes:
+        raise error
+
+    return read
+
+
+async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
+    yield Pdf(name, content)
+    for each in others:
+        yield Pdf(each, CONTENT)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENAMETOOLONG])
+async def test_a_document_that_can_not_be_read_fails_and_the_others_do_not(number: int, jobs: Jobs) -> None:
+    error = OSError(number, os.strerror(number), "/in/ada.pdf")
+    progress = await jobs.job(one_of("a.pdf", failing(error), "b.pdf")).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == f"it can't be read ({os.strerror(number)})"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf")])
+async def test_a_source_in_trouble_stops_the_job_and_fails_no_document(error: OSError, jobs: Jobs) -> None:
+    with pytest.raises(JobStoppedError, match="the source can't be read") as stopped:
+        await jobs.job(one_of("a.pdf", failing(error))).run()
+    assert "ada" not in str(stopped.value)
+    assert await jobs.journal.failures() == []
+    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
+
+
+class Late(FragileService):
+    """Has something done to a file before it reads what it is to save, or gives what it has."""
+
+    def __init__(self, *, saving: Callable[[], object] = int, giving: Callable[[], object] = int) -> None:
+        super().__init__()
+        self.saving, self.giving = saving, giving
+
+    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+        """Store a PDF."""
+        self.saving()
+        return await super().save(pdf)
+
+    async def download(self, identifier: str, destination: Path) -> Path:
+        """Give a document."""
+        self.giving()
+        return await super().download(identifier, destination)
+
+
+async def test_a_file_that_goes_while_it_is_saved_is_the_document_s_failure(jobs: Jobs, tmp_path: Path) -> None:
+    file = tmp_path / "a.pdf"
+    file.write_bytes(CONTENT)
+    assert (await jobs.job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == "it can't be read (No such file or directory)"
+
+
+async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(jobs: Jobs, tmp_path: Path) -> None:
+    file = tmp_path / "a.pdf"
+    file.write_bytes(CONTENT)
+    service = Late(giving=lambda: file.write_bytes(CONTENT + b" of another"))
+    service.faults = [None, Fault.REQUEST_LOST]
+    assert (await jobs.job(one_of("a.pdf", file), service=service).run()).failed == 1
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == CHANGED
+    assert service.made == 1
+
+
+async def test_a_name_that_comes_again_is_counted_and_warned_of(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "directsuite"):
+        progress = await jobs.job(pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
+    assert (progress.done, progress.passed_over) == (2, 1)
+    assert "number 1 of the journal again" in caplog.text
+    assert "ada" not in caplog.text
+
+
+async def test_a_source_that_was_cancelled_does_not_count_as_read_to_its_end(jobs: Jobs) -> None:
+    async def source() -> AsyncGenerator[Pdf]:
+        yield Pdf("a.pdf", CONTENT)
+        fetching = asyncio.ensure_future(asyncio.Event().wait())
+        fetching.cancel()
+        await fetching
+
+    with pytest.raises(JobStoppedError, match="the source can't be read"):
+        await jobs.job(source()).run()
+
+
+async def test_what_is_in_the_making_in_a_target_is_no_document(jobs: Jobs, tmp_path: Path) -> None:
+    making = tmp_path / "year" / "january" / ".directsuite" / "ab.0"
+    making.mkdir(parents=True)
+    for file in (making / "3.pdf", tmp_path / "year" / "january" / "ada.pdf"):
+        file.write_bytes(CONTENT)
+    assert [each.name async for each in Folder(tmp_path / "year")] == ["january/ada.pdf"]
+
+
+@pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
+async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, jobs: Jobs) -> None:
+    progress = await jobs.job(pdfs(name, "b.pdf")).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    assert jobs.service.made == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "signatures", "said"),
+    [
+        ([Pdf("a.pdf", CONTENT)], SIGN, "source has to be"),
+        (None, SIGN[0], "signatures has to be"),
+        (None, [], "at least"),
+    ],
+)
+async def test_what_is_no_source_or_signature_is_refused_at_once(
+    source: Any, signatures: Any, said: str, jobs: Jobs
+) -> None:
+    service: Any = jobs.service
+    with pytest.raises(ds.ConfigurationError, match=said):
+        SigningJob(service, source or pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
