@@ -174,8 +174,26 @@ def _app(connections: Connections) -> procrastinate.App:
         if error.name != "procrastinate":
             raise
     else:
-        return procrastinate.App(connector=_connector(connections))
+        app = procrastinate.App(connector=_connector(connections))
+        app.job_manager = _manager(app.connector)
+        return app
     raise ConfigurationError("A fleet needs the package procrastinate: pip install 'directsuite[fleet]'")
+
+
+def _manager(connector: Any) -> Any:
+    """One for which an end that can't be noted is no error: nobody would hear of it, and the job is freed anyway.
+
+    That is so where PostgreSQL is away, or the worker was paused for so long that others took it for dead.
+    """
+    from procrastinate.exceptions import ConnectorException
+    from procrastinate.manager import JobManager
+
+    class Manager(JobManager):
+        async def finish_job(self, *of: Any, **how: Any) -> None:
+            with contextlib.suppress(ConnectorException):
+                await super().finish_job(*of, **how)
+
+    return Manager(connector)
 
 
 def _connector(connections: Connections) -> procrastinate.PsycopgConnector:

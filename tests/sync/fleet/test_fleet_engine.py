@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -191,3 +192,25 @@ async def test_a_worker_is_heard_of_while_its_turns_have_their_grace(connections
     await asyncio.wait([running], timeout=20)
     assert turns.ended == [1]
     assert await connections.fetch("SELECT id FROM directsuite.procrastinate_jobs") == []
+
+
+async def test_an_end_that_can_not_be_noted_is_no_error(
+    connections: Connections, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns = Turns()
+    worker = engine(connections, turns)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+
+    async def reap(connection: Connection) -> None:
+        """As others do with what a worker has that was paused for long."""
+        await connection.execute("SET LOCAL search_path TO directsuite")
+        await connection.execute("DELETE FROM procrastinate_jobs")
+
+    await connections.run(reap)
+    turns.may_end.set()
+    worker.stop()
+    await asyncio.wait_for(running, 20)
+    gc.collect()
+    assert turns.ended == [1]
+    assert "never retrieved" not in caplog.text
