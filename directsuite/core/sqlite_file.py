@@ -44,11 +44,13 @@ _WHAT_TO_DO = {
 class SqliteFile(Generic[E]):
     """A kind of file. noun: what errors call it; error: their class. version, tables: of what stands in it.
 
+    application: the number that says so in the file, another for each kind.
     also: statements that are done at each opening for writing. page: bytes; large ones suit large values.
     """
 
     noun: str
     error: Callable[[str], E]
+    application: int
     version: int
     tables: str
     also: tuple[str, ...] = ()
@@ -81,8 +83,8 @@ class SqliteFile(Generic[E]):
                 connection.execute("PRAGMA foreign_keys = ON")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // self.page}")
                 if version == 0:
-                    tables = f"BEGIN IMMEDIATE; {self.tables} PRAGMA user_version = {self.version}; COMMIT;"
-                    connection.executescript(tables)
+                    kind = f"PRAGMA application_id = {self.application}; PRAGMA user_version = {self.version};"
+                    connection.executescript(f"BEGIN IMMEDIATE; {self.tables} {kind} COMMIT;")
                 for statement in self.also:
                     connection.execute(statement)
             except sqlite3.Error as error:
@@ -110,7 +112,13 @@ class SqliteFile(Generic[E]):
             yield connection
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        """0 for a file in which nothing is."""
+        ((version,), (application,), (tables,)) = (
+            connection.execute(each).fetchone()
+            for each in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
+        )
+        if application != self.application and (version or application or tables):
+            raise self.error(f"The file is no {self.noun} of this kind: give the {self.noun} another path.")
         if version > self.version:
             raise self.error(
                 f"The {self.noun}'s file was written by a newer directsuite: upgrade directsuite to use it."

@@ -27,6 +27,7 @@ _BIND = "INSERT INTO sink (kind) SELECT ? WHERE NOT EXISTS (SELECT * FROM sink)"
 STORE = SqliteFile(
     noun="store",
     error=StoreError,
+    application=0x64735379,
     version=1,
     page=16384,  # its sink may keep messages whole
     also=(WISHES, SINK),

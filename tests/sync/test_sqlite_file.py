@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.errors import ClosedError
+from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.jobs.delivery import Journal as DeliveryJournal
+from directsuite.jobs.signing import Journal as SigningJournal
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.store import Delta, Folder, Lease, State, StoreError
 from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
@@ -117,6 +119,36 @@ def test_a_file_of_another_kind_is_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == b"a letter" * 1000
 
 
+async def journal_of_signing(path: Path) -> None:
+    async with SigningJournal(path):
+        pass
+
+
+async def journal_of_deliveries(path: Path) -> None:
+    async with DeliveryJournal(path):
+        pass
+
+
+KINDS = {"store": opened_and_closed, "signing": journal_of_signing, "delivery": journal_of_deliveries}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("there", [*KINDS, "somebody's"])
+def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there: str, path: Path) -> None:
+    if there in KINDS:
+        asyncio.run(KINDS[there](path))
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE patient (name)")
+    before = path.read_bytes()
+    if there == kind:
+        asyncio.run(KINDS[kind](path))
+        return
+    with pytest.raises(DirectSuiteError, match=r"The file is no (store|journal) of this kind"):
+        asyncio.run(KINDS[kind](path))
+    assert path.read_bytes() == before
+
+
 def test_a_damaged_file_is_told(path: Path) -> None:
     inbox = list[Folder]()
 
@@ -131,6 +163,7 @@ def test_a_damaged_file_is_told(path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
+    asyncio.run(opened_and_closed(path))
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 2")
     before = path.read_bytes()

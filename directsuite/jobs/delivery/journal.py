@@ -31,6 +31,7 @@ class JournalError(DirectSuiteError):
 _FILE = SqliteFile(
     noun="journal",
     error=JournalError,
+    application=0x64734476,
     version=1,
     tables="""
 CREATE TABLE message (

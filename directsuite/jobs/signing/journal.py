@@ -28,6 +28,7 @@ _AT_A_TIME = 500
 _FILE = SqliteFile(
     noun="journal",
     error=JournalError,
+    application=0x64735367,
     version=1,
     tables="""
 CREATE TABLE document (
