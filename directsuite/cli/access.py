@@ -8,8 +8,10 @@ from typing import Literal
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.cli.secret_places import SecretPlaces
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging import arguments
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import Settings
@@ -55,17 +57,31 @@ def mailbox_access(
     settings = settings_for("message") if settings is None else settings
     if not address:
         raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}")
-    if address.count("@") != 1 or any(character.isspace() for character in address):
+    refuse_no_text(address, option)
+    if not is_address(address):
         raise RefusedError(f"{option} is no address: nurse@direct.example.org is one")
-    places = SecretPlaces(
+    return MailboxAccess(settings, address, mailbox_password(address, "--password-file").secret(password_file))
+
+
+def is_address(text: str) -> bool:
+    """Whether it can be one: as the services' calls have it, and without blanks."""
+    try:
+        arguments.address(text, "address")
+    except InvalidArgumentError:
+        return False
+    return not any(character.isspace() for character in text)
+
+
+def mailbox_password(address: str, option: str) -> SecretPlaces:
+    """The places of a mailbox's password. option: of its file."""
+    return SecretPlaces(
         what="mailbox password",
         prompt=f"Password of {address}",
-        option="--password-file",
+        option=option,
         variable=MAILBOX_PASSWORD,
         name=address,
         called="ADDRESS",
     )
-    return MailboxAccess(settings, address, places.secret(password_file))
 
 
 def token(file: Path | None) -> Secret:
@@ -86,6 +102,7 @@ def login(username: str | None, password_file: Path | None) -> Login:
     username = username or os.environ.get(LOGIN)
     if not username:
         raise RefusedError(f"who logs in? Give --login USERNAME, or set {LOGIN}")
+    refuse_no_text(username, "--login")
     places = SecretPlaces(
         what="password of the login",
         prompt=f"Password of {username}",

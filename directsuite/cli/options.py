@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -23,7 +24,7 @@ def named(kind: Any, tokens: Sequence[Token]) -> Any:
 
 def named_file(kind: Any, tokens: Sequence[Token]) -> Any:
     """A file that need not be there yet: a converter."""
-    if any(Path(token.value).is_dir() for token in tokens):
+    if any(os.path.isdir(token.value) for token in tokens):  # noqa: PTH112  Path.is_dir raises for some names
         raise ValueError("it is a folder: name a file")
     return named(kind, tokens)
 

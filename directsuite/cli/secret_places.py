@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from directsuite.cli.private_files import private_bytes
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.secret import Secret
 
 KEYRING_SERVICE = "directsuite"
@@ -51,15 +51,26 @@ class SecretPlaces:
         if file is not None:
             return self._of_file(file)
         if text := environment.get(self.variable):
+            refuse_no_text(text, self.variable)
             return Secret(text)
         if (found := in_keyring(self.name)) is not None:
             return found
-        if sys.stdin is not None and sys.stdin.isatty():
-            return self._asked(ask)
+        if is_somebody_there():
+            return self.asked(ask)
         raise RefusedError(
             f"there is no {self.what}: set {self.variable}, give {self.option} FILE, "
             f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.called}`"
         )
+
+    def asked(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
+        """The secret that somebody types. Raises RefusedError where nothing is."""
+        text = ""
+        with contextlib.suppress(EOFError):
+            text = ask(f"{self.prompt}: ")
+        if not text:
+            raise RefusedError(f"no {self.what} was typed")
+        refuse_no_text(text, f"the {self.what}")
+        return Secret(text)
 
     def _of_file(self, file: Path) -> Secret:
         content = private_bytes(file, f"the file of {self.option}")
@@ -71,13 +82,10 @@ class SecretPlaces:
             raise RefusedError(f"the file of {self.option} holds the {self.what} alone, on one line: this one doesn't")
         return Secret(text)
 
-    def _asked(self, ask: Callable[[str], str]) -> Secret:
-        text = ""
-        with contextlib.suppress(EOFError):
-            text = ask(f"{self.prompt}: ")
-        if not text:
-            raise RefusedError(f"no {self.what} was typed")
-        return Secret(text)
+
+def is_somebody_there() -> bool:
+    """Whether somebody can be asked: stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def has_keyring() -> bool:

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal, get_args, get_origin
 
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+    ValidationError,
+)
 
 _NEVER = ("--password", "--token", "--secret")
+_OPTION = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
+_FORMS: Mapping[object, str] = {
+    int: "give a whole number",
+    float: "give a number",
+    bool: "it takes no value",
+    datetime: "give a day, as 2026-05-01, or a time, as 2026-05-01T08:00",
+}
+_LIMITS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
 def secret_among(arguments: Sequence[str]) -> str | None:
@@ -16,20 +37,84 @@ def secret_among(arguments: Sequence[str]) -> str | None:
             break
         name, _, _ = argument.partition("=")
         if name in _NEVER:
+            option = "--passwords" if name == "--password" and arguments[0] == "sync" else f"{name}-file"
             return (
                 f"there is no {name}, for others can read the arguments of a command: "
-                f"give {name}-file FILE, or set the variable that the command's --help names"
+                f"give {option} FILE, or set the variable that the command's --help names"
             )
     return None
 
 
 def wrong_usage(error: CycloptsError) -> str:
-    """A sentence that says what is wrong, and where it is told how it is right."""
-    if isinstance(error, UnusedCliTokensError):  # unnamed: they may be the words of a message
-        count = len(error.unused_tokens or ())
-        said = f"{count} argument{'' if count == 1 else 's'} too many; what has blanks in it goes into quotes"
-    else:
-        said = " ".join(str(error).split())
-        said = f"{said.removesuffix(', ...')} and more" if said.endswith(", ...") else said.rstrip(".")
+    """A sentence that says what is wrong, and where it is told how it is right. It shows nothing of what was typed but
+    the names of options: the rest may be the words of a message, or somebody's name.
+    """
     command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
-    return f"{said}: see `{command}`"
+    return f"{_said(error)}: see `{command}`"
+
+
+def _said(error: CycloptsError) -> str:
+    match error:
+        case UnusedCliTokensError():
+            count = len(error.unused_tokens or ())
+            return f"{count} argument{'' if count == 1 else 's'} too many; what has blanks in it goes into quotes"
+        case UnknownCommandError():
+            return _of_no_command(error)
+        case UnknownOptionError():
+            return _of_no_option(error)
+        case MissingArgumentError():
+            name = _named(error, error.keyword)
+            return f"{name} is missing" if error.keyword is None else f"{name} is given without a value"
+        case RepeatArgumentError():
+            return f"{_named(error, error.token.keyword)} is given more than once"
+        case CoercionError():
+            token = error.token
+            name = _named(error, None if token is None else token.keyword)
+            return f"{name}: {error.msg}" if error.msg is not None else f"{name}: {_wanted(error.target_type)}"
+        case ValidationError() if error.argument is not None:
+            token = next(iter(error.argument.tokens), None)
+            name = _named(error, None if token is None else token.keyword)
+            return f"{name}: {_limit(error.exception_message)}"
+        case ValidationError():  # of a group, whose message names options alone
+            return f"not all of these go together: {error.exception_message.partition(': ')[2].strip('{}.')}"
+        case _:
+            return "the arguments can't be understood"
+
+
+def _of_no_command(error: UnknownCommandError) -> str:
+    there = [name for name in error.app or () if not name.startswith("-")]
+    typed = next(iter(error.unused_tokens or ()), "")
+    return f"there is no such command{_meant(typed, there)}; there are {', '.join(there)}"
+
+
+def _of_no_option(error: UnknownOptionError) -> str:
+    name = (error.token.keyword or error.token.value).partition("=")[0]
+    there = [each for argument in error.argument_collection for each in argument.names if each.startswith("-")]
+    return f"there is no {f'option {name}' if _OPTION.fullmatch(name) else 'such option'}{_meant(name, there)}"
+
+
+def _meant(typed: str, there: Sequence[str]) -> str:
+    near = difflib.get_close_matches(typed, there, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _named(error: CycloptsError, keyword: str | None) -> str:
+    """The option, or what stands in its place in a command's help."""
+    if keyword is not None:
+        return keyword.partition("=")[0]
+    if error.argument is None:
+        return "an argument"
+    name = error.argument.name
+    return name if name.startswith("--") else name.upper()
+
+
+def _wanted(kind: object) -> str:
+    if get_origin(kind) is Literal:
+        return f"give one of {', '.join(map(str, get_args(kind)))}"
+    return _FORMS.get(kind, "it can't be understood")
+
+
+def _limit(message: str) -> str:
+    for sign, words in _LIMITS.items():
+        message = message.replace(f"Must be {sign} ", f"give {words} ")
+    return message.rstrip(".")

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import secrets
 import time
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.clock import Clock, SystemClock
@@ -29,7 +28,6 @@ from directsuite.sync.turns import Passwords, Turns
 
 _LOGGER = logging.getLogger("directsuite")
 
-_AFTER_A_FAULT = 3600.0  # seconds
 _AT_ONCE = 1.0  # seconds of rest for which nobody waits for the next look at what is due
 
 
@@ -164,13 +162,7 @@ class Fleet:
             self._forget(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
         self._taken[begun.mailbox] = begun
         breaks = self._connections.breaks
-        try:
-            turn = await self._turns.take(begun.name)
-        except Exception as error:  # noqa: BLE001  a fault of ours: this mailbox waits, the others go on
-            fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
-            _LOGGER.error("fleet: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))  # without values
-            await self._table.finish(begun, _AFTER_A_FAULT, fault, begun.failures + 1)
-            return
+        turn = await self._turns.take(begun.name)
         if turn.report is None and self._connections.breaks != breaks:
             self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's
             self._engine.wake_later(begun.mailbox, self._worker)

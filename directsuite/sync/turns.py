@@ -6,7 +6,9 @@ The same turn is taken by one process for all its mailboxes (`synchronizer`), or
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -26,6 +28,8 @@ from directsuite.sync.remote import DirectRemote, Remote
 from directsuite.sync.report import Report
 from directsuite.sync.store import StaleLeaseError, Store, StoreError
 from directsuite.sync.wishes import GrantsWishes
+
+_LOGGER = logging.getLogger("directsuite")
 
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
@@ -127,22 +131,22 @@ class Turns:
         self._pace.forget(name)
 
     async def take(self, name: str) -> Turn:
-        """One round of a mailbox. Its failures are in its status."""
+        """One round of a mailbox. Its failures are in its status: whatever they are, the other mailboxes go on."""
         mailbox = self._mailboxes.setdefault(name, _Mailbox(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
         try:
             report = await self._round(mailbox)
-        except DirectSuiteError as error:
+            self._pace.note(name, report)
+            await self._note(mailbox, report)
+        except Exception as error:  # noqa: BLE001  what isn't foreseen is a fault of ours, and no reason to end them all
             mailbox.rounds = None  # its password may be another, or its lease another's
-            self._fail(status, problem_of(error), {})
+            self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
             elapsed = self._clock.monotonic() - began
             self._suite._events.emit(
                 RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
             )
             return Turn(report=None, rest=_back_off(status, error))
-        self._pace.note(name, report)
-        await self._note(mailbox, report)
         self._suite._events.emit(_finished(report, status.problem, self._clock.monotonic() - began))
         rest = self._rest(mailbox, report)
         return Turn(report=report, rest=rest, fruitless=mailbox.fruitless >= _FRUITLESS)
@@ -219,7 +223,14 @@ def _jittered(seconds: float) -> float:
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
-def _back_off(status: MailboxProgress, error: DirectSuiteError | None = None) -> float:
+def _fault(error: Exception) -> str:
+    """A sentence for whoever runs the synchronisation. The log has the lines of code, without values."""
+    fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
+    _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
+    return fault
+
+
+def _back_off(status: MailboxProgress, error: Exception | None = None) -> float:
     """Seconds until a mailbox's next turn after one that failed. error: of the whole mailbox."""
     if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
         return _jittered(_STORE_AWAY)

@@ -63,15 +63,29 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nonsense"], "nonsense"),
-        (["demo", "--nonsense"], "--nonsense"),
+        (["nonsense"], "there are send, inbox, "),
+        (["sned"], "did you mean send?"),
+        (["inbox", "lsit"], "did you mean list?"),
+        (["demo", "--nonsense"], "there is no option --nonsense"),
+        (["send", "--sub", "Ada"], "did you mean --subject?"),
+        (["send", "-Ada"], "there is no such option"),
+        (["send", "--Ada Example"], "there is no such option"),
+        (["Ada Example"], "there are send, inbox, "),
+        (["inbox", "read", "Ada Example"], "UID: give a whole number"),
+        (["inbox", "list", "--since", "Ada"], "--since: give a day"),
+        (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
+        (["doctor", "--timeout", "Ada"], "--timeout: give a number"),
+        (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, zsh"),
+        (["patient", "find", "Ada", "--domian=Ada"], "--domain is missing"),
+        (["inbox", "read"], "UID is missing"),
+        (["send", "--subject"], "--subject is given without a value"),
         (["demo", "stray"], "1 argument too many"),
         (["send", "Dear", "Ada"], "2 arguments too many"),
-        (["send", "--subject", "a", "--subject", "b"], "--subject"),
-        (["demo", "--messages", "0"], "--messages"),
+        (["send", "--subject", "a", "--subject", "Ada"], "--subject is given more than once"),
+        (["demo", "--messages", "0"], "--messages: give at least 1"),
         (["demo", "--messages", "many"], "--messages"),
         (["demo", "--documents", "-1"], "--documents"),
-        (["demo", "--faxes", "1001"], "--faxes"),
+        (["demo", "--faxes", "1001"], "--faxes: give at most 1000"),
         (["sandbox", "--port", "65536"], "--port"),
         (["sandbox", "--port"], "--port"),
         (["sandbox", "--memory", "--data", "folder"], "--data"),
@@ -177,6 +191,24 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     assert [path.name for path in tmp_path.iterdir()] == ["script"]
 
 
+@pytest.mark.parametrize(
+    ("shell", "needed"),
+    [
+        ("bash", ""),
+        ("zsh", ", where ~/.zshrc runs compinit, and the file is called _directsuite"),
+        ("fish", ", where config.fish sources that file"),
+    ],
+)
+def test_what_a_shell_needs_to_find_a_file_of_one_s_own_is_told(
+    shell: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ZSH_CUSTOM", raising=False)
+    assert main(["--install-completion", "--shell", shell, "--output", str(tmp_path / "script")]) == 0
+    sentence = f"directsuite: {shell} completes commands and options from its next start on{needed}\n"
+    assert capsys.readouterr().err == sentence
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
 def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -200,10 +232,10 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1)
 
 
-def test_an_unknown_command_is_answered_with_some_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith('directsuite: Unknown command "no-such-command". Available commands: send, ')
-    assert told.endswith(", doctor and more: see `directsuite --help`\n")
+    assert told.startswith("directsuite: there is no such command; there are send, ")
+    assert told.endswith("demo: see `directsuite --help`\n")
     assert main(["fax", "no-such-command"]) == 2
-    assert "Available commands: list, show: see" in capsys.readouterr().err
+    assert "there are list, show: see `directsuite fax --help`" in capsys.readouterr().err

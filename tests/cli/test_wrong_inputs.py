@@ -67,6 +67,15 @@ async def test_where_there_is_no_secret_it_says_where_one_could_be(
 
 
 @of_every_command
+async def test_a_secret_that_is_no_text_is_told_by_its_variable(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = SECRETS[SERVICES[command.split()[0]]]
+    monkeypatch.setenv(variable, "hunter\udce9")
+    await fails(typist, command, 2, f"{variable} is no text in this machine's encoding")
+
+
+@of_every_command
 async def test_a_wrong_secret_is_told(
     typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +90,7 @@ async def test_where_nobody_listens_it_says_that_nothing_was_sent(
     config = typist.private("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
     monkeypatch.setenv("DIRECTSUITE_CONFIG", config)
     monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
-    await fails(typist, command, 6, "nothing was sent", "network", "URL")
+    await fails(typist, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
 
 
 @of_every_command
@@ -131,9 +140,12 @@ async def test_a_settings_file_that_is_wrong_is_told(
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
+        (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it is no text in this machine's encoding"),
+        (("inbox", "list", "--mailbox", "j\udce9@x.test"), "--mailbox is no text in this machine's encoding"),
+        (("fax", "list", "\udce9"), "the fax number: it is no text in this machine's encoding"),
         (("inbox", "read"), "UID"),
         (("inbox", "read", "one"), "UID"),
-        (("inbox", "read", "-1"), "-1"),
+        (("inbox", "read", "-1"), "UID"),
         (("inbox", "read", "99999999999999999999"), "the number"),
         (("inbox", "save", "1"), "--into"),
         (("inbox", "save", "--into", "saved"), "UID"),
@@ -144,8 +156,8 @@ async def test_a_settings_file_that_is_wrong_is_told(
         (("fax", "list"), "NUMBER"),
         (("fax", "list", ""), "the fax number is empty"),
         (("fax", "show", FAX_NUMBER, ".."), "the handle"),
-        (("sned",), "sned"),
-        (("inbox", "lsit"), "lsit"),
+        (("sned",), "send"),
+        (("inbox", "lsit"), "list"),
         (("send", "--recipient", "x"), "--recipient"),
     ],
 )

@@ -1,32 +1,62 @@
-"""Which mailboxes are meant."""
+"""Which mailboxes are meant. A refusal says where one was given, and doesn't name it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.access import MAILBOX, is_address
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 
 
-def addresses_of(named: Sequence[str], file: Path | None) -> list[str]:
-    """Those that are named, and those of a file with one a line; blank lines and those that begin with # don't count.
+def addresses_of(named: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
+    """Those that are named, and those of a file, each once; where neither is given, that of the variable.
 
     Raises RefusedError.
     """
-    lines = list(named)
+    given = [(place, address.strip()) for place, address in _numbered(named)]
     if file is not None:
-        try:
-            lines += file.read_text("utf-8-sig").splitlines()  # Windows editors begin a file with a mark
-        except FileNotFoundError:
-            raise RefusedError(f"there is no file {file}: give --mailboxes a file with one address a line") from None
-        except OSError as error:
-            raise RefusedError(f"the file {file} can't be read ({reason_of(error)}): give another") from None
-        except UnicodeDecodeError:
-            raise RefusedError(f"the file {file} is no text in UTF-8: save it as such") from None
-    stripped = (line.strip() for line in lines)
-    addresses = list(dict.fromkeys(line for line in stripped if line and not line.startswith("#")))
-    for number, address in enumerate(addresses, start=1):
-        if "@" not in address or any(character.isspace() for character in address):
-            raise RefusedError(f"mailbox {number} of those given is no address: nurse@direct.example.org is one")
-    return addresses
+        given += _lines_of(file)
+    elif not given and variable:
+        given = [(MAILBOX, variable)]
+    kept = dict[str, tuple[str, str]]()
+    for place, address in given:
+        refuse_no_text(address, place)
+        if not is_address(address):
+            raise RefusedError(f"{place} is no address: nurse@direct.example.org is one")
+        earlier, spelt = kept.setdefault(address.lower(), (place, address))
+        if spelt != address:  # a store would have it twice, with all its messages
+            raise RefusedError(
+                f"{earlier} and {place} are one mailbox, in large and small letters: leave one of them out"
+            )
+    return [address for _, address in kept.values()]
+
+
+def refuse_unknown(named: Sequence[str], known: Collection[str]) -> None:
+    """Raise RefusedError where one of --mailbox isn't known."""
+    for place, address in _numbered(named):
+        if address not in known:
+            raise RefusedError(
+                f"{place} is not known to the store: `directsuite sync status` without it tells which ones are"
+            )
+
+
+def _numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return ((f"number {number} of --mailbox", address) for number, address in enumerate(named, start=1))
+
+
+def _lines_of(file: Path) -> Iterator[tuple[str, str]]:
+    """One address a line; blank lines and those that begin with # don't count. Raises RefusedError."""
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()  # Windows editors begin a file with a mark
+    except FileNotFoundError:
+        raise RefusedError(f"there is no file {file}: give --mailboxes a file with one address a line") from None
+    except OSError as error:
+        raise RefusedError(f"the file {file} can't be read ({reason_of(error)}): give another") from None
+    except UnicodeDecodeError:
+        raise RefusedError(f"the file {file} is no text in UTF-8: save it as such") from None
+    for number, line in enumerate(lines, start=1):
+        address = line.strip()
+        if address and not address.startswith("#"):
+            yield f"line {number} of the file {file}", address

@@ -9,7 +9,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
-from directsuite.cli.options import Flag, Several, named, named_file
+from directsuite.cli.options import Flag, Json, Several, named, named_file
 
 STORE = Path("directsuite-sync.db")
 """The store where none is named."""
@@ -58,13 +58,15 @@ def run(
     stands in the environment: DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_CONFIG.
 
     Exit status 0 says that it was stopped, or with --once that all is in step; 1 that a mailbox is failing at the end
-    of --once, or that the worker can't begin; 2 that an option, file or variable is wrong; 130 and 143 that a signal
-    broke off --once. It goes on where nobody reads stdout any more.
+    of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong, or
+    the store can't be used; 130 and 143 that a signal broke off --once, or came before it began. It goes on where
+    nobody reads stdout any more.
 
     Parameters
     ----------
     mailbox: tuple[str, ...]
-        The address of a mailbox; as often as there are.
+        The address of a mailbox; as often as there are. That of DIRECTSUITE_MAILBOX where neither this nor
+        --mailboxes is given.
     mailboxes: Path
         A file with one address a line.
     passwords: Path
@@ -95,7 +97,6 @@ def run(
     json: bool
         Tell what happens as lines of JSON on stdout.
     """
-    from directsuite.cli.sync.refusal import carefully
     from directsuite.cli.sync.running import Asked, run_worker
 
     asked = Asked(
@@ -114,7 +115,7 @@ def run(
         status_file=status_file,
         as_json=json,
     )
-    return carefully(lambda: run_worker(asked))
+    return run_worker(asked)
 
 
 @app.command
@@ -125,13 +126,13 @@ def status(
     postgres: _Postgres = False,
     status_file: _File = None,
     max_age: Annotated[float | None, _Seconds] = None,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> int:
     """Tell how each mailbox stands, beside the worker or without one.
 
     Exit status 0 says that no mailbox is failing, 1 that one is, or that the worker is silent: it has not reported for
-    30 seconds, and didn't end. With --max-age it says whether the worker lives, and nothing of mailboxes: 0 where its
-    last report is no older, 1 where it is, or there is none.
+    30 seconds, and didn't end; 2 that the store can't be used. With --max-age it says whether the worker lives, and
+    nothing of mailboxes: 0 where its last report is no older, 1 where it is, or there is none.
 
     Parameters
     ----------
@@ -145,10 +146,7 @@ def status(
         The worker's report; beside the store where nothing is given.
     max_age: float
         Seconds that the worker's last report may be old.
-    json: bool
-        Tell it as one JSON document.
     """
-    from directsuite.cli.sync.refusal import carefully
     from directsuite.cli.sync.status import Looked, tell
 
     looked = Looked(
@@ -159,7 +157,7 @@ def status(
         max_age=max_age,
         as_json=json,
     )
-    return carefully(lambda: tell(looked))
+    return tell(looked)
 
 
 @app.command
@@ -205,8 +203,7 @@ def retry(
 
 
 def _wish(kind: str, mailboxes: tuple[str, ...], store: Path | None, *, postgres: bool) -> int:
-    from directsuite.cli.sync.refusal import carefully
     from directsuite.cli.sync.wishing import leave
     from directsuite.sync.wishes import Wish
 
-    return carefully(lambda: leave(Wish(kind), mailboxes, store or STORE, postgres=postgres))
+    return leave(Wish(kind), mailboxes, store or STORE, postgres=postgres)

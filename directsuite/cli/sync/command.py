@@ -14,9 +14,11 @@ import attrs
 
 from directsuite.cli.signals import told_to
 from directsuite.cli.sync.displays import Display, standings
+from directsuite.cli.sync.opening import refusal_of, usable
 from directsuite.cli.sync.worker import Plan, Worker, suite_of, worker_of
 from directsuite.sync.progress import Standing
 from directsuite.sync.status_file import WorkerStatus, write_status
+from directsuite.sync.store import StoreError
 
 FAILED = 1
 """The exit status where, with --once, a mailbox isn't in step at the end."""
@@ -46,8 +48,14 @@ class _Signals:
 
 
 async def keep_in_step(plan: Plan, display: Display) -> int:
-    """Run a worker until it is done or a signal comes; the exit status. Raises DirectSuiteError if it can't begin."""
-    async with suite_of(plan, [display.round]) as suite, worker_of(plan, suite) as worker:
+    """Run a worker until it is done or a signal comes; the exit status.
+
+    Raises RefusedError and ConfigurationError if it can't begin.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        with usable():
+            suite = await stack.enter_async_context(suite_of(plan, [display.round]))
+            worker = await stack.enter_async_context(worker_of(plan, suite))
         signals = _Signals()
         with display, told_to(signals.came, (signal.SIGINT, signal.SIGTERM)):
             async with _reported(worker, plan, display):
@@ -64,7 +72,10 @@ async def keep_in_step(plan: Plan, display: Display) -> int:
 
 
 async def _worked(worker: Worker, plan: Plan, display: Display, signals: _Signals) -> None:
-    """Return when the work has ended, by itself or since it was told to. Raises what it raised."""
+    """Return when the work has ended, by itself or since it was told to. Raises what it raised.
+
+    That it can't begin for its store is a RefusedError.
+    """
     work = asyncio.create_task(worker.work())
     try:
         await _first_of(work, signals.stop)
@@ -77,8 +88,12 @@ async def _worked(worker: Worker, plan: Plan, display: Display, signals: _Signal
     finally:
         work.cancel()
         await asyncio.wait([work])
-    if not work.cancelled():
+    if work.cancelled():
+        return
+    try:
         work.result()
+    except StoreError as error:
+        raise refusal_of(error) from None
 
 
 async def _first_of(work: asyncio.Task[None], event: asyncio.Event) -> None:

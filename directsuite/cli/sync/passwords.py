@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from directsuite.cli.access import MAILBOX_PASSWORD
+from directsuite.cli.access import MAILBOX_PASSWORD, mailbox_password
 from directsuite.cli.private_files import check_private, passwords_in
 from directsuite.cli.refusal import RefusedError
-from directsuite.cli.secret_places import has_keyring, in_keyring
+from directsuite.cli.secret_places import has_keyring, in_keyring, is_somebody_there
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -34,24 +33,24 @@ def passwords_for(
 ) -> Passwords:
     """The source of the passwords of these mailboxes. Raises RefusedError where there is none."""
     if file is not None:
-        of_file = PasswordFile(file)
+        of_file = _File(file)
         of_file.load()
         return of_file
     text = environment.get(MAILBOX_PASSWORD)
     if text:
         if len(addresses) != 1:
             raise RefusedError(f"{MAILBOX_PASSWORD} is for a single mailbox: give --passwords FILE for several")
-        return _fixed({addresses[0]: Secret(text)})
-    asked = dict[str, Secret]()
-    if sys.stdin.isatty():
+        return _of_keyring_or({addresses[0]: Secret(text)})
+    typed = dict[str, Secret]()
+    if is_somebody_there():
         missing = [address for address in addresses if in_keyring(address) is None]
-        asked = {address: Secret(ask(f"Password of {address}: ")) for address in missing}
-    if asked or has_keyring():
-        return _of_keyring_or(asked)
+        typed = {address: mailbox_password(address, "--passwords").asked(ask) for address in missing}
+    if typed or has_keyring():
+        return _of_keyring_or(typed)
     raise RefusedError(f"there are no passwords: {_ELSEWHERE}")
 
 
-class PasswordFile:
+class _File:
     """Passwords by address, in a file of JSON or TOML that only its owner and its group can read."""
 
     def __init__(self, path: Path) -> None:
@@ -84,18 +83,10 @@ class PasswordFile:
             raise RefusedError(f"the passwords file {self._path} can't be read ({reason_of(error)})") from None
 
 
-def _fixed(passwords: Mapping[str, Secret]) -> Passwords:
+def _of_keyring_or(given: Mapping[str, Secret]) -> Passwords:
     async def password(address: str) -> Secret:
-        """As it was given."""
-        return passwords[address]
-
-    return password
-
-
-def _of_keyring_or(asked: Mapping[str, Secret]) -> Passwords:
-    async def password(address: str) -> Secret:
-        """As it was typed, or as it stands in the keyring by now."""
-        found = asked.get(address) or await asyncio.to_thread(in_keyring, address)
+        """As it was given, or as it stands in the keyring by now."""
+        found = given.get(address) or await asyncio.to_thread(in_keyring, address)
         if found is None:
             raise ConfigurationError(f"The keyring has no password for this mailbox: put it there, or {_ELSEWHERE}.")
         return found

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import attrs
 
+from directsuite.cli.access import MAILBOX, settings_for
 from directsuite.cli.refusal import RefusedError
+from directsuite.cli.running import Command
 from directsuite.cli.sync.addresses import addresses_of
 from directsuite.cli.sync.command import keep_in_step
 from directsuite.cli.sync.displays import Display, Lines, display_for
 from directsuite.cli.sync.folders import folders_of
+from directsuite.cli.sync.opening import conninfo
 from directsuite.cli.sync.passwords import passwords_for
-from directsuite.cli.sync.refusal import conninfo
 from directsuite.cli.sync.unbroken import Unbroken
 from directsuite.cli.sync.worker import Plan
-from directsuite.settings import Settings
 from directsuite.sync.status_file import status_file_of
 
 
@@ -45,23 +46,28 @@ class Asked:
 
 
 def run_worker(asked: Asked) -> int:
-    """Run it; the exit status. Raises RefusedError and DirectSuiteError."""
-    plan = _plan_of(asked)
-    display = display_for(as_json=asked.as_json)
+    """Run it; the exit status."""
+    command = Command(resume="the same command goes on from here", options={"folder": "--maildir"})
+    return command.run(lambda: _run(_plan_of(asked), as_json=asked.as_json))
+
+
+async def _run(plan: Plan, *, as_json: bool) -> int:
+    display = display_for(as_json=as_json)
     with _logged_beside(display):
-        return asyncio.run(keep_in_step(plan, Unbroken(display)))
+        return await keep_in_step(plan, Unbroken(display))
 
 
 def _plan_of(asked: Asked) -> Plan:
-    addresses = addresses_of(asked.named, asked.listed)
+    addresses = addresses_of(asked.named, asked.listed, None if asked.postgres else os.environ.get(MAILBOX))
     if not addresses and not asked.postgres:
-        raise RefusedError("there is no mailbox to keep in step: give --mailbox ADDRESS, or --mailboxes FILE")
+        raise RefusedError(
+            f"which mailbox? Give --mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set {MAILBOX}"
+        )
     if asked.postgres and asked.once:
         raise RefusedError("--once is for a worker of its own: one of a fleet runs until it is stopped")
     folders = None if asked.folders is None else folders_of(asked.folders)
-    settings = Settings.from_env()
-    if settings.message_url is None:
-        raise RefusedError("set DIRECTSUITE_MESSAGE_URL to where the service is")
+    settings = settings_for("message")
+    database = conninfo() if asked.postgres else None
     status_file = asked.status_file
     if status_file is None and not asked.postgres:
         status_file = status_file_of(asked.store)
@@ -71,7 +77,7 @@ def _plan_of(asked: Asked) -> Plan:
         addresses=addresses,
         folders=folders,
         store=asked.store,
-        conninfo=conninfo() if asked.postgres else None,
+        conninfo=database,
         workers=asked.workers,
         maildir=asked.maildir,
         keep_gone=asked.keep_gone,

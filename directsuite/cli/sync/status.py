@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -11,8 +10,10 @@ from pathlib import Path
 import attrs
 
 from directsuite.cli.refusal import RefusedError
+from directsuite.cli.running import Command
+from directsuite.cli.sync.addresses import refuse_unknown
 from directsuite.cli.sync.gathered import Gathered, of_fleet, of_one_worker
-from directsuite.cli.sync.refusal import conninfo
+from directsuite.cli.sync.opening import conninfo, usable
 from directsuite.cli.sync.told import document, show
 from directsuite.sync.progress import Standing
 from directsuite.sync.status_file import read_status, status_file_of
@@ -34,17 +35,22 @@ class Looked:
 
 
 def tell(looked: Looked) -> int:
-    """Tell it; the exit status. Raises RefusedError and StoreError."""
+    """Tell it; the exit status."""
+    return Command().run(lambda: _tell(looked))
+
+
+async def _tell(looked: Looked) -> int:
     path = looked.status_file
     if path is None and not looked.postgres:
         path = status_file_of(looked.store)
     if looked.max_age is not None:
         return _tell_age(path, looked.max_age)
     now = time.time()
-    if looked.postgres:
-        gathered = asyncio.run(of_fleet(conninfo(), now))
-    else:
-        gathered = of_one_worker(looked.store, None if path is None else read_status(path), now)
+    with usable():
+        if looked.postgres:
+            gathered = await of_fleet(conninfo(), now)
+        else:
+            gathered = of_one_worker(looked.store, None if path is None else read_status(path), now)
     gathered = _only(gathered, looked.mailboxes)
     sys.stdout.write(document(gathered)) if looked.as_json else show(gathered)
     is_failing = any(each.shown.standing is Standing.FAILING for each in gathered.mailboxes)
@@ -65,8 +71,6 @@ def _tell_age(path: Path | None, most: float) -> int:
 
 def _only(gathered: Gathered, names: Sequence[str]) -> Gathered:
     known = {each.shown.name for each in gathered.mailboxes}
-    for name in names:
-        if name not in known:
-            raise RefusedError(f"{name} is not known to the store")
+    refuse_unknown(names, known)
     wanted = set(names) or known
     return attrs.evolve(gathered, mailboxes=[each for each in gathered.mailboxes if each.shown.name in wanted])

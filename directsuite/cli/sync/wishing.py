@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.sync.refusal import conninfo
+from directsuite.cli.running import Command
+from directsuite.cli.sync.addresses import refuse_unknown
+from directsuite.cli.sync.opening import conninfo, usable
 from directsuite.cli.sync.table import mailboxes_in_words
 from directsuite.secret import Secret
 from directsuite.sync.database import STORE
@@ -23,8 +23,13 @@ _WHAT = {
 
 
 def leave(wish: Wish, names: Sequence[str], store: Path, *, postgres: bool) -> int:
-    """Leave a wish for mailboxes, or for all. Raises RefusedError for one that isn't known, and StoreError."""
-    left = asyncio.run(_wish_in_fleet(conninfo(), wish, names)) if postgres else _wish_in_file(store, wish, names)
+    """Leave a wish for mailboxes, or for all; the exit status."""
+    return Command(resume="give the same command again").run(lambda: _leave(wish, names, store, postgres=postgres))
+
+
+async def _leave(wish: Wish, names: Sequence[str], store: Path, *, postgres: bool) -> int:
+    with usable():
+        left = await _wish_in_fleet(conninfo(), wish, names) if postgres else _wish_in_file(store, wish, names)
     sys.stdout.write(f"{mailboxes_in_words(len(left))}: {_WHAT[wish]} by the worker that runs, or by the next one\n")
     return 0
 
@@ -42,10 +47,7 @@ def _wish_in_file(store: Path, wish: Wish, names: Sequence[str]) -> Sequence[str
 
 def _refuse_unknown(names: Sequence[str], known: Sequence[MailboxStatus]) -> None:
     """Before anything is written, so that a command which is refused has done nothing."""
-    unknown = set(names) - {each.name for each in known}
-    for name in names:
-        if name in unknown:
-            raise RefusedError(f"{name} is not known to the store: see `directsuite sync status`")
+    refuse_unknown(names, {each.name for each in known})
 
 
 async def _wish_in_fleet(conninfo: Secret, wish: Wish, names: Sequence[str]) -> Sequence[str]:

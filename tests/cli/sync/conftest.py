@@ -54,8 +54,8 @@ class Desk:
 def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DIRECTSUITE_MESSAGE_URL", sandbox.message_url)
-    monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD", raising=False)
-    monkeypatch.delenv("DIRECTSUITE_CONFIG", raising=False)
+    for name in ("MAILBOX", "MAILBOX_PASSWORD", "CONFIG", "POSTGRES"):
+        monkeypatch.delenv(f"DIRECTSUITE_{name}", raising=False)
 
     async def run(arguments: tuple[str, ...]) -> Ended:
         """In a thread, for a command has a loop of its own."""

@@ -12,7 +12,7 @@ import pytest
 
 from directsuite.cli.access import MAILBOX_PASSWORD
 from directsuite.cli.refusal import RefusedError
-from directsuite.cli.sync.passwords import PasswordFile, passwords_for
+from directsuite.cli.sync.passwords import passwords_for
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
@@ -66,7 +66,7 @@ async def test_a_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: s
 
 async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
-    password = PasswordFile(path)
+    password = passwords_for([ALICE], path)
     assert await password(ALICE) == Secret("before")
     written(tmp_path / "new", f'"{ALICE}" = "afterwards"').replace(path)
     assert await password(ALICE) == Secret("afterwards")
@@ -117,6 +117,20 @@ async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch)
     sit_at(monkeypatch, is_terminal=True)
     password = passwords_for([ALICE, BOB], None, {}, ask=lambda prompt: f"of {prompt.split()[2]}")
     assert await password(BOB) == Secret(f"of {BOB}:")
+
+
+def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    sit_at(monkeypatch, is_terminal=True)
+
+    def end_of_input(_: str) -> str:
+        raise EOFError
+
+    def nothing(_: str) -> str:
+        return ""
+
+    for ask in (end_of_input, nothing):
+        with pytest.raises(RefusedError, match="no mailbox password was typed"):
+            passwords_for([ALICE, BOB], None, {}, ask)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -76,7 +76,7 @@ async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -
         assert (await desk.run("status", "--max-age", "60")).status == 0
         second = await desk.run("run", *options, "--once")
         assert (second.status, second.err) == (
-            1,
+            2,
             "directsuite: The store is open already: close it there, or give this one another path\n",
         )
         desk.passwords()  # the right ones: the file is read again

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from directsuite.cli.sync.folders import folders_of
+from directsuite.sync import SqliteStore, StoreError
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB, PASSWORD
 
@@ -67,6 +68,16 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
     assert (ended.status, ended.out.split()[-3:]) == (0, ["1", "in", "step"])
 
 
+async def test_the_mailbox_of_the_environment_where_none_is_given(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
+    passwords = desk.passwords()
+    for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
+        ended = await desk.run("run", *options, "--passwords", passwords, "--once")
+        assert (ended.status, ended.err) == (0, "")
+        with closing(sqlite3.connect("directsuite-sync.db")) as connection:
+            assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
+
+
 async def test_mailboxes_from_a_file_that_begins_with_a_byte_order_mark(desk: Desk) -> None:
     desk.folder.joinpath("addresses").write_text(f"{ALICE}\n", "utf-8-sig")
     passwords = desk.passwords()
@@ -113,52 +124,13 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
     assert ended.status == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ([], "--mailbox"),
-        (["--mailbox", "alice"], "no address"),
-        (["--mailbox", "a b@direct.example.test"], "no address"),
-        (["--mailboxes", "nothing"], "no file nothing"),
-        (["--mailboxes", "latin"], "the file latin is no text in UTF-8"),
-        (["--mailbox", ALICE, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
-        (["--mailbox", ALICE, "--passwords", "nothing"], "passwords file nothing"),
-        (["--mailbox", ALICE], "--passwords"),
-        (["--mailbox", ALICE, "--interval", "0"], "--interval"),
-        (["--mailbox", ALICE, "--grace", "-1"], "--grace"),
-        (["--mailbox", ALICE, "--store", "a", "--postgres"], "--postgres"),
-        (["--mailbox", ALICE, "--folder", "INBOX", "--all-folders"], "--all-folders"),
-        (["--mailbox", ALICE, "--folder", ""], "--folder"),
-        (["--postgres", "--once", "--mailbox", ALICE], "--once"),
-        (["--password", "secret"], "--password"),
-    ],
-)
-async def test_what_can_not_be_is_named_with_status_2(desk: Desk, options: list[str], named: str) -> None:
-    desk.folder.joinpath("latin").write_bytes(b"caf\xe9")
-    desk.passwords("known")
-    ended = await desk.run("run", *options)
-    assert ended.status == 2
-    assert named in ended.err
-    assert ended.out == ""
-    assert "Traceback" not in ended.err
+async def test_a_store_that_fails_on_the_way_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = SqliteStore.aclose
 
+    async def fail(store: SqliteStore) -> None:
+        await close(store)
+        raise StoreError("The disk of the store is full.")
 
-async def test_no_url_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords())
-    assert (ended.status, ended.err) == (2, "directsuite: set DIRECTSUITE_MESSAGE_URL to where the service is\n")
-
-
-async def test_a_fleet_without_a_database_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DIRECTSUITE_POSTGRES", raising=False)
-    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",)):
-        ended = await desk.run(*arguments, "--postgres")
-        assert ended.status == 2
-        assert "set DIRECTSUITE_POSTGRES" in ended.err
-
-
-async def test_a_store_that_can_not_be_opened_is_told_with_status_1(desk: Desk) -> None:
-    desk.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once", "--store", "letter.db")
-    assert ended.status == 1
-    assert "no SQLite database" in ended.err
+    monkeypatch.setattr(SqliteStore, "aclose", fail)
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    assert (ended.status, ended.err) == (1, "directsuite: The disk of the store is full\n")

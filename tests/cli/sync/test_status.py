@@ -38,7 +38,7 @@ def report(desk: Desk, age: float, *mailboxes: MailboxProgress) -> None:
 async def test_a_store_that_is_not_there_is_told(desk: Desk) -> None:
     for command in ("status", "audit", "retry"):
         ended = await desk.run(command)
-        assert (ended.status, ended.out) == (1, "")
+        assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("directsuite: There is no store at this path")
     assert list(desk.folder.iterdir()) == []
 
@@ -62,8 +62,9 @@ async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> 
     assert row.startswith(BOB)
     assert "The password is refused: give the right one." in row
     assert (await desk.run("status", "--mailbox", ALICE)).status == 0
-    unknown = await desk.run("status", "--mailbox", "nobody@direct.example.test")
+    unknown = await desk.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
     assert (unknown.status, unknown.out) == (2, "")
+    assert unknown.err.startswith("directsuite: number 2 of --mailbox is not known to the store")
 
 
 async def test_as_json_it_is_one_document(desk: Desk) -> None:
@@ -163,6 +164,6 @@ async def test_a_wish_for_somebody_unknown_is_refused(desk: Desk) -> None:
     for known in ((), ("--mailbox", ALICE)):
         ended = await desk.run("retry", *known, "--mailbox", "nobody@direct.example.test")
         assert (ended.status, ended.out) == (2, "")
-        assert "nobody@direct.example.test is not known" in ended.err
+        assert f"number {len(known) // 2 + 1} of --mailbox is not known to the store" in ended.err
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert connection.execute("SELECT count(*) FROM wish").fetchall() == [(0,)]

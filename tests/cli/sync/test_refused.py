@@ -1,0 +1,122 @@
+"""What `directsuite sync run` refuses before it begins: with status 2, and without naming anybody."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.cli.sync.conftest import Desk
+from tests.integration.world import ALICE, BOB
+
+BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
+HERS = ("--mailbox", ALICE)
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where PostgreSQL could be, and isn't."""
+    pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    conninfo = f"postgresql://nobody@127.0.0.1:{port}/nothing"
+    monkeypatch.setenv("DIRECTSUITE_POSTGRES", conninfo)
+    return conninfo
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ([], "--mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
+        (["--mailboxes", "none"], "which mailbox?"),
+        (["--mailbox", "alice"], "number 1 of --mailbox is no address"),
+        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is no text"),
+        (["--mailboxes", "two"], "line 4 of the file two is no address"),
+        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are one mailbox"),
+        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are one mailbox"),
+        (["--mailboxes", "nothing"], "no file nothing"),
+        (["--mailboxes", "latin"], "the file latin is no text in UTF-8"),
+        ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
+        ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
+        (HERS, "--passwords"),
+        ([*HERS, "--interval", "0"], "--interval"),
+        ([*HERS, "--grace", "-1"], "--grace"),
+        ([*HERS, "--store", "a", "--postgres"], "--postgres"),
+        ([*HERS, "--folder", "INBOX", "--all-folders"], "--all-folders"),
+        ([*HERS, "--folder", "INBOX", "--folder", ""], "number 2 of --folder is no folder's name"),
+        ([*HERS, "--folder", ".."], "number 1 of --folder is no folder's name"),
+        ([*HERS, "--folder", "INBOX.J\udce9"], "number 1 of --folder is no text"),
+        (["--postgres", "--once", *HERS], "--once"),
+        (
+            ["--password", "secret"],
+            "there is no --password, for others can read the arguments of a command: give --passw",
+        ),
+    ],
+)
+async def test_what_can_not_be_is_named(desk: Desk, options: list[str], named: str) -> None:
+    desk.folder.joinpath("latin").write_bytes(b"caf\xe9")
+    desk.folder.joinpath("none").write_text("# nobody yet\n")
+    desk.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
+    desk.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
+    desk.passwords("known")
+    ended = await desk.run("run", *options)
+    assert (ended.status, ended.out) == (2, "")
+    assert named in ended.err
+    assert "bob" not in ended.err
+    assert "alice" not in ended.err.lower()
+    assert "Traceback" not in ended.err
+
+
+async def test_the_mailbox_of_the_environment_is_checked_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
+    ended = await desk.run("run", "--once")
+    assert ended.err == "directsuite: DIRECTSUITE_MAILBOX is no address: nurse@direct.example.org is one\n"
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
+    ended = await desk.run("run", "--postgres")  # a fleet may have none of its own to add
+    assert "set DIRECTSUITE_POSTGRES" in ended.err
+
+
+async def test_a_password_as_an_argument_is_told_of_the_options_that_there_are(desk: Desk) -> None:
+    ended = await desk.run("run", "--password", "hunter2")
+    assert "give --passwords FILE" in ended.err
+    assert "hunter2" not in ended.err
+
+
+async def test_no_url_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords())
+    assert ended.status == 2
+    assert "Set DIRECTSUITE_MESSAGE_URL" in ended.err
+
+
+async def test_a_fleet_without_a_database_is_refused(desk: Desk) -> None:
+    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",)):
+        ended = await desk.run(*arguments, "--postgres")
+        assert ended.status == 2
+        assert "set DIRECTSUITE_POSTGRES" in ended.err
+
+
+async def test_a_database_that_is_not_there_is_refused_with_what_to_check(desk: Desk, nowhere: str) -> None:
+    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",), ("retry",)):
+        ended = await desk.run(*arguments, "--postgres")
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err.endswith(": check DIRECTSUITE_POSTGRES, and whether PostgreSQL runs\n")
+        assert nowhere not in ended.err
+
+
+async def test_a_store_that_can_not_be_opened_is_refused(desk: Desk) -> None:
+    desk.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
+    stores = {"letter.db": "no SQLite database", "letter.db/sync.db": "can't be opened"}
+    for store, said in stores.items():
+        ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once", "--store", store)
+        assert (ended.status, ended.out) == (2, "")
+        assert said in ended.err
+    for command in ("status", "audit", "retry"):
+        for store, said in {"letter.db": "no SQLite database", "s" * 5000: "File name too long"}.items():
+            ended = await desk.run(command, "--store", store)
+            assert (ended.status, ended.out) == (2, "")
+            assert said in ended.err
