@@ -14,8 +14,6 @@ import contextlib
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import attrs
 
@@ -169,7 +167,7 @@ class SigningFleet:
             job = SigningJob(
                 self._signing,
                 self._documents(await chunk.names()),
-                _TurnAtTarget(self._target, chunk.turn),
+                self._target,
                 self._signatures,
                 journal=chunk,
                 at_a_time=self._at_a_time,
@@ -237,34 +235,6 @@ class _Turn:
     chunk: Chunk
     job: SigningJob
     working: asyncio.Task[object]
-
-
-@attrs.frozen
-class _TurnAtTarget:
-    """A target in which this turn of a chunk has a workshop of its own."""
-
-    _target: Target
-    _turn: int
-
-    def workshop(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
-        """Of this turn; what an earlier one has in the making is taken away."""
-        return self._target.workshop(part, self._turn)
-
-    def check(self, name: str) -> None:
-        """As the target."""
-        self._target.check(name)
-
-    async def has(self, name: str) -> bool:
-        """As the target."""
-        return await self._target.has(name)
-
-    async def holds(self, name: str, sha256: str) -> bool:
-        """As the target."""
-        return await self._target.holds(name, sha256)
-
-    async def keep(self, name: str, file: Path) -> None:
-        """As the target."""
-        await self._target.keep(name, file)
 
 
 async def _raise_of(turn: _Turn) -> None:

@@ -216,7 +216,7 @@ class SigningJob:
     async def _workshop(self, stack: contextlib.AsyncExitStack) -> Path:
         part = await self._journal.part()
         try:
-            return await stack.enter_async_context(self._target.workshop(part))
+            return await stack.enter_async_context(self._target.workshop(part, self._journal.turn))
         except OSError as error:
             why = f"the target can't be written ({reason_of(error)})"
         raise JobStoppedError(why)

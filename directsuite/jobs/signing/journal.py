@@ -63,6 +63,9 @@ class Journal(SqliteJournal):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _FILE)
 
+    turn = 0
+    """One process at a time has the file, so none comes late."""
+
     async def part(self) -> str:
         """The part of a target's workshop that is this job's, wherever its file is moved."""
 

@@ -34,6 +34,11 @@ class Tally:
 class Keeping(Protocol):
     """Knows how far each document is. Each method raises JournalError, and has written when it returns."""
 
+    @property
+    def turn(self) -> int:
+        """Which turn of its documents this is: a later one takes away what an earlier one had in the making."""
+        ...
+
     async def part(self) -> str:
         """The part of a target's workshop that is this job's, or this chunk's: no other journal gives the same."""
         ...

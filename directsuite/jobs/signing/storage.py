@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import WORKSHOP, Elsewhere, Pdf
-from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_no_text, refuse_outside
+from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_unwritable, refuse_outside
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class StorageTarget:
     def check(self, name: str) -> None:
         """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
-        refuse_no_text(name)
+        refuse_unwritable(name)
 
     async def has(self, name: str) -> bool:
         """Whether there is something of this name. Raises InvalidArgumentError and StorageError."""

@@ -117,7 +117,7 @@ class TargetFolder:
         refuse_outside(name)
         if Path(name).is_absolute() or Path(name).as_posix() != name:  # by the rules of this system
             raise InvalidArgumentError(_NO_PATH, parameter="name")
-        refuse_no_text(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+        refuse_unwritable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
     async def has(self, name: str) -> bool:
         """Whether there is a file, a folder or a link of this name, and it isn't to be replaced.
@@ -169,7 +169,7 @@ def refuse_outside(name: str) -> None:
         raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")
 
 
-def refuse_no_text(name: str, encoding: str = "utf-8", errors: str = "strict") -> None:
+def refuse_unwritable(name: str, encoding: str = "utf-8", errors: str = "strict") -> None:
     """Refuse a name that can't be written in this encoding. Raises InvalidArgumentError."""
     try:
         name.encode(encoding, errors)

@@ -5,7 +5,6 @@ What an earlier run has stored, perhaps by another account, is no reason to stop
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService, digest_of
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
 
 NAMES = [f"{number}.pdf" for number in range(30)]
 DENIED = ds.PermissionDeniedError("permission denied", operation="Any", status=403, outcome=ds.Outcome.FAILED)
@@ -176,18 +175,17 @@ async def test_a_document_that_was_never_asked_for_costs_no_try_however_many_run
     assert service.asked.total() == 1
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class Filtering(FragileService):
-    """Denies one document, by what is in it, when it has signed another meanwhile, if any comes."""
+    """Denies one document, by what is in it, when it has signed another meanwhile, or all others. others: how many."""
+
+    others: int
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
         if pdf == CONTENT + b" of Ada":
             before = self.asked.total()
-            for _ in range(2000):
-                if self.asked.total() > before:
-                    break
-                await asyncio.to_thread(lambda: None)
+            await until(lambda: self.asked.total() > before or self.made - len(self.stored) == self.others)
             raise DENIED
         return await FragileService.save(self, pdf)
 
@@ -200,7 +198,7 @@ async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
 
 async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(jobs: Jobs) -> None:
     names = [f"{number}.pdf" for number in range(100)]
-    progress = await jobs.job(one_denied(names), service=Filtering(), at_a_time=2).run()
+    progress = await jobs.job(one_denied(names), service=Filtering(others=99), at_a_time=2).run()
     assert (progress.done, progress.failed) == (99, 1)
     [failed] = await jobs.journal.failures()
     assert failed.name == names[4]
@@ -208,6 +206,6 @@ async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job
 
 async def test_one_that_is_denied_alone_stops_the_job_and_has_failed_in_no_way(jobs: Jobs) -> None:
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(one_denied(NAMES[:5]), service=Filtering(), at_a_time=1).run()
+        await jobs.job(one_denied(NAMES[:5]), service=Filtering(others=4), at_a_time=1).run()
     assert stopped.value.__cause__ is DENIED
     assert (await jobs.journal.tally()).states == {State.DONE: 4, State.NEW: 1}
