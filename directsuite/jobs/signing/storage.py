@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import WORKSHOP, Elsewhere, Pdf
-from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_unwritable, refuse_outside
+from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_outside, refuse_unwritable
 
 T = TypeVar("T")
 
