@@ -97,7 +97,11 @@ class SqliteFile(Generic[E]):
 
         It commits by itself; what it writes should be short, for others wait meanwhile.
         """
-        if not path.exists():
+        try:
+            is_there = path.exists()
+        except OSError as error:
+            raise self._unusable(error) from None
+        if not is_there:
             raise self.error(f"There is no {self.noun} at this path: name the one that the worker writes.")
         with contextlib.ExitStack() as stack:
             try:
