@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,16 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def programs() -> dict[str, Any]:
-    """What the section's programs define."""
+    """What the section's programs define, each by itself, as it is copied."""
     section = re.search(r"## Did it arrive\?\n(.*?)\n##", README.read_text("utf-8"), re.DOTALL)
     assert section is not None, "README.md has no section `Did it arrive?`"
-    names: dict[str, Any] = {"ds": ds, "datetime": datetime}
+    defined = dict[str, Any]()
     for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):
-        exec(program, names)  # noqa: S102  the text of our own README
-    return names
+        names = dict[str, Any]()
+        code = compile(program, "README.md", "exec", dont_inherit=True)  # without this file's `from __future__`
+        exec(code, names)  # noqa: S102  the text of our own README
+        defined |= names
+    return defined
 
 
 async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
@@ -42,6 +44,20 @@ async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
         await send_all(stage.box, messages, since=NOON)  # the program runs again
         assert capsys.readouterr().out == ""
         assert len(await stage.sandbox.ledger("SendWithHeader")) == 3
+
+
+async def test_a_recipient_who_is_named_twice_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = [
+        ds.Recipient("deliver@hospital.example.test"),
+        ds.Recipient("Deliver@hospital.example.test", ds.RecipientType.CC),
+    ]
+    async with clinic() as stage:
+        await programs()["send_all"](stage.box, {"referral": ds.Message(subject="Referral", recipients=named)})
+        assert sum(stage.time.slept) < 60
+    assert capsys.readouterr().out == ""
 
 
 async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:

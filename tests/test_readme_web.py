@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import socket
+import struct
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
+from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
 from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, large_pdf, measure, write_example
@@ -159,13 +161,19 @@ async def test_what_the_service_refuses_is_refused(url: str, sandbox: Sandbox) -
     assert await effects(sandbox, "Sign") == 0
 
 
-async def test_signature_of_unknown_outcome_says_how_to_find_out(url: str, sandbox: Sandbox) -> None:
+async def test_signature_of_unknown_outcome_is_told_to_the_browser_and_how_to_find_out_to_the_log(
+    url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     sandbox.inject_fault("Sign", "reset_before")
     status, retry_after, text = await post(url)
     assert (status, retry_after) == (502, None)
-    assert text.startswith(b"It may have been signed. ")
-    assert b"get_doc_info(identifier)" in text
+    assert text == b"It may have been signed: ask before you send it again."
+    [logged] = [record.getMessage() for record in caplog.records if record.name == "pdfs"]
+    assert "get_doc_info(identifier)" in logged
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        assert (await suite.signing.get_doc_info(logged.split()[1].removesuffix(":"))).signatures is not None
     assert await effects(sandbox, "Sign") == 0
+    assert await effects(sandbox, "Delete") == 0
 
 
 async def test_signature_whose_answer_is_lost_is_found(url: str, sandbox: Sandbox) -> None:
@@ -185,6 +193,7 @@ async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> No
     sandbox.inject_fault("Sign", "status", status=403)
     status, retry_after, text = await post(url)
     assert (status, retry_after, text) == (502, None, b"The signing service failed.")
+    assert await effects(sandbox, "Delete") == 1
 
 
 async def test_download_that_breaks_off_is_no_whole_answer(url: str, sandbox: Sandbox) -> None:
@@ -224,6 +233,35 @@ async def test_browser_that_leaves_its_download_gives_back_the_connection(
     browser.transport.abort()
     assert (await post(url))[0] == 200
     assert await effects(sandbox, "Delete") == 1
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("url", ["aiohttp"], indirect=True)
+async def test_browser_that_leaves_while_it_takes_nothing_is_no_failure(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(url.split(":")[2].split("/")[0])
+    takes_nothing, pause = asyncio.Event(), RequestHandler.pause_writing
+
+    def noticed(handler: RequestHandler) -> None:
+        """It does so before the writer waits, in one go."""
+        pause(handler)
+        if handler.transport is not None and handler.transport.get_extra_info("sockname")[1] == port:
+            takes_nothing.set()
+
+    monkeypatch.setattr(RequestHandler, "pause_writing", noticed)
+    large = large_pdf(12 * MEGABYTE)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it resets it
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(connection, ("127.0.0.1", port))
+    heading = b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large)
+    await loop.sock_sendall(connection, heading + large)
+    await takes_nothing.wait()
+    connection.close()
+    assert (await post(url))[0] == 200
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

@@ -89,7 +89,7 @@ class Transactions:
         A work that has begun when its caller is cancelled may be committed.
         """
         if not self._is_open:
-            raise ClosedError("The store is closed, or not open yet: use it within `async with`.")
+            raise ClosedError("The file is closed, or not open yet: use it within `async with`.")
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._queue.put(job)
         result: T = await job.future

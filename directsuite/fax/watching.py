@@ -16,6 +16,7 @@ from typing import Protocol
 
 import attrs
 
+from directsuite.core.waits import wait_until
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -37,6 +38,7 @@ LONGEST = timedelta(days=1)
 
 _LONGEST_PAUSE = 900.0  # seconds
 _LONGEST_ASKED = 3_600.0  # seconds; a service may ask for more by mistake (Retry-After)
+_ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't name the latter
 _HOPELESS = (AuthenticationError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 
 
@@ -66,6 +68,23 @@ class _Known:
 
 
 @attrs.define(eq=False, repr=False)
+class _Look:
+    """How far a look has come. seen: the records of the pages, the newest first; older: those of others.
+
+    gone: keys of older ones that are there no more. offset: of the next page. ended: there are no more pages to read;
+    cut: and there may be records after them.
+    """
+
+    seen: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
+    fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
+    older: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
+    gone: set[str] = attrs.field(factory=set[str])
+    offset: int = 0
+    ended: bool = False
+    cut: bool = False
+
+
+@attrs.define(eq=False, repr=False)
 class FaxWatch:
     """What is known of a number's faxes. since: records last updated before it are known to the caller.
 
@@ -76,62 +95,71 @@ class FaxWatch:
     monotonic: Callable[[], float]
     since: datetime | None = None
     _known: dict[str, _Known] = attrs.field(factory=dict[str, _Known], init=False)  # the newest first
+    _begun: _Look = attrs.field(factory=_Look, init=False)
 
     async def look(self) -> Sequence[FaxMessage]:
-        """What is new or has changed, the oldest first. One that fails leaves all as it was."""
-        seen, fresh = dict[str, _Known](), dict[str, FaxMessage]()
-        offset = barren = 0
-        while True:
-            page = await page_at(self.faxes.page, offset)
-            before = len(seen)
-            unchanged = self._sift(page, seen, fresh)
-            offset += PAGE
-            # A page that came before may only have been shifted by new faxes; two running are a server that repeats.
-            barren = barren + 1 if len(seen) == before else 0
-            if len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page):
-                break
-        known = seen
-        if len(page) == PAGE:
-            older = {key: record for key, record in self._known.items() if key not in seen}
-            known = seen | await self._look_at_older(older, offset, fresh)
-        self._known = known
-        found = list(fresh.values())[::-1]
+        """What is new or has changed, the oldest first. One that fails is gone on with by the next.
+
+        What has become new meanwhile is found by the look after that, which begins at the newest as all do.
+        """
+        look = self._begun
+        if not look.ended:
+            await self._read_pages(look)
+        known = look.seen
+        if look.cut:
+            known = look.seen | await self._look_at_older(look)
+        self._known, self._begun = known, _Look()
+        found = list(look.fresh.values())[::-1]
         found.sort(key=_age_of)
         return found
 
-    def _sift(self, page: Iterable[FaxMessage], seen: dict[str, _Known], fresh: dict[str, FaxMessage]) -> bool:
-        """Take in a page's records; whether all of them were known as they are."""
+    async def _read_pages(self, look: _Look) -> None:
+        """Read pages up to one on which nothing is new. After a failure it goes on one earlier: some may be deleted."""
+        look.offset = max(0, look.offset - PAGE)
+        read, barren = set[str](), 0
+        while not look.ended:
+            page = await page_at(self.faxes.page, look.offset)
+            before = len(read)
+            read.update(_record_of(message, 0.0)[0] for message in page)
+            unchanged = self._sift(page, look, look.seen)
+            look.offset += PAGE
+            # A page that came before may only have been shifted by new faxes; two running are a server that repeats.
+            barren = barren + 1 if len(read) == before else 0
+            look.ended = len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page)
+            look.cut = len(page) == PAGE
+
+    def _sift(self, page: Iterable[FaxMessage], look: _Look, into: dict[str, _Known]) -> bool:
+        """Take in records, of each handle the first of the look; whether all were known as they are before it."""
         unchanged = True
         for message in page:
             key, record = _record_of(message, self.monotonic())
-            known = self._known.get(key)
-            if known is not None and known == record:
-                seen[key] = known
-                continue
-            seen[key], unchanged = record, False
-            if known is not None or not self._is_the_callers(message):
-                fresh[key] = message
+            known, before = self._known.get(key), look.seen.get(key) or look.older.get(key)
+            if before is None:
+                before = into[key] = known if known is not None and known == record else record
+                if before is not known and (known is not None or not self._is_the_callers(message)):
+                    look.fresh[key] = message
+            unchanged &= before is known
         return unchanged
 
-    async def _look_at_older(
-        self, older: dict[str, _Known], offset: int, fresh: dict[str, FaxMessage]
-    ) -> dict[str, _Known]:
-        """These records, which stand from this place on, after a look at those of them that are under way."""
+    async def _look_at_older(self, look: _Look) -> dict[str, _Known]:
+        """The records after those of the pages, after a look at those of them that are under way."""
+        older = {key: record for key, record in self._known.items() if key not in look.seen}
         recently = self.monotonic() - LONGEST.total_seconds()
         pages = dict[int, list[str]]()
         for place, (key, record) in enumerate(older.items()):
             if record.under_way and record.since > recently:
-                pages.setdefault(offset + place // PAGE * PAGE, []).append(key)
-        seen, gone = dict[str, _Known](), set[str]()
+                pages.setdefault(look.offset + place // PAGE * PAGE, []).append(key)
         for at, keys in pages.items():
+            if look.gone.union(look.older).issuperset(keys):
+                continue
             if len(keys) > 1 or older[keys[0]].handle is None:
-                self._sift((await self.faxes.page(at)).message_detail, seen, fresh)
+                self._sift((await self.faxes.page(at)).message_detail, look, look.older)
             for key in keys:
-                if key not in seen:
-                    self._sift(await self._single(older[key].handle), seen, fresh)
-                if key not in seen:
-                    gone.add(key)
-        return {key: seen.get(key, record) for key, record in older.items() if key not in gone}
+                if key not in look.older:
+                    self._sift(await self._single(older[key].handle), look, look.older)
+                if key not in look.older:
+                    look.gone.add(key)
+        return {key: look.older.get(key, record) for key, record in older.items() if key not in look.gone}
 
     async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
         """The fax of this handle; none where there is no such fax any more, or it is told apart by other means."""
@@ -156,9 +184,9 @@ class FaxWatch:
 
 
 async def watch(
-    watched: FaxWatch, interval: float, pause: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
+    watched: FaxWatch, interval: float, sleep: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
 ) -> AsyncGenerator[FaxMessage]:
-    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is made again later.
+    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is gone on with later.
 
     Until one has succeeded, a refusal is raised: the number may be none that the service knows.
     """
@@ -183,7 +211,7 @@ async def watch(
         for message in messages:
             yield message
         try:
-            await pause(wait)
+            await wait_until(watched.monotonic() + wait, watched.monotonic, sleep)
         except ClosedError:
             return
 
@@ -209,7 +237,7 @@ async def page_at(fetch: Callable[[int], Awaitable[FaxMessageInformation]], offs
 def _record_of(message: FaxMessage, now: float) -> tuple[str, _Known]:
     """A record's key, and how it is seen now."""
     digest = hashlib.blake2b(codec.encode(message), digest_size=16).digest()
-    under_way = message.status not in (None, FaxStatus.COMPLETE)
+    under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
     return message.message_handle or f"\0{digest.hex()}", _Known(digest, message.message_handle, under_way, now)
 
 

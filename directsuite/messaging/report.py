@@ -29,13 +29,13 @@ _HEADER = ("from", "to")
 def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
     """The records of a CSV report as arguments for DirectMessageLog; a heading line is passed over.
 
-    A size or a time that can't be read is None, with the text as it came in `extra`: the report's formats are not
-    specified, and one odd cell should not hide a delivery.
+    Blanks around a cell are none of it. A size or a time that can't be read is None, with the text as it came in
+    `extra`: the report's formats are not specified, and one odd cell should not hide a delivery.
     """
     for number, cells in enumerate(_lines(document)):
         if not cells or (number == 0 and tuple(cell.strip().lower() for cell in cells[:2]) == _HEADER):
             continue
-        record: dict[str, Any] = {name: cell or None for name, cell in zip(COLUMNS, cells, strict=False)}
+        record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
             text = record.get(name)

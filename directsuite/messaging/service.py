@@ -149,7 +149,7 @@ class Mailbox(Listings, Changing):
         self,
         smtp_id: str,
         *,
-        recipients: int = 1,
+        recipients: int | Iterable[Recipient | str] = 1,
         give_up_after: float = GIVE_UP_AFTER,
         timeout: float | None = None,
     ) -> Delivery:
@@ -157,8 +157,9 @@ class Mailbox(Listings, Changing):
 
         An end is Delivered, Locally Failed, Remotely Failed or NO MDN Received (after one hour); a confirmation that
         comes later is not waited for. It is looked at with GetMessageStatus (specification 4.C): at once, after 5
-        seconds, and at twice its age each time, eleven times within the hour. recipients: how many it has, at the
-        least; until so many are seen it isn't over, as it isn't while the service doesn't know it.
+        seconds, and at twice its age each time, eleven times within the hour. recipients: who they are, of whom one
+        that is named twice is one, or how many, at the least; until so many are seen it isn't over, as it isn't while
+        the service doesn't know it.
 
         give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a look that
         fails then. A look that fails before is made again; only what another would repeat, such as AuthenticationError,

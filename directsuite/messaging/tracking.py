@@ -10,11 +10,12 @@ the confirmation (specification section 8); from there on the distances begin an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
-from directsuite.core.clock import STRIDE
+from directsuite.core import waits
 from directsuite.core.facade import Facade
 from directsuite.errors import (
     AuthenticationError,
@@ -24,7 +25,13 @@ from directsuite.errors import (
     InvalidArgumentError,
     PermissionDeniedError,
 )
-from directsuite.messaging.models import DirectMessageLog, DirectMessageStatusReportResponse, MessageStatus
+from directsuite.messaging import arguments
+from directsuite.messaging.models import (
+    DirectMessageLog,
+    DirectMessageStatusReportResponse,
+    MessageStatus,
+    Recipient,
+)
 
 ENDS = frozenset(
     {
@@ -42,8 +49,8 @@ GIVE_UP_AFTER = 7_200.0
 HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 """Failures that asking again would only repeat; a password that is refused again and again may lock the mailbox."""
 
-AT_ONCE = 0.005
-"""Seconds: what is due within them is due. No wait is shorter, however finely a clock counts."""
+AT_ONCE = waits.AT_ONCE
+"""Seconds: what is due within them is due."""
 
 LONGEST_ASKED = 3_600.0
 """Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
@@ -53,6 +60,8 @@ _AFTER_THE_HOUR = 60.0  # seconds within which the look after the hour comes: me
 _SOONEST = 5.0  # seconds
 _NEAR = 0.25  # of the distance: nearer to a look it would only make answers longer, and spare few requests
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0  # seconds
+_LONGEST_ID = 998  # octets of a line (RFC 5322, section 2.1.1)
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are halves of pairs, which SQLite can't hold
 
 
 @attrs.frozen
@@ -84,33 +93,78 @@ def pause_after(failures: int, retry_after: float | None) -> float:
 
 
 def bare(smtp_id: str) -> str:
-    """A Message-ID without its angle brackets, with which a service may write it or not."""
-    return smtp_id.strip().removeprefix("<").removesuffix(">")
+    """A Message-ID as it is compared: case-blind, and without the brackets that a service may leave out."""
+    return smtp_id.strip().removeprefix("<").removesuffix(">").casefold()
+
+
+def is_end(status: MessageStatus | None) -> bool:
+    """Whether it is a recipient's last status, in whatever case and between whatever blanks a service writes it."""
+    return status is not None and _folded(status) in _FOLDED_ENDS
+
+
+def is_delivered(status: MessageStatus | None) -> bool:
+    """Whether a recipient of this status has the message."""
+    return status is not None and _folded(status) == _folded(MessageStatus.DELIVERED)
+
+
+def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
+    """An answer's records by bare Message-ID, without those of other messages.
+
+    Those that name no message are of the one that was asked for, where it was one.
+    """
+    found = {bare(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
+    only = next(iter(found)) if len(found) == 1 else ""
+    for record in records:
+        found.get(bare(record.message_id or "") or only, []).append(record)
+    return found
 
 
 def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
     """A message's records by their recipients, whose addresses are compared case-blind; else by their places.
 
-    Of several for one recipient it is one that is no end, if there is one.
+    Of several for one recipient it is the latest by `ts`. Of those of one time, or where one has none, it is one that
+    is no end, if there is one.
     """
-    found = dict[str, DirectMessageLog]()
+    found = dict[str, list[DirectMessageLog]]()
     for place, record in enumerate(records):
-        address = record.to.casefold() if record.to else str(place)
-        if address not in found or found[address].status in ENDS:
-            found[address] = record
-    return found
+        found.setdefault(_folded(record.to or "") or str(place), []).append(record)
+    return {address: _latest(several) for address, several in found.items()}
+
+
+def _latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
+    times = [record.ts for record in records if record.ts is not None]
+    if len(times) == len(records):
+        latest = max(times)
+        records = [record for record in records if record.ts == latest]
+    return next((record for record in records if not is_end(record.status)), records[-1])
 
 
 def is_over(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
     """Whether nothing more becomes of a message: the statuses of so many recipients, or more, are there, all ends."""
-    return len(statuses) >= recipients and all(status in ENDS for status in statuses)
+    return len(statuses) >= recipients and all(map(is_end, statuses))
 
 
-def checked_recipients(recipients: int) -> int:
-    """A number of recipients; InvalidArgumentError where it can't be one."""
+def checked_smtp_id(smtp_id: object) -> str:
+    """An smtp_id; InvalidArgumentError where it can't be one."""
+    if not isinstance(smtp_id, str) or not bare(smtp_id) or len(smtp_id) > _LONGEST_ID or _UNWRITABLE.search(smtp_id):
+        raise InvalidArgumentError("give the smtp_id that sending gave, and nothing else", parameter="smtp_id")
+    return smtp_id
+
+
+def checked_recipients(recipients: int | Iterable[Recipient | str]) -> int:
+    """How many recipients a message has: one who is named twice is one. InvalidArgumentError where it can't be."""
+    if isinstance(recipients, Iterable):
+        recipients = len({_folded(each.email) for each in arguments.recipients(recipients)})
     if type(recipients) is not int or recipients < 1:
-        raise InvalidArgumentError("give the number of the message's recipients, 1 or more", parameter="recipients")
+        raise InvalidArgumentError("give the message's recipients, or their number, 1 or more", parameter="recipients")
     return recipients
+
+
+def _folded(text: str) -> str:
+    return text.strip().casefold()
+
+
+_FOLDED_ENDS = frozenset(map(_folded, ENDS))
 
 
 def checked_patience(give_up_after: float) -> float:
@@ -139,16 +193,11 @@ class Delivery:
     @property
     def undelivered(self) -> Sequence[DirectMessageLog]:
         """The records of recipients who are not known to have it."""
-        return [record for record in self.records if record.status is not MessageStatus.DELIVERED]
+        return [record for record in self.records if not is_delivered(record.status)]
 
     def __repr__(self) -> str:
         count = len(self.records)
         return f"Delivery(recipients={count}, undelivered={len(self.undelivered)}, given_up={self.given_up})"
-
-
-async def pause(facade: Facade, seconds: float) -> None:
-    """Let time pass. Raises ClosedError where the facade's suite ends before."""
-    await facade._transport._lifecycle.sleep(seconds)
 
 
 async def follow(
@@ -156,7 +205,7 @@ async def follow(
     ask: Callable[[], Awaitable[DirectMessageStatusReportResponse]],
     smtp_id: str,
     *,
-    recipients: int,
+    recipients: int | Iterable[Recipient | str],
     give_up_after: float,
 ) -> Delivery:
     """Look at one message until it is over or given up. ask: one look.
@@ -164,14 +213,14 @@ async def follow(
     A look that fails is tried again, as is one that is refused, for the service may not know the message yet. Raises
     the last one's error where it fails at `give_up_after`, and HOPELESS ones at once.
     """
-    checked_recipients(recipients)
-    give_up_after = checked_patience(give_up_after)
-    clock = facade._transport._clock
+    checked_smtp_id(smtp_id)
+    count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)
+    clock, sleep = facade._transport._clock, facade._transport._lifecycle.sleep
     began, failures, last = clock.monotonic(), 0, give_up_after - AT_ONCE
     while True:
         age = clock.monotonic() - began
         try:
-            found = list(by_recipient((await ask()).records).values())
+            records = (await ask()).records
         except HOPELESS:
             raise
         except DirectSuiteError as error:
@@ -180,12 +229,12 @@ async def follow(
             failures += 1
             wait = pause_after(failures, error.retry_after)
         else:
-            if is_over([record.status for record in found], recipients):
+            found = list(by_recipient(of_messages([smtp_id], records)[bare(smtp_id)]).values())
+            if is_over([record.status for record in found], count):
                 return Delivery(smtp_id=smtp_id, records=found)
             if age >= last:
                 return Delivery(smtp_id=smtp_id, records=found, given_up=True)
             failures = 0
             wait = next_look(age, give_up_after).latest - age
         due = clock.monotonic() + min(wait, max(0.0, give_up_after - age))
-        while (left := due - clock.monotonic()) > AT_ONCE:
-            await pause(facade, min(left, STRIDE))
+        await waits.wait_until(due, clock.monotonic, sleep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
@@ -15,6 +16,7 @@ from directsuite.messaging.models import (
     DirectMessageStatusReportResponse,
     Message,
     MessageWithHeader,
+    Recipient,
     SendMessageResponse,
     SendWithHeaderWithTuserRequest,
     SendWithTuserRequest,
@@ -77,7 +79,7 @@ class TUser(Facade):
         self,
         smtp_id: str,
         *,
-        recipients: int = 1,
+        recipients: int | Iterable[Recipient | str] = 1,
         give_up_after: float = GIVE_UP_AFTER,
         timeout: float | None = None,
     ) -> Delivery:

@@ -161,3 +161,23 @@ async def test_one_under_way_that_is_deleted_is_asked_for_no_more() -> None:
     listed.single = counting  # type: ignore[method-assign]
     assert await watch.look() == []
     assert asked == []
+
+
+@pytest.mark.parametrize("place", [1, 12, 24])
+async def test_of_several_records_of_a_handle_the_first_counts(place: int) -> None:
+    faxes = [fax(number, "waiting" if number in (1, 2) else "complete") for number in reversed(range(25))]
+    faxes.insert(place, attrs.evolve(fax(24), description="another"))
+    watch = watching(Listed(faxes))
+    first = await watch.look()
+    assert [message.description for message in first if message.message_handle == "24"] == ["fax 24"]
+    assert [await watch.look() for _ in range(3)] == [[], [], []]
+
+
+@pytest.mark.parametrize("status", ["Complete", "COMPLETE", " complete ", "failed", "Failed"])
+async def test_one_that_has_ended_is_looked_at_no_more_in_whatever_case_it_is_told(status: str) -> None:
+    listed = Listed([fax(number, status) for number in reversed(range(30))])
+    watch = watching(listed)
+    assert {message.status for message in await watch.look()} == {status}
+    listed.pages = 0
+    assert await watch.look() == []
+    assert listed.pages == 1

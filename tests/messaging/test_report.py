@@ -42,6 +42,7 @@ DOCUMENTS = {
     "a heading in capitals": f"{HEADING.upper()}\n{LINE}\n",
     "blank lines": f"\r\n{LINE}\r\n\r\n",
     "a byte order mark": f"\ufeff{HEADING}\n{LINE}",
+    "blanks between": LINE.replace(",", " , "),
     "quoted cells": ",".join(f'"{cell}"' for cell in LINE.split(",")),
 }
 
@@ -86,8 +87,8 @@ def test_texts_come_through_as_they_were_written(table: list[list[str]]) -> None
     written = io.StringIO(newline="")
     csv.writer(written).writerows([["From", "To"], *table])
     records = _records(written.getvalue())
-    assert [record.from_ for record in records] == [cells[0] or None for cells in table]
-    assert [record.patient_id for record in records] == [cells[9] or None for cells in table]
+    assert [record.from_ for record in records] == [cells[0].strip() or None for cells in table]
+    assert [record.patient_id for record in records] == [cells[9].strip() or None for cells in table]
 
 
 @given(st.binary(max_size=300) | st.text('",\r\n\0aé;').map(str.encode))

@@ -53,6 +53,25 @@ async def test_one_message(directsuite_suite, directsuite_sandbox):
     assert time.monotonic() - began < 60
 """
 
+FAXES = """
+import time
+import pytest
+
+NUMBER = "15550100100"
+
+@pytest.mark.parametrize("interval", [60, 61, 86_400])
+async def test_faxes_are_watched(interval, directsuite_suite, directsuite_sandbox):
+    began, at = time.monotonic(), directsuite_sandbox.clock.now()
+    handles = [await directsuite_sandbox.add_fax(NUMBER)]
+    async with directsuite_suite.fax.watch(NUMBER, interval=interval) as watched:
+        assert (await anext(watched)).message_handle == handles[0]
+        directsuite_sandbox.inject_fault("getMultipleMessageInfo", "status", status=404, times=3)
+        handles.append(await directsuite_sandbox.add_fax(NUMBER))
+        assert (await anext(watched)).message_handle == handles[1]
+    assert (directsuite_sandbox.clock.now() - at).total_seconds() >= 4 * interval
+    assert time.monotonic() - began < 60
+"""
+
 SIGNING_JOB = """
 import time
 from datetime import timedelta
@@ -110,9 +129,10 @@ async def test_what_is_stored_has_expired_by_the_next_run(
 """
 
 
-@pytest.mark.parametrize("program", [TRACKER, SIGNING_JOB], ids=["delivery tracker", "signing job"])
+@pytest.mark.parametrize("program", [TRACKER, FAXES, SIGNING_JOB], ids=["delivery", "faxes", "signing job"])
 def test_jobs_have_the_time_of_the_suite(program: str, tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("test_mine.py", program)
     counts, written = project.run()
-    assert counts == {"passed": program.count("async def test_")}, written
+    tests = 3 if program is FAXES else program.count("async def test_")
+    assert counts == {"passed": tests}, written

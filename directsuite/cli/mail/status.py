@@ -17,12 +17,11 @@ from directsuite.cli.refusal import RefusedError
 from directsuite.cli.results import members_of, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.errors import ServiceError
-from directsuite.messaging.models import DirectMessageLog, MessageStatus
+from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import bare
+from directsuite.messaging.tracking import bare, is_delivered, is_end
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
-_UNDELIVERED = (MessageStatus.LOCALLY_FAILED, MessageStatus.REMOTELY_FAILED, MessageStatus.NO_MDN_RECEIVED)
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -121,7 +120,7 @@ def _status(command: Command, watch: Watch, records: Sequence[DirectMessageLog])
             if not records
             else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids"
         )
-    undelivered = sum(record.status in _UNDELIVERED for record in records)
+    undelivered = sum(is_end(record.status) and not is_delivered(record.status) for record in records)
     if undelivered:
         status = ExitStatus.FAILED
         say(f"{undelivered} of {len(records)} deliveries failed: see to the addresses, or send by another way")

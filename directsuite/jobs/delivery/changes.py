@@ -9,7 +9,7 @@ from datetime import datetime
 import attrs
 
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
-from directsuite.messaging.tracking import ENDS, bare, by_recipient, is_over
+from directsuite.messaging.tracking import bare, by_recipient, is_delivered, is_end, is_over
 
 _KEY = 32  # hex digits
 
@@ -38,7 +38,7 @@ class DeliveryChange:
     @property
     def delivered(self) -> bool:
         """Whether the recipient has it."""
-        return self.status is MessageStatus.DELIVERED
+        return is_delivered(self.status)
 
     def __repr__(self) -> str:
         return (
@@ -60,9 +60,9 @@ class Seen:
 class Followed:
     """A message on its way. mailbox: whose it is, as the journal names it. added_at: Unix time.
 
-    recipients: how many it has at least. seen: by case-blind address.
-    earliest, latest: when to look next, in Unix time. apart: a request that names it is refused, so it has its own.
-    refusals: how many in a row.
+    recipients: how many it has at least. give_up_after: seconds of its age. seen: by case-blind address.
+    began: from when on its age counts, by the clock of waits, as do earliest and latest: when to look next.
+    apart: a request that names it is refused, so it has its own. refusals: how many in a row.
     """
 
     number: int
@@ -70,7 +70,9 @@ class Followed:
     smtp_id: str
     added_at: float
     recipients: int
+    give_up_after: float
     seen: dict[str, Seen] = attrs.field(factory=dict[str, Seen])
+    began: float = 0.0
     earliest: float = 0.0
     latest: float = 0.0
     apart: bool = False
@@ -113,7 +115,7 @@ def _given_up(
     """The last change of each recipient who came to no end, and one of the message where some never showed."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
-        if status in ENDS:
+        if is_end(status):
             continue
         before, record = message.seen.get(address), found.get(address)
         recipient = record.to if record is not None else before.recipient if before is not None else None
@@ -139,16 +141,16 @@ def _given_up(
 
 
 def _change(message: Followed, address: str, record: DirectMessageLog, step: int) -> DeliveryChange:
-    is_end = record.status in ENDS
+    ends = is_end(record.status)
     return DeliveryChange(
-        key=_key(message, address, "end" if is_end else str(step)),
+        key=_key(message, address, "end" if ends else str(step)),
         smtp_id=message.smtp_id,
         recipient=record.to,
         status=record.status,
         step=step,
         details=record.status_details,
         sent_at=record.ts,
-        is_end=is_end,
+        is_end=ends,
     )
 
 

@@ -36,7 +36,8 @@ _FILE = SqliteFile(
     tables="""
 CREATE TABLE message (
     number INTEGER PRIMARY KEY, mailbox TEXT NOT NULL, bare_id TEXT NOT NULL, smtp_id TEXT NOT NULL,
-    added_at REAL NOT NULL, recipients INTEGER NOT NULL, is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
+    added_at REAL NOT NULL, recipients INTEGER NOT NULL, give_up_after REAL NOT NULL, apart INTEGER NOT NULL DEFAULT 0,
+    is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
 );
 CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over;
 CREATE TABLE recipient (
@@ -53,10 +54,12 @@ CREATE INDEX change_message ON change (message);
 )
 
 _ADD = """
-    INSERT INTO message (mailbox, bare_id, smtp_id, added_at, recipients) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+    INSERT INTO message (mailbox, bare_id, smtp_id, added_at, recipients, give_up_after) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO NOTHING
 """
 _FOLLOWED = """
-    SELECT number, smtp_id, added_at, recipients FROM message WHERE mailbox = ? AND NOT is_over ORDER BY number
+    SELECT number, smtp_id, added_at, recipients, give_up_after, apart FROM message
+    WHERE mailbox = ? AND NOT is_over ORDER BY number
 """
 _SEEN = """
     SELECT message, address, recipient, status, step, is_end FROM recipient JOIN message ON message = number
@@ -81,20 +84,31 @@ _FORGET = """
 class Journal(SqliteJournal):
     """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
 
-    Trackers may share it, of one mailbox or several. Each method raises JournalError.
+    Trackers may share it, of one mailbox or several. Opening it, `forget` and each method of a tracker raise
+    JournalError where it can't be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _FILE)
-        self._following = dict[str, Following]()
+        self._by_mailbox = dict[str, Following]()
 
-    def following(self, mailbox: str) -> Following:
+    async def forget(self, before: datetime) -> int:
+        """Forget messages that are over, were added before this, and whose changes are done; how many they are.
+
+        One that is added again is followed anew. before: an aware datetime.
+        """
+        moment = before.astimezone(UTC).timestamp()
+        return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
+
+    def _following(self, mailbox: str) -> Following:
         """What trackers of this mailbox share."""
-        return self._following.setdefault(mailbox, Following())
+        return self._by_mailbox.setdefault(mailbox, Following())
 
-    async def add(self, mailbox: str, smtp_id: str, *, at: float, recipients: int) -> Followed | None:
+    async def _add(
+        self, mailbox: str, smtp_id: str, *, at: float, recipients: int, give_up_after: float
+    ) -> Followed | None:
         """Follow a message; None where it was followed before. at: Unix time."""
-        values = mailbox, bare(smtp_id), smtp_id, at, recipients
+        values = mailbox, bare(smtp_id), smtp_id, at, recipients, give_up_after
 
         def work(connection: sqlite3.Connection) -> int | None:
             """The row's number, where it is new."""
@@ -104,16 +118,31 @@ class Journal(SqliteJournal):
         number = await self._do(work)
         if number is None:
             return None
-        return Followed(number=number, mailbox=mailbox, smtp_id=smtp_id, added_at=at, recipients=recipients)
+        return Followed(
+            number=number,
+            mailbox=mailbox,
+            smtp_id=smtp_id,
+            added_at=at,
+            recipients=recipients,
+            give_up_after=give_up_after,
+        )
 
-    async def followed(self, mailbox: str) -> list[Followed]:
+    async def _followed(self, mailbox: str) -> list[Followed]:
         """The messages of a mailbox that are not over, as they were added."""
 
         def work(connection: sqlite3.Connection) -> list[Followed]:
             """All of one moment."""
             found = {
-                number: Followed(number=number, mailbox=mailbox, smtp_id=smtp_id, added_at=at, recipients=recipients)
-                for number, smtp_id, at, recipients in connection.execute(_FOLLOWED, (mailbox,))
+                number: Followed(
+                    number=number,
+                    mailbox=mailbox,
+                    smtp_id=smtp_id,
+                    added_at=at,
+                    recipients=recipients,
+                    give_up_after=give_up_after,
+                    apart=bool(apart),
+                )
+                for number, smtp_id, at, recipients, give_up_after, apart in connection.execute(_FOLLOWED, (mailbox,))
             }
             for number, address, recipient, status, step, is_end in connection.execute(_SEEN, (mailbox,)):
                 found[number].seen[address] = Seen(recipient, _status(status), step, bool(is_end))
@@ -121,7 +150,7 @@ class Journal(SqliteJournal):
 
         return await self._do(work)
 
-    async def note(self, noted: Iterable[tuple[Followed, Sequence[tuple[str, DeliveryChange]]]]) -> None:
+    async def _note(self, noted: Iterable[tuple[Followed, Sequence[tuple[str, DeliveryChange]]]]) -> None:
         """Have these changes told, and the messages over that they end, all as one."""
         rows = [(message.number, address, change) for message, changes in noted for address, change in changes]
 
@@ -138,13 +167,19 @@ class Journal(SqliteJournal):
 
         await self._do(work)
 
-    async def untold(self, mailbox: str, most: int) -> list[DeliveryChange]:
+    async def _set_apart(self, messages: Iterable[Followed]) -> None:
+        """Have each of these asked for in a request of its own from now on."""
+        rows = [(message.number,) for message in messages]
+        statement = "UPDATE message SET apart = 1 WHERE number = ?"
+        await self._do(lambda connection: connection.executemany(statement, rows).rowcount)
+
+    async def _untold(self, mailbox: str, most: int) -> list[DeliveryChange]:
         """The first changes of a mailbox that are not done."""
         return await self._do(
             lambda connection: [_change(values) for values in connection.execute(_UNTOLD, (mailbox, most))]
         )
 
-    async def done(self, key: str) -> None:
+    async def _done(self, key: str) -> None:
         """A change need not be told any more."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -154,14 +189,6 @@ class Journal(SqliteJournal):
                 connection.execute("DELETE FROM recipient WHERE message = ?", (row[0],))
 
         await self._do(work)
-
-    async def forget(self, before: datetime) -> int:
-        """Forget messages that are over, were added before this, and whose changes are done; how many they are.
-
-        One that is added again is followed anew. before: an aware datetime.
-        """
-        moment = before.astimezone(UTC).timestamp()
-        return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
 
 
 def _status(text: str | None) -> MessageStatus | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from directsuite.jobs.delivery.changes import Followed
 from directsuite.messaging.models import DirectMessageLog
-from directsuite.messaging.tracking import bare
+from directsuite.messaging.tracking import of_messages
 
 _IDS = 1_000
 """Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
@@ -25,9 +24,4 @@ def requests_of(followed: Iterable[Followed], now: float) -> list[Sequence[Follo
 
 def by_message(asked: Sequence[Followed], records: Sequence[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
     """An answer's records by bare Message-ID; those of others are left out."""
-    found = {bare(message.smtp_id): list[DirectMessageLog]() for message in asked}
-    if len(asked) == 1:
-        return dict(zip(found, [list(records)], strict=True))
-    for record in itertools.filterfalse(lambda each: each.message_id is None, records):
-        found.get(bare(record.message_id or ""), []).append(record)
-    return found
+    return of_messages([message.smtp_id for message in asked], records)

@@ -11,7 +11,7 @@ from directsuite.jobs.delivery.following import Following
 
 def message(number: int, **members: object) -> Followed:
     """The same message, in a row of this number."""
-    followed = Followed(number=number, mailbox="m", smtp_id="<1@x.test>", added_at=0, recipients=1)
+    followed = Followed(number=number, mailbox="m", smtp_id="<1@x.test>", added_at=0, recipients=1, give_up_after=1)
     for name, value in members.items():
         setattr(followed, name, value)
     return followed

@@ -10,6 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.messaging.tracking import GIVE_UP_AFTER
 from tests.jobs.delivery.fragile_mailbox import FragileMailbox, Refusing, fragile_mailbox
 from tests.jobs.delivery.scene import Clinic, clinic
 
@@ -24,6 +25,11 @@ def refused() -> ds.DirectSuiteError:
 def broken() -> ds.DirectSuiteError:
     """As some Java services say it."""
     return ds.ServerError("it is broken", status=500)
+
+
+def denied() -> ds.DirectSuiteError:
+    """As services say it that look whose message it is."""
+    return ds.PermissionDeniedError("it is not yours", status=403)
 
 
 def unreadable() -> ds.DirectSuiteError:
@@ -51,33 +57,67 @@ async def followed(stage: Clinic, box: FragileMailbox, folder: Path, smtp_ids: S
         return {change.smtp_id: change.delivered async for change in tracker.changes() if change.ends_message}
 
 
-@pytest.mark.parametrize("error", [refused, unreadable, broken])
+@pytest.mark.parametrize("error", [refused, unreadable, broken, denied])
 async def test_the_others_are_delivered_at_once_and_it_is_given_up(
     error: Callable[[], ds.DirectSuiteError], stage: Clinic, tmp_path: Path
 ) -> None:
     box = fragile_mailbox(stage, Refusing(frozenset({IDS[7], IDS[40]}), error))
-    ends = followed(stage, box, tmp_path, IDS[:50])
-    if error is broken:  # a service that is broken may be mended yet
-        box.answer = Mended(box)
-    delivered = await ends
-    assert [smtp_id for smtp_id, good in delivered.items() if not good] == (
-        [] if error is broken else [IDS[7], IDS[40]]
-    )
+    delivered = await followed(stage, box, tmp_path, IDS[:50])
+    assert [smtp_id for smtp_id, good in delivered.items() if not good] == [IDS[7], IDS[40]]
     assert len(delivered) == 50
     found = next(count for count, asked in enumerate(box.asked) if asked == [IDS[40]])
     assert found < 30
     assert all(len(asked) == 1 for asked in box.asked[found + 3 :])
+    assert len(box.asked) < 100
+
+
+@pytest.mark.parametrize("error", [broken, denied])
+async def test_one_that_alone_is_left_is_given_up_after_a_restart_too(
+    error: Callable[[], ds.DirectSuiteError], stage: Clinic, tmp_path: Path
+) -> None:
+    box = fragile_mailbox(stage, Refusing(frozenset({IDS[3]}), error))
+    async with Journal(tmp_path / "delivery.db") as journal:
+        tracker = DeliveryTracker(box, journal=journal, now=stage.time.monotonic)
+        for smtp_id in IDS[:5]:
+            await tracker.add(smtp_id)
+        async with tracker.changes() as changes:
+            assert {(await anext(changes)).smtp_id for _ in range(4)} == {*IDS[:5]} - {IDS[3]}
+    assert await followed(stage, box, tmp_path, ()) == {IDS[4]: True, IDS[3]: False}
+    assert len(box.asked) < 60
+
+
+async def test_a_service_that_denies_everything_ends_the_loop_and_loses_nothing(stage: Clinic, tmp_path: Path) -> None:
+    box = fragile_mailbox(stage, Refusing(frozenset(IDS), denied))
+    for _ in range(2):
+        with pytest.raises(ds.PermissionDeniedError):
+            await followed(stage, box, tmp_path, IDS[:50])
+    box.answer = Refusing(frozenset(), denied)
+    assert len(await followed(stage, box, tmp_path, ())) == 50
+
+
+async def test_the_only_message_is_denied_once_and_stands_in_no_other_s_way(stage: Clinic, tmp_path: Path) -> None:
+    box = fragile_mailbox(stage, Refusing(frozenset({IDS[0]}), denied))
+    with pytest.raises(ds.PermissionDeniedError):
+        await followed(stage, box, tmp_path, IDS[:1])
+    assert await followed(stage, box, tmp_path, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
+
+
+async def test_a_service_that_is_broken_for_all_gives_nothing_up(stage: Clinic, tmp_path: Path) -> None:
+    box = fragile_mailbox(stage, Refusing(frozenset(IDS), broken))
+    box.answer = Mended(box)
+    assert [*(await followed(stage, box, tmp_path, IDS[:50])).values()] == [True] * 50
+    assert sum(stage.time.slept) > GIVE_UP_AFTER
 
 
 class Mended:
-    """Refuses for 60 requests, and then no more."""
+    """Refuses for 250 requests, and then no more."""
 
     def __init__(self, box: FragileMailbox) -> None:
         self._box = box
         self._refusing = box.answer
 
     def __call__(self, smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        if len(self._box.asked) > 60:
+        if len(self._box.asked) > 250:
             return Refusing(frozenset(), broken)(smtp_ids)
         return self._refusing(smtp_ids)
 

@@ -1,0 +1,89 @@
+"""Looks at a fax number that fail: what was read before is not read again, and nothing is lost for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.fax.watching import FaxWatch
+
+from .test_watch_odd_answers import Listed, fax, watching
+
+
+@attrs.define(slots=False)
+class Failing(Listed):
+    """Faxes whose requests fail at times. fails: by how many there were; meanwhile: what happens when one fails."""
+
+    fails: Callable[[int], bool] = lambda _: False
+    meanwhile: Callable[[], None] = lambda: None
+    calls: int = 0
+
+    async def page(self, offset: int) -> ds.FaxMessageInformation:
+        """Ten of them, unless it fails."""
+        self._count()
+        return await super().page(offset)
+
+    async def single(self, message_handle: str) -> ds.FaxMessageInformation:
+        """One of them, unless it fails."""
+        self._count()
+        return await super().single(message_handle)
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.fails(self.calls):
+            self.meanwhile()
+            raise ds.ServerError("it is broken", status=500)
+
+
+def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMessage]:
+    """Those of these numbers, the newest first."""
+    return [fax(number, status) for number in reversed(range(first, last))]
+
+
+async def looked(watch: FaxWatch) -> list[str]:
+    """The handles that come of the first look that succeeds."""
+    while True:
+        try:
+            return [message.message_handle or "" for message in await watch.look()]
+        except ds.ServerError:
+            pass
+
+
+def handles(last: int, first: int = 0) -> list[str]:
+    """Of faxes of these numbers, the oldest first."""
+    return [str(number) for number in range(first, last)]
+
+
+async def test_a_first_look_at_many_survives_pages_that_fail_and_reads_few_again() -> None:
+    listed = Failing(faxes(2_000), repeats=2_000, fails=lambda calls: calls % 20 == 0)
+    assert await looked(watching(listed)) == handles(2_000)
+    assert listed.calls < 201 + 2 * 12
+
+
+async def test_what_is_deleted_meanwhile_hides_nothing() -> None:
+    listed = Failing(faxes(100), fails=lambda calls: calls == 5)
+    listed.meanwhile = lambda: listed.faxes.__delitem__(slice(10))
+    assert await looked(watching(listed)) == handles(100)
+
+
+async def test_what_arrives_meanwhile_is_told_once_however_much_it_is() -> None:
+    listed = Failing(faxes(100), fails=lambda calls: calls == 5)
+    listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(145, 100))
+    watch = watching(listed)
+    assert await looked(watch) + await looked(watch) == handles(145)
+    assert await looked(watch) == []
+
+
+@pytest.mark.parametrize("place", range(1, 6))
+async def test_older_ones_are_not_asked_for_again(place: int) -> None:
+    listed = Failing([fax(number, "waiting" if number % 10 == 0 else "complete") for number in reversed(range(60))])
+    watch = watching(listed)
+    assert len(await looked(watch)) == 60
+    listed.calls, listed.fails = 0, lambda calls: calls == place
+    listed.faxes[-1], listed.faxes[19] = fax(0), fax(40)
+    assert await looked(watch) == handles(1) + handles(41, 40)
+    assert listed.calls <= 7
+    assert await looked(watch) == []
