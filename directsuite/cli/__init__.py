@@ -13,6 +13,7 @@ A command reads its options in an `app` module and does its work in others, whic
 `--help` is quick and a missing extra can be named. What commands have in common:
 
     options        options that several have
+    streams        stdin, stdout and stderr, whatever they are
     access         the settings, the mailbox, the token or login that a command needs
     secret_places  where passwords and tokens come from
     running        from the beginning to the exit status, whatever ends it
@@ -25,13 +26,12 @@ A command reads its options in an `app` module and does its work in others, whic
 from __future__ import annotations
 
 import contextlib
-import io
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from directsuite.cli.extras import MissingExtraError, require
+from directsuite.cli.streams import prepare_streams, prepare_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,8 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; without `arguments`, the process's own."""
-    _prepare_streams()
+    prepare_streams()
+    prepare_width()
     try:
         require("cli")
         from directsuite.cli.app import run
@@ -86,13 +87,3 @@ def _unexpected(error: Exception) -> str:
         place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return f"directsuite itself is at fault ({type(error).__name__}{place}): report that, with the command's name"
-
-
-def _prepare_streams() -> None:
-    """Have those that the process was started without, and none that fails for a letter it can't write or read."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")

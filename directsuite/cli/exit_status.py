@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Self
 
 from directsuite import errors
-from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.cli.refusal import NO_TEXT, NotThereError, RefusedError
 from directsuite.core.system_errors import reason_of
 
 _INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
+_TIMEOUT = "timeout in the file that DIRECTSUITE_CONFIG names"
+_SEEN = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
+_CONNECTIONS = {
+    "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
+    "has expired",
+    "ClientConnectorDNSError": "its name has no address",
+    "ClientConnectorSSLError": "it doesn't speak the TLS of this machine",
+    "ClientHttpProxyError": "the proxy refuses",
+    "ConnectionTimeoutError": "nobody answers there",
+    "InvalidURL": "the proxy's URL is wrong",
+}
+"""What a connection failed for, by the name of aiohttp's error."""
 
 
 class ExitStatus(enum.IntEnum):
@@ -56,13 +70,13 @@ _ENDS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.ConnectFailedError: (
         ExitStatus.UNAVAILABLE,
-        "nothing was sent; see to the network and to the service's URL, then try again",
+        "nothing was sent; `directsuite doctor` says what is wrong",
     ),
     errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "nothing was sent; the service is down: try again later"),
     errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.DeadlineExceededError: (
         ExitStatus.UNAVAILABLE,
-        "try again, or raise timeout in the file that DIRECTSUITE_CONFIG names",
+        f"try again, or raise {_TIMEOUT}",
     ),
     errors.OutcomeUnknownError: (ExitStatus.UNKNOWN, ""),
     errors.ServiceError: (ExitStatus.DECLINED, "ask the service's provider what it means"),
@@ -110,7 +124,8 @@ def ending_of(
     if isinstance(error, errors.OutcomeUnknownError):
         said = _said(error)
         unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
-        return status, f"{said}{unknown}: {find_out or error.how_to_find_out}"
+        late = f"; raise {_TIMEOUT}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
+        return status, f"{said}{unknown}: {find_out or error.how_to_find_out}{late}"
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
@@ -120,12 +135,21 @@ def ending_of(
 
 def in_own_words(explanation: str) -> str:
     """An error's explanation, for people who write TOML and no Python."""
-    return explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
+    explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
+    return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
 
 
 def _said(error: errors.DirectSuiteError) -> str:
     said = in_own_words(error.explanation.rstrip("."))
+    if isinstance(error, errors.ConnectFailedError):
+        said = _SEEN.sub(_seen, said)
     return said if error.operation is None else f"{error.operation}: {said}"
+
+
+def _seen(found: re.Match[str]) -> str:
+    number = int(found["number"] or 0)
+    words = _CONNECTIONS.get(found["kind"]) or (os.strerror(number) if number > 0 else "")
+    return f" ({words})" if words else ""
 
 
 def _of_a_file(error: OSError) -> str:

@@ -10,7 +10,7 @@ Extra = Literal["cli", "sandbox"]
 REMEDY = "pip install 'directsuite[cli,sandbox]'"
 
 _LIBRARIES: dict[Extra, tuple[str, ...]] = {
-    "cli": ("cyclopts", "rich"),
+    "cli": ("cyclopts", "justhtml", "rich"),
     "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"),
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from typing import BinaryIO
 
 import attrs
 import pytest
@@ -88,3 +89,12 @@ async def typist(
 def without_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keyring this machine has."""
     monkeypatch.setattr("directsuite.cli.secret_places.has_keyring", lambda: False)
+
+
+@pytest.fixture
+def full_disk() -> Generator[BinaryIO]:
+    """A file that takes nothing."""
+    if not Path("/dev/full").exists():
+        pytest.skip("the system has no disk that is always full")
+    with Path("/dev/full").open("wb") as full:
+        yield full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import pytest
@@ -87,6 +88,31 @@ def test_what_became_of_it_is_found_out_with_commands() -> None:
 def test_what_an_error_says_itself_is_not_said_twice(said: str) -> None:
     _, sentence = ending_of(errors.OutcomeUnknownError(said, how_to_find_out=""), find_out="look")
     assert sentence == f"{said}: look"
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (
+            "ClientConnectorCertificateError",
+            " (this machine doesn't trust its certificate, or that one is for another ",
+        ),
+        (
+            "ClientConnectorCertificateError, errno 1",
+            " (this machine doesn't trust its certificate, or that one is for ",
+        ),
+        ("ClientConnectorDNSError, errno -2", " (its name has no address): "),
+        ("ClientConnectorError, errno 111", f" ({os.strerror(111)}): "),
+        ("ClientConnectorError", ": "),
+    ],
+)
+def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> None:
+    error = errors.ConnectFailedError(f"no connection to the fax service ({seen})", operation="x", service="fax")
+    _, sentence = ending_of(error)
+    assert sentence.startswith(f"x: no connection to the fax service{told}")
+    assert sentence.endswith(": nothing was sent; `directsuite doctor` says what is wrong")
+    assert "Client" not in sentence
+    assert "errno" not in sentence
 
 
 def test_the_wait_that_a_service_asks_for_is_told() -> None:

@@ -13,7 +13,7 @@ from directsuite.sandbox import serving
 REMEDY = "pip install 'directsuite[cli,sandbox]'"
 
 
-@pytest.mark.parametrize("library", ["cyclopts", "rich"])
+@pytest.mark.parametrize("library", ["cyclopts", "justhtml", "rich"])
 def test_missing_cli_extra_is_named_with_the_remedy(
     library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

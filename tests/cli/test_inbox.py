@@ -80,6 +80,15 @@ async def test_of_html_the_text_is_shown(typist: Typist) -> None:
     assert ended.out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
 
 
+@pytest.mark.parametrize("html", ["<style>p{}</style><img src='cid:scan'>", "<!-- Potassium 6.9"])
+async def test_html_that_shows_nothing_is_said_to(typist: Typist, html: str) -> None:
+    await typist.deliver("", with_files(html=html))
+    ended = await typist.run("inbox", "read", "1")
+    assert (ended.status, ended.out.endswith("\n\n")) == (0, True)
+    assert ended.err == "directsuite: its HTML shows no text: the same command with --json tells it as it came\n"
+    assert json.loads((await typist.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
+
+
 async def test_as_json_it_is_whole_but_for_the_files_contents(typist: Typist) -> None:
     await typist.deliver("", with_files("scan.pdf"))
     document = json.loads((await typist.run("inbox", "read", "1", "--json")).out)

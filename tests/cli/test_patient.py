@@ -67,6 +67,15 @@ async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(typi
     assert await debits(typist) == 1
 
 
+async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(typist: Typist) -> None:
+    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes", "--json")
+    assert ended.status == 7
+    document = json.loads(ended.out)
+    assert [user["username"] for user in document.pop("users")] == ["ada"]
+    assert document == {"payment_confirmation": None}
+
+
 async def test_a_patient_is_found_by_who_that_is_and_by_username(typist: Typist) -> None:
     await added(typist)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):

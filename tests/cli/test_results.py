@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.cli.mail.html_text import text_of
 from directsuite.cli.results import cell, members_of, printable, show_json, show_table, show_text
 from directsuite.registration.models import DirectUser, UserStateType
 from directsuite.secret import Secret
@@ -54,28 +53,6 @@ def test_a_secret_of_a_model_is_left_out() -> None:
     members = members_of(user)
     assert (members["username"], members["extra"]) == ("ada", {"new": "activated"})
     assert "hunter2" not in json.dumps(members)
-
-
-@given(st.text())
-def test_any_html_has_a_text(html: str) -> None:
-    assert isinstance(text_of(html), str)
-
-
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        ("plain", "plain"),
-        ("<p>a</p><p>b</p>", "a\n\nb"),
-        ("a<br>b<br/>c", "a\nb\nc"),
-        ("<title>t</title><style>s</style>x<script>y</script>", "x"),
-        ("<table><tr><td>1<td>2</tr><tr><td>3</table>", "1 2\n\n3"),
-        ("1 &lt; 2 &amp;&nbsp;3", "1 < 2 & 3"),
-        ('<a href="https://a.test/">here</a> and <a>there</a>', "here <https://a.test/> and there"),
-        ("</style></script>x", "x"),
-    ],
-)
-def test_html_is_read_as_a_browser_shows_it(html: str, text: str) -> None:
-    assert text_of(html) == text
 
 
 def test_a_terminal_gets_a_table_of_its_width(

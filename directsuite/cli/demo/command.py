@@ -34,6 +34,7 @@ def demonstrate(output: Path, sizes: Sizes, *, as_json: bool, steps: Sequence[St
         )
 
     async def run() -> int:
+        """The exit status."""
         console = Console(stderr=as_json, highlight=False)
         try:
             with progress_on(console) as progress:

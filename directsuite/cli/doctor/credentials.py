@@ -20,6 +20,7 @@ from directsuite.core.retry import RetryPolicy
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
+    ConnectFailedError,
     DirectSuiteError,
     PermissionDeniedError,
     ResponseDecodeError,
@@ -134,4 +135,4 @@ def _of(error: DirectSuiteError, service: str) -> str:
     """What to do about an error."""
     if (isinstance(error, ServiceError) and error.status == 404) or isinstance(error, ResponseDecodeError):
         return f"what answers there isn't this service: check the path of DIRECTSUITE_{service.upper()}_URL"
-    return ending_of(error, options={}, find_out="")[1]
+    return ending_of(error, advice={ConnectFailedError: "see to what the checks before it say, and try again"})[1]

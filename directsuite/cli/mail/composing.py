@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.access import is_address
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
@@ -38,8 +40,9 @@ def message_of(wanted: Wanted, sender: str) -> Message:
     kinds = ((RecipientType.TO, wanted.to), (RecipientType.CC, wanted.cc), (RecipientType.BCC, wanted.bcc))
     for kind, addresses in kinds:
         for number, address in enumerate(addresses, start=1):
-            if address.count("@") != 1 or any(letter.isspace() for letter in address):
-                option = f"--{kind.lower()}"
+            option = f"--{kind.lower()}"
+            refuse_no_text(address, f"number {number} of {option}")
+            if not is_address(address):
                 raise RefusedError(f"number {number} of {option} is no address: {option} nurse@direct.example.org")
     if not any(addresses for _, addresses in kinds):
         raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
@@ -56,19 +59,6 @@ def message_of(wanted: Wanted, sender: str) -> Message:
         attachment_list=[_attachment(path, number) for number, path in enumerate(wanted.attach, start=1)],
     )
     return arguments.checked_message(message, sender)
-
-
-def refuse_no_text(text: str | None, named: str) -> None:
-    """Raise RefusedError for an argument that came as bytes which are no text here. named: the option, for people."""
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:  # which would show it
-        pass
-    else:
-        return
-    raise RefusedError(
-        f"{named} is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
-    )
 
 
 def digest_of(message: Message) -> str:
@@ -121,13 +111,15 @@ def _text(wanted: Wanted) -> str | None:
 def _attachment(path: Path, number: int) -> Attachment:
     """Refused now where it can't be read: nobody likes to learn that after everything else was sent."""
     try:
-        with path.open("rb"):
-            pass
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        if is_file:  # to open a pipe is to wait for who writes into it
+            with path.open("rb"):
+                pass
     except OSError as error:
         raise RefusedError(
             f"number {number} of --attach can't be read ({reason_of(error)}): see to that file"
         ) from None
-    if not path.is_file():
+    if not is_file:
         raise RefusedError(f"number {number} of --attach is no file: save it as one")
     refuse_no_text(path.name, f"the name of number {number} of --attach")
     return Attachment.from_path(path)

@@ -17,7 +17,7 @@ from directsuite.cli.mail.listing import size_in_words
 from directsuite.cli.progress import progress
 from directsuite.cli.refusal import NotThereError
 from directsuite.cli.results import members_of, moment, printable, show_json, show_text
-from directsuite.cli.running import Command
+from directsuite.cli.running import Command, say
 from directsuite.messaging.models import MessageDetail
 
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
@@ -82,7 +82,13 @@ def _show(message: MessageDetail) -> None:
         sys.stdout.write(f"{'File:':<10}{printable(f'{attachment.filename}, {attachment.media_type}, {size}')}\n")
     sys.stdout.write("\n")
     body = message.body or ""
-    show_text(text_of(body) if message.html_body else body)
+    if not message.html_body:
+        show_text(body)
+        return
+    text = text_of(body)
+    show_text(text)
+    if body.strip() and not text:
+        say("its HTML shows no text: the same command with --json tells it as it came")
 
 
 def _attachment(attachment: Any) -> dict[str, Any]:

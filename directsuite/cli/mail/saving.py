@@ -15,7 +15,7 @@ from directsuite.cli.mail.folders import told_of_folders
 from directsuite.cli.mail.reading import NO_SUCH_MESSAGE
 from directsuite.cli.progress import progress
 from directsuite.cli.refusal import NotThereError, RefusedError
-from directsuite.cli.results import show_json, show_table
+from directsuite.cli.results import show_effect, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.core.system_errors import reason_of
 from directsuite.messaging.service import Mailbox
@@ -63,6 +63,7 @@ def save_messages(asked: Asked) -> int:
 async def _save(command: Command, access: MailboxAccess, asked: Asked) -> int:
     saved, missing = list[tuple[int, Path, int]](), 0
     uids = list(dict.fromkeys(asked.uids))
+    is_shown = True
     try:
         async with (
             command.suite(access.settings) as suite,
@@ -77,18 +78,26 @@ async def _save(command: Command, access: MailboxAccess, asked: Asked) -> int:
                     saved.append((uid, written(asked.into, each.name, each.content), len(each.content)))
                 bar.advance()
     finally:  # what is there is told, whatever came then
-        if asked.as_json:
-            show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
-        elif saved:
-            show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"))
+        if saved or asked.as_json:
+            files = f"{len(saved)} file{'s' * (len(saved) != 1)}"
+            is_shown = show_effect(lambda: _show(saved, asked), f"{files} saved into the folder of --into")
     if missing == len(uids):
         raise NotThereError(NO_SUCH_MESSAGE)
     if missing:
         say(f"{missing} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
         return ExitStatus.NOT_FOUND
+    if not is_shown:
+        return ExitStatus.FAILED
     if not saved:
         say("there are no attachments; --eml saves the messages themselves")
     return ExitStatus.DONE
+
+
+def _show(saved: Sequence[tuple[int, Path, int]], asked: Asked) -> None:
+    if asked.as_json:
+        show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
+    else:
+        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"))
 
 
 async def _contents(box: Mailbox, asked: Asked, uid: int) -> list[_Content] | None:

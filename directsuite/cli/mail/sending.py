@@ -12,11 +12,11 @@ import attrs
 
 from directsuite.cli.access import MAILBOX, MailboxAccess, mailbox_access
 from directsuite.cli.exit_status import ExitStatus
-from directsuite.cli.mail.composing import Wanted, digest_of, message_of, refuse_no_text, size_of
+from directsuite.cli.mail.composing import Wanted, digest_of, message_of, size_of
 from directsuite.cli.mail.listing import size_in_words
 from directsuite.cli.mail.sent_once import record_of
 from directsuite.cli.progress import Bar, progress
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.cli.results import show_effect, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.core.call import SETTLE
@@ -42,6 +42,7 @@ _NEW_KEY = (
     "hasn't, give the command again with a new --key"
 )
 _SLOWEST = 100_000.0  # bytes per second of an upload that is still waited for
+_ENCODED = 4 / 3  # bytes on the way for one of a file: base64
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -70,6 +71,7 @@ def send_message(asked: Asked) -> int:
         if asked.key == "":
             raise RefusedError("--key is empty: give a name that only this message has, or leave it out")
         refuse_no_text(asked.key, "--key")
+        refuse_no_text(asked.sender, "--from")
         sender = arguments.address(asked.sender, "sender")
         message = message_of(asked, sender)
         if asked.dry_run:
@@ -140,7 +142,7 @@ async def _send_once(
         if record.is_sent:
             return True, record.smtp_id
         size = _size(message)
-        timeout = access.settings.timeout + SETTLE + size / _SLOWEST
+        timeout = access.settings.timeout + SETTLE + size * _ENCODED / _SLOWEST
         title = "sending" if record.first_attempt is None else "looking whether it went, then sending"
         try:
             async with _shown(title, size) as bar:

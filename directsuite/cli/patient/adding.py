@@ -15,7 +15,13 @@ from directsuite.cli.refusal import RefusedError
 from directsuite.cli.results import members_of, show_effect, show_json, show_table
 from directsuite.cli.running import Command, say
 from directsuite.errors import BadRequestError, NotFoundError, OutcomeUnknownError
-from directsuite.registration.models import AddUsersResponseV2, IDProofedIndividualRESTful, Login, PaymentConfirmation
+from directsuite.registration.models import (
+    AddUsersResponseV2,
+    DirectUserDetail,
+    IDProofedIndividualRESTful,
+    Login,
+    PaymentConfirmation,
+)
 from directsuite.settings import Settings
 
 _FIND_OUT = (
@@ -66,7 +72,7 @@ async def _add(
         except OutcomeUnknownError as error:
             if error.found is not None:
                 say("a user of this username and these names is there:")
-                show_users([error.found], asked)
+                _show_users([error.found], None, asked)
             raise
     is_shown = show_effect(lambda: _show(answer, asked), "the patient was provisioned and the account debited")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
@@ -74,20 +80,27 @@ async def _add(
 
 def _show(answer: AddUsersResponseV2, asked: Asked) -> None:
     payment = answer.payment_confirmation
+    _show_users(answer.users, payment, asked)
     if asked.as_json:
-        show_json(
-            {
-                "users": [members_of(user) for user in answer.users],
-                "payment_confirmation": None if payment is None else members_of(payment),
-            }
-        )
         return
-    show_users(answer.users, asked)
     if payment is None:
         say("provisioned; the service told no payment")
         return
     sys.stdout.write("\n")
     show_table(("", "payment"), _of_payment(payment))
+
+
+def _show_users(users: Sequence[DirectUserDetail], payment: PaymentConfirmation | None, asked: Asked) -> None:
+    """Who is there; as JSON with the payment, as far as it is known."""
+    if not asked.as_json:
+        show_users(users, asked)
+        return
+    show_json(
+        {
+            "users": [members_of(user) for user in users],
+            "payment_confirmation": None if payment is None else members_of(payment),
+        }
+    )
 
 
 def _of_payment(payment: PaymentConfirmation) -> list[Sequence[object]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.refusal import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 from directsuite.signing.models import Signature, Widget
 
@@ -33,6 +33,10 @@ class Wanted:
 
 def signatures_of(wanted: Wanted) -> list[Signature]:
     """One for each --name and --widget, which go together in their order; a single one where there are none."""
+    for number, name in enumerate(wanted.names, start=1):
+        refuse_no_text(name, f"number {number} of --name")
+    refuse_no_text(wanted.reason, "--reason")
+    refuse_no_text(wanted.signer, "--signer")
     names, widgets = wanted.names, [_widget(text) for text in wanted.widgets]
     if names and widgets and len(names) != len(widgets):
         raise RefusedError(

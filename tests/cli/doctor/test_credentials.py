@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
+from directsuite.cli.doctor import credentials
+from directsuite.errors import ConnectFailedError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine, server
 from tests.integration.world import ALICE, PASSWORD
@@ -117,3 +119,9 @@ async def test_a_service_that_fails_is_told(machine: Machine, sandbox: Sandbox, 
     assert (told.status, result) == (1, "failed")
     assert said.startswith("login: ")
     assert "try again" in said
+
+
+def test_a_connection_that_fails_after_all_points_to_the_checks_before_it_and_not_to_doctor() -> None:
+    error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
+    said = credentials._of(error, "signing")
+    assert said == "GetDocInfo: no connection: see to what the checks before it say, and try again"

@@ -1,0 +1,43 @@
+"""What the options of signatures may say: nothing that a signature, or this machine, can't hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from directsuite.cli.refusal import RefusedError
+from directsuite.cli.sign.signatures import Wanted, signatures_of
+from tests.cli.sign.conftest import Desk
+
+NOTHING = Wanted(names=(), widgets=(), image=None, reason=None, signer=None, timezone=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"names": ("Ada", "J\udce9")}, "number 2 of --name"),
+        ({"reason": "J\udce9"}, "--reason"),
+        ({"signer": "J\udce9"}, "--signer"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(RefusedError, match=f"^{named} is no text in this machine's encoding: see to LC_ALL") as refused:
+        signatures_of(attrs.evolve(NOTHING, **given))
+    assert str(refused.value).isascii()
+    assert refused.value.__context__ is None  # which would hold it
+
+
+def test_text_of_any_language_is_taken() -> None:
+    [signature] = signatures_of(attrs.evolve(NOTHING, names=("Einwilligung",), reason="同意", signer="José"))
+    assert (signature.name, signature.reason, signature.gs_name) == ("Einwilligung", "同意", "José")
+
+
+@pytest.mark.parametrize("form", [(), ("--dry-run",)], ids=["signing", "dry run"])
+async def test_the_command_ends_before_it_does_anything(desk: Desk, form: tuple[str, ...]) -> None:
+    desk.put("in/a.pdf")
+    ended = await desk.sign("in", "--output", "out", "--reason", "J\udce9", *form)
+    assert (ended.status, ended.out) == (2, "")
+    assert "--reason is no text" in ended.err
+    assert await desk.requests("Save") == 0

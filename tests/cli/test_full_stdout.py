@@ -1,0 +1,79 @@
+"""A stdout that takes nothing: what was done is told on stderr, and isn't done again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
+from typing import BinaryIO
+
+import pytest
+
+from tests.cli.conftest import Typist
+from tests.integration.world import BOB
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_what_was_sent_is_told_where_stdout_takes_nothing(
+    typist: Typist, full_disk: BinaryIO, form: tuple[str, ...]
+) -> None:
+    process = await create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "directsuite.cli",
+        "send",
+        "--to",
+        BOB,
+        "--body",
+        "Dear Bob",
+        *form,
+        stdout=full_disk,
+        stderr=PIPE,
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    [line] = told.decode().splitlines()
+    assert line.startswith("directsuite: the message was sent as <")
+    assert line.endswith("don't give the command again")
+    assert len(await typist.sandbox.ledger("Send")) == 1
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_what_was_saved_is_told_where_stdout_takes_nothing(
+    typist: Typist, full_disk: BinaryIO, form: tuple[str, ...]
+) -> None:
+    uid = await typist.deliver("Referral")
+    process = await create_subprocess_exec(
+        *(sys.executable, "-m", "directsuite.cli", "inbox", "save", str(uid), "--eml", "--into", "saved", *form),
+        stdout=full_disk,
+        stderr=PIPE,
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    [line] = told.decode().splitlines()
+    assert line.startswith("directsuite: 1 file saved into the folder of --into, and stdout can't be written")
+    assert line.endswith("don't give the command again")
+    assert len(list(typist.folder.joinpath("saved").iterdir())) == 1
+
+
+async def test_what_stdout_did_not_take_is_not_marked_as_read(typist: Typist, full_disk: BinaryIO) -> None:
+    uid = await typist.deliver("Referral")
+    process = await create_subprocess_exec(
+        *(sys.executable, "-m", "directsuite.cli", "inbox", "read", str(uid), "--mark-read"), stdout=full_disk
+    )
+    assert await process.wait() == 1
+    unread = json.loads((await typist.run("inbox", "list", "--unread", "--json")).out)
+    assert [each["uid"] for each in unread] == [uid]
+
+
+async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
+    typist: Typist, full_disk: BinaryIO
+) -> None:
+    await typist.deliver("Referral")
+    process = await create_subprocess_exec(
+        sys.executable, "-m", "directsuite.cli", "inbox", "list", stdout=full_disk, stderr=PIPE
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    assert len(told.decode().splitlines()) == 1
+    assert "the disk is full" in told.decode()

@@ -1,0 +1,142 @@
+"""What is read of HTML: all that a mail program would show, whatever a sender made of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from directsuite.cli.mail.html_text import text_of
+
+MARKUP = (
+    *("<html>", "</html>", "<head>", "</head>", "<body>", "</body>", "<p>", "</p>", "<div class='a'>", "</div>", "<b>"),
+    *(
+        "</i>",
+        "<br/>",
+        "<hr>",
+        "<o:p>",
+        "</o:p>",
+        "<table>",
+        "<tr>",
+        "<td>",
+        "</table>",
+        "<a href='b'>",
+        "</a>",
+        "<ul>",
+    ),
+    *("<li>", "<pre>", "</pre>", "<template>", "</template>", "<title>a</title>", "</title>", "<noscript>"),
+    *("</noscript>", "<textarea>", "</textarea>", "<select>", "<option>", "</select>", "<svg>", "</svg>", "<math>"),
+    *(
+        "<mi>",
+        "</math>",
+        "<button>",
+        "<iframe>",
+        "</iframe>",
+        "<frameset>",
+        "</frameset>",
+        "<object>",
+        "<xmp>",
+        "</xmp>",
+    ),
+    *("<![if !mso]>", "<![endif]>", "<![endif]-->", "<!--[if mso]>a<![endif]-->", "<!-- a -->", "<!-- a --!>", "<!-->"),
+    *(
+        "<![CDATA[",
+        "]]>",
+        "<![x b>",
+        "<![foo[ bar>",
+        "<!DOCTYPE html>",
+        "<!ELEMENT a>",
+        "<?xml a?>",
+        "</>",
+        "</ a>",
+        "<",
+    ),
+    *(
+        ">",
+        "&",
+        "&amp",
+        "&#x110000;",
+        "&#0;",
+        "<style>a</style>",
+        "<script>a</script>",
+        "\x00",
+        "\v",
+        "\x1f",
+        " ",
+        "\n",
+    ),
+)
+ENDLESS = st.sampled_from(
+    ("<!--", "<![", "<!", "<?", "</", "<a b='", "<script>", "<style>", "<plaintext>", "<![CDATA[")
+)
+
+
+@given(st.text() | st.lists(st.sampled_from(MARKUP) | ENDLESS | st.text(max_size=3)).map("".join))
+@example("<![foo[ bar")
+@example("<![x b>")
+@example("\ud800")
+def test_any_html_has_a_text(html: str) -> None:
+    assert isinstance(text_of(html), str)
+
+
+@given(st.lists(st.sampled_from(MARKUP), max_size=12))
+def test_no_word_is_lost_whatever_stands_around_it(markup: list[str]) -> None:
+    words = [f"w{number}w" for number in range(len(markup) + 1)]
+    html = words[0] + "".join(f"{piece} {word} " for piece, word in zip(markup, words[1:], strict=True))
+    shown = text_of(html)
+    assert [word for word in words if word not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("plain", "plain"),
+        ("<p>a</p><p>b</p>", "a\n\nb"),
+        ("a<br>b<br/>c", "a\nb\nc"),
+        ("<title>t</title><style>s</style>x<script>y</script>", "x"),
+        ("<table><tr><td>1<td>2</tr><tr><td>3</table>", "1 2\n\n3"),
+        ("1 &lt; 2 &amp;&nbsp;3", "1 < 2 & 3"),
+        ('<a href="https://a.test/">here</a> and <a>there</a>', "here <https://a.test/> and there"),
+        ("</style></script>x", "x"),
+        ("<dl><dt>K<dd>6<dd>9</dl>", "K\n\n6\n\n9"),
+        ("5.2 x 10<sup>9</sup>/L, H<sub>2</sub>O", "5.2 x 10^9/L, H2O"),
+        ("<pre>K   6.9\n Na\t140\n</pre>", "K   6.9\n Na     140"),
+        ("a<b> b</b>  c", "a b c"),
+        ("<select><option>a<option>b</select>c", "a b c"),
+        ("<svg><title>a</title><text>b</text></svg>", "ab"),
+    ],
+)
+def test_html_is_read_as_a_browser_shows_it(html: str, text: str) -> None:
+    assert text_of(html) == text
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<html><head><title>Labs</title><body><p>Potassium 6.9 critical</p></body></html>", "Potassium 6.9 critical"),
+        ("<head><style>p{}</style><p>Potassium 6.9", "Potassium 6.9"),
+        ("<html><head><title>Labs<body><p>Potassium 6.9 critical</p></body></html>", "Labs\nPotassium 6.9 critical"),
+        ("<TITLE lang=en>Potassium 6.9 critical", "Potassium 6.9 critical"),
+        ("<template><p>Potassium 6.9 critical", "Potassium 6.9 critical"),
+        ("<![endif]-->a<!--[if mso]>b<![endif]-->", "a"),
+        ("<!--[if !mso]><!-->a<!--<![endif]-->", "a"),
+        ("BP <![CDATA[120/80]]> ok", "BP 120/80 ok"),
+        ("BP <![CDATA[> 120]]> ok", "BP > 120]]> ok"),
+        ("BP <![CDATA[120", "BP 120>"),
+        ("<!-- a --!>120/80<!-- -->", "120/80"),
+        ("<img src='cid:a' alt='120/80'>ok", "120/80 ok"),
+    ],
+)
+def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) -> None:
+    assert text_of(html) == text
+
+
+@pytest.mark.parametrize(
+    "html", ["<div>", "<b><p>", "<table><a>", "<svg>", "<!--", "<![CDATA[", "<title>", "<title", "<"]
+)
+def test_a_sender_can_not_have_it_take_long(html: str) -> None:
+    began = time.process_time()
+    text_of(html * 5_000)
+    assert time.process_time() - began < 10

@@ -1,0 +1,152 @@
+"""A stderr that takes nothing changes nothing of what a command did, and any width is one to lay text out in."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, BinaryIO
+
+import pytest
+from rich.console import Console
+
+from directsuite.cli import main
+from directsuite.cli.progress import progress
+from directsuite.cli.streams import forgiving, prepare_streams
+from tests.cli.conftest import Typist
+from tests.cli.test_progress import timer_due
+from tests.integration.world import BOB
+
+
+class Broken(io.RawIOBase):
+    """A place that takes nothing. error: None where it would have to wait."""
+
+    def __init__(self, error: OSError | None) -> None:
+        super().__init__()
+        self.error = error
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+    def write(self, content: Any, /) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tuple[str, ...] = ()) -> int | None:
+    """The exit status of a command whose stderr takes nothing."""
+    command = (sys.executable, "-W", "error", *flags, "-m", "directsuite.cli", *arguments)
+    process = await create_subprocess_exec(*command, stdout=PIPE, stderr=full_disk)
+    await process.communicate()
+    return process.returncode
+
+
+@pytest.mark.parametrize("flags", [(), ("-u",)], ids=["buffered", "unbuffered"])
+async def test_what_was_sent_is_not_said_to_have_failed(
+    typist: Typist, full_disk: BinaryIO, flags: tuple[str, ...]
+) -> None:
+    assert await status_without_stderr(full_disk, "send", "--to", BOB, "--body", "Dear Bob", flags=flags) == 0
+    assert len(await typist.sandbox.ledger("Send")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(("inbox", "read", "99"), 4), (("send", "--body", "x"), 2), (("nonsense",), 2), (("sandbox", "--host", "::"), 2)],
+)
+async def test_what_failed_keeps_its_status(
+    typist: Typist, full_disk: BinaryIO, arguments: tuple[str, ...], status: int
+) -> None:
+    assert await status_without_stderr(full_disk, *arguments) == status
+
+
+@asynccontextmanager
+async def broken_terminal(error: OSError | None) -> AsyncGenerator[io.TextIOWrapper]:
+    stream = forgiving(io.TextIOWrapper(io.BufferedWriter(Broken(error)), "utf-8"))
+    yield stream
+    stream.close()
+
+
+@pytest.mark.parametrize("error", [OSError(5, "gone"), BrokenPipeError(), None])
+async def test_a_bar_on_a_terminal_that_is_gone_is_no_trouble(error: OSError | None) -> None:
+    async with broken_terminal(error) as stream:
+        assert (stream.isatty(), stream.fileno()) == (True, 2)
+        console = Console(file=stream, force_terminal=True)
+        async with progress("sending", console=console, delay=0.0) as bar:
+            await timer_due()
+            bar.advance()
+        stream.write("sent\n")
+        stream.flush()
+
+
+class Slow(Broken):
+    """A place that takes three bytes at a time, and is left by Ctrl-C when it has taken them."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.taken = b""
+        self.is_left = False
+
+    def write(self, content: Any, /) -> Any:
+        self.taken += bytes(content[:3])
+        if self.is_left:
+            raise KeyboardInterrupt
+        return min(3, len(content))
+
+
+def test_what_is_taken_bit_by_bit_is_written_whole_and_nothing_twice() -> None:
+    place = Slow()
+    with forgiving(io.TextIOWrapper(io.BufferedWriter(place), "utf-8")) as stream:
+        stream.write("stopped\n")
+        assert place.taken == b"stopped\n"
+        stream.write("Go on?")
+        place.is_left = True
+        with pytest.raises(KeyboardInterrupt):
+            stream.flush()
+        place.is_left = False
+        stream.write("!\n")
+    assert place.taken == b"stopped\nGo !\n"
+
+
+def test_streams_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    prepare_streams()
+    prepared = sys.stderr
+    prepare_streams()
+    assert sys.stderr is prepared
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "2", "-1", "", "wide", "19", "99999999999999999999"])
+@pytest.mark.parametrize("arguments", [["--help"], ["send", "--help"]], ids=" ".join)
+def test_help_is_laid_out_whatever_the_columns_are_said_to_be(
+    columns: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(arguments) == 0
+    told = capsys.readouterr()
+    assert "Usage: directsuite" in told.out
+    assert told.err == ""
+
+
+def test_a_terminal_too_narrow_for_anything_is_taken_for_a_wider_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def narrow(_: int = 0) -> os.terminal_size:
+        return os.terminal_size((2, 24))
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("os.get_terminal_size", narrow)
+    try:
+        assert main(["send", "--help"]) == 0
+        assert os.environ["COLUMNS"] == "20"
+    finally:
+        os.environ.pop("COLUMNS", None)
+    assert "Usage:" in capsys.readouterr().out
