@@ -39,12 +39,12 @@ class FileSigner(Signer):
         return self._key.sign(data, padding.PKCS1v15(), _HASHES[digest_algorithm.lower()]())
 
 
-def load_signer(key: bytes, certificate: bytes, authority: bytes) -> FileSigner:
-    """The signer with this PEM key and these PEM certificates. Raises ValueError for a key that is not RSA."""
+def load_key(key: bytes) -> rsa.RSAPrivateKey:
+    """The private key of this PEM text. Raises ValueError for one that is not RSA."""
     private = serialization.load_pem_private_key(key, password=None)
     if not isinstance(private, rsa.RSAPrivateKey):
         raise ValueError("the sandbox's signing key must be an RSA key: delete its file to have a new one made")
-    return FileSigner(private, load_certificate(certificate), load_certificate(authority))
+    return private
 
 
 def load_certificate(pem: bytes) -> Certificate:

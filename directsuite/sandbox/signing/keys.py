@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyhanko.sign.signers import Signer
 
+    from directsuite.sandbox.signing.file_signer import FileSigner
+
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
 
 _FILES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
@@ -53,33 +55,41 @@ class FileKeyStore:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._loaded: tuple[Signer, Certificate, bytes] | None = None
+        self._loaded: tuple[Any, _Pem] | None = None
 
     @classmethod
     def open(cls, folder: Path | None) -> FileKeyStore:
         """The key store in `folder`, or one in memory for None; nothing is made before the first use."""
         return cls(folder)
 
-    def signer(self) -> Signer:
-        """The signer; its private key is parsed once."""
-        return self._load()[0]
+    def signer(self) -> FileSigner:
+        """A signer of the caller's own, whose private key is parsed once.
+
+        Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
+        """
+        from directsuite.sandbox.signing.file_signer import FileSigner, load_certificate
+
+        key, pem = self._load()
+        return FileSigner(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """The sandbox's own certificate authority."""
-        return [self._load()[1]]
+        """The sandbox's own certificate authority, in a certificate of the caller's own."""
+        from directsuite.sandbox.signing.file_signer import load_certificate
+
+        return [load_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
         """The certificate of the sandbox's authority as PEM text, for those who check signatures with other tools."""
-        return self._load()[2]
+        return self._load()[1].authority
 
-    def _load(self) -> tuple[Signer, Certificate, bytes]:
+    def _load(self) -> tuple[Any, _Pem]:
+        """The private key, and all of it as text."""
         with self._lock:
             if self._loaded is None:
-                from directsuite.sandbox.signing.file_signer import load_certificate, load_signer
+                from directsuite.sandbox.signing.file_signer import load_key
 
                 pem = self._read() or self._write(_generate())
-                signer = load_signer(pem.key, pem.certificate, pem.authority)
-                self._loaded = signer, load_certificate(pem.authority), pem.authority
+                self._loaded = load_key(pem.key), pem
             return self._loaded
 
     def _read(self) -> _Pem | None:

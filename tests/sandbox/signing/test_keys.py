@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from directsuite.sandbox.signing.keys import FileKeyStore
 
@@ -19,7 +19,7 @@ def test_keys_are_made_once_and_kept(tmp_path: Path) -> None:
     assert not folder.exists()
     authority = first.authority_pem()
     assert FileKeyStore.open(folder).authority_pem() == authority
-    assert first.signer() is first.signer()
+    assert first.signer()._key is first.signer()._key
     assert len(first.trust_roots()) == 1
 
 
@@ -35,3 +35,15 @@ def test_the_service_is_imported_without_the_pdf_libraries() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_each_caller_has_certificates_of_its_own() -> None:
+    """asn1crypto parses them further while they are read, and two threads that do so break each other's."""
+    keys = FileKeyStore.open(None)
+    pairs: list[tuple[Any, Any]] = [
+        (keys.signer().signing_cert, keys.signer().signing_cert),
+        (keys.trust_roots()[0], keys.trust_roots()[0]),
+    ]
+    for one, other in pairs:
+        assert one is not other
+        assert one.dump() == other.dump()
