@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from directsuite.core.blocking import OwnThread
+from directsuite.core.system_errors import reason_of
 from directsuite.errors import InvalidArgumentError
 
 R = TypeVar("R")
@@ -88,7 +89,7 @@ class PathSink(Sink[Path]):
         try:
             descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=self._path.parent)
         except OSError as error:
-            reason = type(error).__name__
+            reason = reason_of(error)
         else:
             os.close(descriptor)
             self._temporary = Path(name)

@@ -5,6 +5,7 @@ The same turn is taken by one process for all its mailboxes (`synchronizer`), or
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import random
@@ -14,6 +15,7 @@ from types import MappingProxyType
 
 import attrs
 
+from directsuite.core.bound import is_being_cancelled
 from directsuite.core.clock import Clock
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
@@ -139,7 +141,9 @@ class Turns:
             report = await self._round(mailbox)
             self._pace.note(name, report)
             await self._note(mailbox, report)
-        except Exception as error:  # noqa: BLE001  what isn't foreseen is a fault of ours, and no reason to end them all
+        except (Exception, asyncio.CancelledError) as error:  # what isn't foreseen is no reason to end them all
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
             mailbox.rounds = None  # its password may be another, or its lease another's
             self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
             elapsed = self._clock.monotonic() - began
@@ -223,14 +227,14 @@ def _jittered(seconds: float) -> float:
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
-def _fault(error: Exception) -> str:
+def _fault(error: BaseException) -> str:
     """A sentence for whoever runs the synchronisation. The log has the lines of code, without values."""
     fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
     _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
     return fault
 
 
-def _back_off(status: MailboxProgress, error: Exception | None = None) -> float:
+def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
     """Seconds until a mailbox's next turn after one that failed. error: of the whole mailbox."""
     if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
         return _jittered(_STORE_AWAY)

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from directsuite.sync import RoundFinished, SqliteStore, Standing, Synchronizer
-from tests.integration.world import ALICE, World
+from tests.integration.world import ALICE, BOB, PASSWORD, World
 from tests.sync.test_synchronizer import HeldClock, Passwords, Told
 
 NO_TEXT = "jos\udce9@direct.example.test"
@@ -48,3 +48,40 @@ async def test_a_fault_is_no_end_of_a_run(world: World) -> None:
                 clock.pass_by(120.0)
             sync.stop()
     assert sync.status[NO_TEXT].failures >= 2
+
+
+async def cancelled(*_: object) -> str:
+    """What somebody else has cancelled, and a password or a sink waits for."""
+    waiting = asyncio.ensure_future(asyncio.Event().wait())
+    waiting.cancel()
+    await waiting
+    return ""
+
+
+async def test_what_a_password_waited_for_and_was_cancelled_fails_its_mailbox_alone(world: World) -> None:
+    async def password(address: str) -> str:
+        return await cancelled() if address == BOB else PASSWORD
+
+    await world.deliver("hers")
+    told = Told()
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [BOB, ALICE], password, deliver=told, clock=world.clock, turns=1)
+        status = await sync.once()
+    assert status[BOB].standing is Standing.FAILING
+    assert told.subjects == [("new", "hers")]
+
+
+async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
+    async def password(_: str) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    begun = asyncio.Event()
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], password, deliver=Told(), clock=world.clock)
+        running = asyncio.create_task(sync.run())
+        await asyncio.wait_for(begun.wait(), 20)
+        running.cancel()
+        await asyncio.wait([running], timeout=20)
+    assert running.cancelled()

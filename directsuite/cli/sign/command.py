@@ -190,7 +190,7 @@ def _told(report: Report, status: ExitStatus, sources: Sources, admission: Admis
     if report.stopped is not None:
         say(report.stopped)
         say(f"stopped; {_AGAIN}")
-        if report.failed:
+        if report.failed and not asked.again:
             say(f"{_counted(len(report.failed))} failed, and are passed over, too: {_WITH_AGAIN}")
         return status
     if not admission.seen:

@@ -61,6 +61,7 @@ async def opened(path: Path) -> AsyncGenerator[JournalOfRun]:
             journal = await stack.enter_async_context(JournalOfRun(path))
         except JournalError as error:
             said = in_own_words(error.explanation.rstrip("."))
+            said = said.replace("give the journal another path", "name another --output")
             raise RefusedError(f"the journal beside --output, OUTPUT.signing.db, can't be opened. {said}") from None
         yield journal
 

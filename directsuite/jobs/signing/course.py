@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import attrs
 
+from directsuite.core.bound import is_being_cancelled
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,
@@ -65,14 +67,16 @@ class Course:
     target: Target
     workshop: Path
     now: Callable[[], float]
-    signed: int = attrs.field(default=0, init=False)
+    signed: int = 0
     """How often the service has signed."""
+    read: int = attrs.field(default=0, init=False)
+    """How many documents could be read."""
     _stored: set[str | None] = attrs.field(factory=set[str | None], init=False)  # by this run, as long as it is of use
 
     async def go(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
         """The rest of a document's way. Raises what is no fault of the document's: its entry stays where it was.
 
-        That is SourceError where others can't be read either, and OSError of the target and the workshop.
+        That is SourceError where it may be that others can't be read either, and OSError of target and workshop.
         """
         if entry.state is State.FAILED:
             entry = await self.journal.put(entry.renewed())
@@ -84,15 +88,19 @@ class Course:
                 entry = await self._to_the_target(entry, pdf, room, signatures)
             finally:
                 if isinstance(pdf.content, Elsewhere):
-                    room.unlink(missing_ok=True)
+                    _remove(room)
                 if entry.state is not State.SIGNED:
                     self._file(entry).unlink(missing_ok=True)
         # What has become of the source of a document that the target has is of no matter.
         return await self._clear(entry) if entry.state is State.SIGNED else entry
 
-    async def fail(self, entry: Entry, error: DirectSuiteError) -> Entry:
+    async def fail(self, entry: Entry, error: DirectSuiteError | SourceError) -> Entry:
         """Count a document as failed, whatever the service may still do with it: in our own words, not a service's."""
-        return await self._abandon(entry, State.FAILED, f"{type(error).__name__}: {error.explanation}")
+        if isinstance(error, SourceError):
+            problem = f"it can't be read ({error.kind})"
+        else:
+            problem = f"{type(error).__name__}: {error.explanation}"
+        return await self._abandon(entry, State.FAILED, problem)
 
     async def _is_kept(self, entry: Entry) -> bool:
         """Whether an earlier run had the target keep it, and ended before it had noted that."""
@@ -104,6 +112,7 @@ class Course:
             with _reading():
                 content = await pdf.read(room)
             source = await _examined(content)
+            self.read += 1
             while entry.state < State.SIGNED:
                 if entry.source_sha not in (None, source.sha256):
                     return await self._abandon(entry, State.FAILED, CHANGED)
@@ -120,7 +129,7 @@ class Course:
         except SourceError as error:
             if not error.is_its_own:
                 raise
-            return await self._abandon(entry, State.FAILED, f"it can't be read ({error.kind})")
+            return await self.fail(entry, error)
         return entry
 
     async def _save(self, entry: Entry, content: bytes | Path, source: Examined) -> Entry:
@@ -254,13 +263,24 @@ async def _examined(content: bytes | Path) -> Examined:
         return await asyncio.to_thread(examined, content)
 
 
+def _remove(room: Path) -> None:
+    if room.is_dir():  # some storages have folders under a document's name
+        shutil.rmtree(room, ignore_errors=True)
+    else:
+        room.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def _reading() -> Generator[None]:
-    """Raise SourceError in place of OSError, which names the document."""
+    """Raise SourceError in place of OSError, which names the document, and where what was waited for was cancelled."""
     try:
         yield
     except OSError as error:
         failure = SourceError.of(error)
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            raise
+        failure = SourceError("it was cancelled")
     else:
         return
     raise failure

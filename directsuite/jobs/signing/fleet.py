@@ -175,6 +175,7 @@ class SigningFleet:
                 clock=self._clock,
                 now=self._now,
             )
+            job._signed_before = self._done
             turn = self._turn = _Turn(chunk, job, asyncio.create_task(job.run()))
             try:
                 await asyncio.wait([turn.working])

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import attrs
 
+from directsuite.core.bound import is_being_cancelled
 from directsuite.core.clock import Clock, unix_time
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.blame import is_hopeless
 from directsuite.jobs.signing.course import OF_THE_PLACE, Course
 from directsuite.jobs.signing.documents import Pdf, SourceError
 from directsuite.jobs.signing.entry import Entry, State
@@ -25,7 +25,7 @@ from directsuite.jobs.signing.keeping import Keeping, alone, digest_of
 from directsuite.jobs.signing.leftovers import delete_abandoned
 from directsuite.jobs.signing.rate import Rate
 from directsuite.jobs.signing.targets import Target
-from directsuite.jobs.signing.trouble import Tries, Trouble
+from directsuite.jobs.signing.trouble import Tries, Trouble, Verdict
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -56,7 +56,8 @@ class JobStoppedError(DirectSuiteError):
 class SigningProgress:
     """How a run stands. rate: documents a second, of the last 15 minutes. trouble: what is waited for, an error's type.
 
-    passed_over: done or failed in an earlier run. `Journal.tally` counts over all runs.
+    passed_over: those that had come to their end before, or aren't wanted, and those whose name came before.
+    `Journal.tally` counts over all runs.
     """
 
     done: int
@@ -113,6 +114,7 @@ class SigningJob:
         self._intake: Intake | None = None
         self._done = self._failed = 0
         self._in_a_row = 0  # of those that failed
+        self._signed_before = 0  # by this process, in other runs
         self._rate = Rate(self._clock)
         self._trouble = Trouble(clock=self._clock, patience=patience)
         self._failure: Exception | None = None
@@ -171,14 +173,14 @@ class SigningJob:
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
-            """Only those."""
+            """Only those, and each once: one that fails again does so under its name, too."""
             known = await self._journal.known([pdf.name for pdf in pdfs])
-            found = (known.get(pdf.name) for pdf in pdfs)
-            return [
-                each if each is not None and each.has_failed and problem in (None, each.problem) else None
-                for each in found
-            ]
+            failed = {each.name for each in known.values() if each.has_failed and problem in (None, each.problem)}
+            wanted = failed - begun
+            begun.update(wanted)
+            return [known[pdf.name] if pdf.name in wanted else None for pdf in pdfs]
 
+        begun = set[str]()
         return await self._run_alone(look_up)
 
     async def _run_alone(self, look_up: Lookup) -> SigningProgress:
@@ -197,7 +199,12 @@ class SigningJob:
         async with contextlib.AsyncExitStack() as stack:
             workshop = await self._workshop(stack)
             course = Course(
-                signing=self._signing, journal=self._journal, target=self._target, workshop=workshop, now=self._now
+                signing=self._signing,
+                journal=self._journal,
+                target=self._target,
+                workshop=workshop,
+                now=self._now,
+                signed=self._signed_before,
             )
             await self._delete_abandoned()
             async with (
@@ -236,6 +243,10 @@ class SigningJob:
                     await self._bring(course, entry, pdf)
                 finally:
                     intake.put_back(entry)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            self._stop(JobStoppedError("something was cancelled that a document waited for"))
         except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
             self._fail(error)
 
@@ -248,23 +259,30 @@ class SigningJob:
             try:
                 end = await course.go(entry, pdf, signatures)
             except DirectSuiteError as error:
-                if is_hopeless(error) and not tries.may_be_its_own(error, course.signed):
-                    return self._stop(JobStoppedError(error.explanation.rstrip(".")), error)
+                verdict = tries.judge(error, course.signed, others=self._has_others_under_way)
+                if verdict is Verdict.STOP:
+                    return self._stop(JobStoppedError(tries.why_stopped(error)), error)
                 [entry] = await self._journal.entries([entry.name])
-                if tries.fail(error, course.signed):
+                if verdict is Verdict.FAIL:
                     return self._note(await course.fail(entry, error), tries)
-                why = tries.why_over(error)
-                if why is not None:
-                    return self._stop(JobStoppedError(why), error)
-                await self._wait(tries.pause(error))
-                if self._ending.is_set():
-                    return None  # it is left to the next run
+                pause = tries.pause(error.retry_after)
             except SourceError as error:
-                return self._stop(JobStoppedError(f"the source can't be read ({error.kind})"))
+                [entry] = await self._journal.entries([entry.name])
+                if tries.is_unreadable(error, course.read):
+                    return self._note(await course.fail(entry, error), tries)
+                pause = tries.pause()
             except OSError as error:
                 return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
             else:
                 return self._note(end, tries)
+            await self._wait(pause)
+            if self._ending.is_set():
+                return None  # it is left to the next run
+
+    @property
+    def _has_others_under_way(self) -> bool:
+        """Or had: those that ended since the job is to end tell nothing any more."""
+        return self._ending.is_set() or (self._intake is not None and self._intake.under_way > 1)
 
     async def _wait(self, seconds: float) -> None:
         """Let time pass, until the job is drained."""

@@ -104,7 +104,13 @@ class TargetFolder:
         """
         top = self._path / WORKSHOP
         folder = top / f"{part}.{turn}"
-        lock = await _whole(asyncio.to_thread(_made_anew, top, part, turn), undo=os.close)
+
+        def undo(lock: int) -> None:
+            """As after the block."""
+            os.close(lock)
+            _removed(top, folder)
+
+        lock = await _whole(asyncio.to_thread(_made_anew, top, part, turn), undo=undo)
         try:
             await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
             yield folder

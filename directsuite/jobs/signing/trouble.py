@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import enum
+
 import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.errors import DirectSuiteError, PermissionDeniedError, RateLimitedError
+from directsuite.jobs.signing.blame import is_hopeless
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds
 _SUSPECT = 8  # failures of the service with one document, while others come through
-_DENIED = 3  # times that one may not be signed, while others are; or that nothing is signed in between
+_DENIED = 4  # times that one may not be signed, though others were
+_UNREAD = 4  # times that one can't be read, while others can
+
+
+class Verdict(enum.Enum):
+    """What becomes of a document that could not be brought to its end."""
+
+    WAIT = enum.auto()
+    """It is tried again."""
+    FAIL = enum.auto()
+    """It is its own failure."""
+    STOP = enum.auto()
+    """It would meet all others, too."""
 
 
 @attrs.define(kw_only=True)
@@ -25,7 +40,7 @@ class Trouble:
         """For another document."""
         return Tries(trouble=self)
 
-    def left(self, error: DirectSuiteError) -> float:
+    def left(self, error: Exception) -> float:
         """Seconds of patience that are left, where it may have begun with this."""
         now = self.clock.monotonic()
         if self.kind is None:
@@ -43,7 +58,8 @@ class Tries:
     _first: int | None = attrs.field(default=None, init=False)  # how often it had signed when it failed at first
     _last: int | None = attrs.field(default=None, init=False)  # and when it failed at last, of the failures that count
     _is_alone: bool = attrs.field(default=False, init=False)
-    _alike: int = attrs.field(default=0, init=False)  # failures between which the service has signed nothing
+    _denials: list[int] = attrs.field(factory=list[int], init=False)  # how often it had signed at each of them
+    _unread: list[int] = attrs.field(factory=list[int], init=False)  # how many others had been read at each time
 
     def begin(self, signed: int) -> None:
         """Another try.
@@ -53,9 +69,28 @@ class Tries:
         """
         self._is_alone = self._last is None or signed > self._last
 
-    def may_be_its_own(self, error: DirectSuiteError, signed: int) -> bool:
-        """Whether what denies this document lets others through: in this run, and of late."""
-        return isinstance(error, PermissionDeniedError) and signed > 0 and self._alike < _DENIED
+    def judge(self, error: DirectSuiteError, signed: int, *, others: bool) -> Verdict:
+        """What becomes of it after this. others: whether other documents are under way, which may tell."""
+        if isinstance(error, PermissionDeniedError) and signed:
+            self._denials.append(signed)
+            if len(self._denials) < _DENIED:
+                return Verdict.WAIT
+            return Verdict.STOP if others and signed == self._denials[-2] else Verdict.FAIL
+        if is_hopeless(error):
+            return Verdict.STOP
+        if self.fail(error, signed):
+            return Verdict.FAIL
+        return Verdict.WAIT if self.why_over(error) is None else Verdict.STOP
+
+    def why_stopped(self, error: DirectSuiteError) -> str:
+        """Why the job can't go on, in words."""
+        over = None if is_hopeless(error) else self.why_over(error)
+        return over or error.explanation.rstrip(".")
+
+    def is_unreadable(self, error: Exception, read: int) -> bool:
+        """It can't be read now. Whether it is to be given up: others can be read, or patience is over."""
+        self._unread.append(read)
+        return self.trouble.left(error) < 0 or (len(self._unread) >= _UNREAD and read > self._unread[0])
 
     def fail(self, error: DirectSuiteError, signed: int) -> bool:
         """It failed so. Whether the document is to be given up: the service fails with it, and not with others."""
@@ -63,11 +98,10 @@ class Tries:
             self._first = signed
         if isinstance(error, RateLimitedError):
             return False
-        self._alike = 0 if self._is_alone else self._alike + 1
         if self._is_alone:
             self._last = signed
             self._failures += 1
-        if self._failures >= (_DENIED if isinstance(error, PermissionDeniedError) else _SUSPECT):
+        if self._failures >= _SUSPECT:
             return True
         # At the end of a source no others are left to tell: those that came through since its first failure have.
         return self.trouble.left(error) < 0 and signed > self._first
@@ -81,10 +115,10 @@ class Tries:
             return f"the service wants to be left alone for {error.retry_after:.0f} s, longer than it is waited for"
         return None
 
-    def pause(self, error: DirectSuiteError) -> float:
+    def pause(self, wanted: float | None = None) -> float:
         """Seconds until the next try: longer and longer, and as long as the service wants at least."""
         pause, self._pause = self._pause, min(_LONGEST_PAUSE, 2 * self._pause)
-        return max(pause, error.retry_after or 0.0)
+        return max(pause, wanted or 0.0)
 
     def end(self, *, is_done: bool) -> None:
         """The document has come to its end, after which the service is well, if it was asked."""

@@ -5,7 +5,7 @@ What an earlier run has stored, perhaps by another account, is no reason to stop
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -175,17 +175,16 @@ async def test_a_document_that_was_never_asked_for_costs_no_try_however_many_run
     assert service.asked.total() == 1
 
 
-@attrs.define(kw_only=True)
+@attrs.define
 class Filtering(FragileService):
-    """Denies one document, by what is in it, when it has signed another meanwhile, or all others. others: how many."""
+    """Denies one document, by what is in it, each time when something has happened."""
 
-    others: int
+    when: Callable[[], bool] = attrs.field(default=lambda: True)
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
         if pdf == CONTENT + b" of Ada":
-            before = self.asked.total()
-            await until(lambda: self.asked.total() > before or self.made - len(self.stored) == self.others)
+            await until(self.when)
             raise DENIED
         return await FragileService.save(self, pdf)
 
@@ -197,15 +196,45 @@ async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
 
 
 async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(jobs: Jobs) -> None:
-    names = [f"{number}.pdf" for number in range(100)]
-    progress = await jobs.job(one_denied(names), service=Filtering(others=99), at_a_time=2).run()
-    assert (progress.done, progress.failed) == (99, 1)
+    seen = [0]
+
+    def another_is_done() -> bool:
+        """Since it was denied last."""
+        if job.progress.done > seen[-1]:
+            seen.append(job.progress.done)
+            return True
+        return False
+
+    job = jobs.job(one_denied(NAMES), service=Filtering(when=another_is_done), at_a_time=2)
+    progress = await job.run()
+    assert (progress.done, progress.failed) == (29, 1)
     [failed] = await jobs.journal.failures()
-    assert failed.name == names[4]
+    assert failed.name == NAMES[4]
 
 
-async def test_one_that_is_denied_alone_stops_the_job_and_has_failed_in_no_way(jobs: Jobs) -> None:
+async def test_one_that_is_denied_holds_up_no_other_where_they_come_one_by_one(jobs: Jobs) -> None:
+    progress = await jobs.job(one_denied(NAMES), service=Filtering(), at_a_time=1).run()
+    assert (progress.done, progress.failed) == (29, 1)
+
+
+async def test_one_that_is_denied_when_the_others_are_signed_fails_too(jobs: Jobs) -> None:
+    job = jobs.job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), at_a_time=10)
+    progress = await job.run()
+    assert (progress.done, progress.failed) == (4, 1)
+
+
+async def test_what_all_are_denied_in_the_middle_stops_the_job_and_fails_none(jobs: Jobs) -> None:
+    service = Refuses()
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for number, name in enumerate(NAMES):
+            if number == 10:
+                await until(lambda: job.progress.done == 10)
+                service.refusals["save"] = DENIED
+            yield Pdf(name, CONTENT)
+
+    job = jobs.job(source(), service=service, at_a_time=5)
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(one_denied(NAMES[:5]), service=Filtering(others=4), at_a_time=1).run()
+        await job.run()
     assert stopped.value.__cause__ is DENIED
-    assert (await jobs.journal.tally()).states == {State.DONE: 4, State.NEW: 1}
+    assert await jobs.journal.failures() == []

@@ -43,13 +43,70 @@ async def test_a_document_that_can_not_be_read_fails_and_the_others_do_not(numbe
     assert failed.problem == f"it can't be read ({os.strerror(number)})"
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf")])
-async def test_a_source_in_trouble_stops_the_job_and_fails_no_document(error: OSError, jobs: Jobs) -> None:
-    with pytest.raises(JobStoppedError, match="the source can't be read") as stopped:
-        await jobs.job(one_of("a.pdf", failing(error))).run()
-    assert "ada" not in str(stopped.value)
-    assert await jobs.journal.failures() == []
-    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
+TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf")]
+
+
+@pytest.mark.parametrize("error", TROUBLE)
+async def test_a_source_in_trouble_is_waited_for(error: OSError, jobs: Jobs) -> None:
+    faults = [error] * 6
+
+    async def read() -> bytes:
+        if faults:
+            raise faults.pop()
+        return CONTENT
+
+    assert (await jobs.job(one_of("a.pdf", read)).run()).done == 1
+    assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 10])
+@pytest.mark.parametrize("error", TROUBLE)
+async def test_one_document_that_can_never_be_read_holds_up_no_other(
+    error: OSError, at_a_time: int, jobs: Jobs
+) -> None:
+    others = [f"{number}.pdf" for number in range(20)]
+    progress = await jobs.job(one_of("a.pdf", failing(error), *others), at_a_time=at_a_time).run()
+    assert (progress.done, progress.failed) == (20, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.problem is not None
+    assert failed.problem.startswith("it can't be read (")
+    assert "ada" not in failed.problem
+
+
+async def test_a_source_that_stays_in_trouble_stops_the_job_before_it_has_cost_many(jobs: Jobs) -> None:
+    async def source() -> AsyncGenerator[Pdf]:
+        for number in range(100):
+            yield Pdf(f"{number}.pdf", failing(TimeoutError()))
+
+    with pytest.raises(JobStoppedError, match=r"20 documents failed one after the other.*can't be read"):
+        await jobs.job(source(), at_a_time=2).run()
+    assert len(await jobs.journal.failures()) < 25
+
+
+@pytest.mark.parametrize("at_a_time", [1, 10])
+async def test_what_a_document_waited_for_and_was_cancelled_is_its_failure(at_a_time: int, jobs: Jobs) -> None:
+    async def cancelled() -> bytes:
+        fetching = asyncio.ensure_future(asyncio.Event().wait())
+        fetching.cancel()
+        await fetching
+        return CONTENT
+
+    progress = await jobs.job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), at_a_time=at_a_time).run()
+    assert (progress.done, progress.failed) == (2, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == "it can't be read (it was cancelled)"
+
+
+async def test_a_target_in_which_something_is_cancelled_stops_the_job(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    target = TargetFolder(jobs.out)
+    monkeypatch.setattr(target, "keep", keep)
+    with pytest.raises(JobStoppedError, match="something was cancelled"):
+        await jobs.job(pdfs("a.pdf", "b.pdf"), target=target, at_a_time=1).run()
 
 
 class Late(FragileService):
