@@ -21,6 +21,7 @@ from directsuite.jobs.signing.documents import WORKSHOP
 _HEAD = 1024  # bytes in which a PDF says that it is one
 _ENDING = ".pdf"
 _NO_FILE = "is no file"
+_TWO_NAMES = "a source lies within another, and would be signed under two names: leave one out"
 _TAKEN = "another source has one of the same name: rename one, or give one another --output"
 
 
@@ -55,9 +56,12 @@ class Sources:
                 self._folders.setdefault(source.resolve(), source)
             elif (earlier := self._files.setdefault(source.name, source)) is not source and not _same(earlier, source):
                 self._taken.append(Candidate(source.name, source, _TAKEN))
-        places = {*self._folders, *(each.resolve().parent for each in self._files.values())}
+        files = {name: each.resolve() for name, each in self._files.items()}
+        places = {*self._folders, *(each.parent for each in files.values())}
         if recursive and any(not self._folders.keys().isdisjoint(each.parents) for each in places):
-            raise RefusedError("a source lies within another, and would be signed under two names: leave one out")
+            raise RefusedError(_TWO_NAMES)
+        if any(each.parent in self._folders and each.name != name for name, each in files.items()):
+            raise RefusedError(_TWO_NAMES)
         if self._output in places:
             raise RefusedError("--output is the folder of the PDFs themselves: name another")
 

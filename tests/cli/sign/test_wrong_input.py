@@ -254,6 +254,8 @@ async def test_a_source_within_another_is_refused(desk: Desk) -> None:
         assert told.status == 2
         assert "a source lies within another" in told.err
     assert (await desk.sign("in", "in/late", *_OUT)).out.startswith("1 signed;")
+    (desk.folder / "other.pdf").symlink_to(desk.folder / "in/late/a.pdf")
+    assert "a source lies within another" in (await desk.sign("in/late", "other.pdf", *_OUT)).err
 
 
 async def test_what_a_killed_command_has_in_the_making_is_no_source(desk: Desk) -> None:
