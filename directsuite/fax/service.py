@@ -73,10 +73,10 @@ class Fax(Facade):
         since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
         out at first, and so are pages that lie a day before it. It ends when the loop is left (`async with`, or
         `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals up to a
-        quarter of an hour, or an hour where the service asks for that or more (Retry-After), and the pages before them
-        are not; only what another would repeat, such as AuthenticationError, is raised, and at the first look a number
-        that is refused:
-        BadRequestError or NotFoundError. timeout: of each request.
+        quarter of an hour, or an hour where the service asks for that or more (Retry-After); what was found before them
+        is told, and the newest are looked at first. Only what another would repeat, such as AuthenticationError, is
+        raised, and at the first look a number that is refused: BadRequestError or NotFoundError. timeout: of each
+        request.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
         if type(interval) not in (int, float) or not 0 < interval < float("inf"):

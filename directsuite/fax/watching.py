@@ -98,27 +98,55 @@ class FaxWatch:
     _begun: _Look = attrs.field(factory=_Look, init=False)
 
     async def look(self) -> Sequence[FaxMessage]:
-        """What is new or has changed, the oldest first. One that fails is gone on with by the next.
+        """What is new or has changed, the oldest first.
 
-        What has become new meanwhile is found by the look after that, which begins at the newest as all do.
+        One that fails is gone on with by the next, which looks at the newest before; `found` has what it found.
         """
         look = self._begun
+        if look.offset:
+            await self._read_newest(look)
         if not look.ended:
             await self._read_pages(look)
         known = look.seen
         if look.cut:
             known = look.seen | await self._look_at_older(look)
-        self._known, self._begun = known, _Look()
-        found = list(look.fresh.values())[::-1]
-        found.sort(key=_age_of)
+        self._known = known
+        found = self.found()
+        self._begun = _Look()
         return found
 
+    def found(self) -> Sequence[FaxMessage]:
+        """What the look that is under way has found, and nobody was told of yet, the oldest first."""
+        fresh = list(self._begun.fresh.values())[::-1]
+        self._begun.fresh.clear()
+        return sorted(fresh, key=_age_of)
+
+    async def _read_newest(self, look: _Look) -> None:
+        """Read what has come since a look began that failed: pages up to one of which it has seen all."""
+        offset, newest, has_new = 0, dict[str, _Known](), True
+        while has_new:
+            page = await page_at(self.faxes.page, offset)
+            has_new = len(page) == PAGE and any(_record_of(each, 0.0)[0] not in look.seen for each in page)
+            self._sift(page, look, newest)
+            offset += PAGE
+        look.seen = newest | look.seen  # the newest first
+        look.offset += len(newest)
+
     async def _read_pages(self, look: _Look) -> None:
-        """Read pages up to one on which nothing is new. After a failure it goes on one earlier: some may be deleted."""
+        """Read pages up to one on which nothing is new.
+
+        After a failure it goes on one earlier, or at the first before it that has anything of what was seen: some may
+        be deleted.
+        """
+        has_failed = look.offset > 0
         look.offset = max(0, look.offset - PAGE)
         read, barren = set[str](), 0
         while not look.ended:
             page = await page_at(self.faxes.page, look.offset)
+            if has_failed and look.offset and not any(_record_of(each, 0.0)[0] in look.seen for each in page):
+                look.offset = max(0, look.offset - PAGE)
+                continue
+            has_failed = False
             before = len(read)
             read.update(_record_of(message, 0.0)[0] for message in page)
             unchanged = self._sift(page, look, look.seen)
@@ -186,7 +214,7 @@ class FaxWatch:
 async def watch(
     watched: FaxWatch, interval: float, sleep: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
 ) -> AsyncGenerator[FaxMessage]:
-    """What looks give, one every `interval` seconds, until the suite is closed. One that fails is gone on with later.
+    """What looks give, one every `interval` seconds, until the suite is closed. One that fails gives what it found.
 
     Until one has succeeded, a refusal is raised: the number may be none that the service knows.
     """
@@ -204,7 +232,7 @@ async def watch(
                 return
             raise
         except DirectSuiteError as error:
-            messages = ()
+            messages = watched.found()
             pause_asked = min(_LONGEST_ASKED, error.retry_after or 0.0)
             wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, pause_asked)
             failures += 1

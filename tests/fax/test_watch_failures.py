@@ -20,14 +20,17 @@ class Failing(Listed):
     fails: Callable[[int], bool] = lambda _: False
     meanwhile: Callable[[], None] = lambda: None
     calls: int = 0
+    is_single: bool = False
 
     async def page(self, offset: int) -> ds.FaxMessageInformation:
         """Ten of them, unless it fails."""
+        self.is_single = False
         self._count()
         return await super().page(offset)
 
     async def single(self, message_handle: str) -> ds.FaxMessageInformation:
         """One of them, unless it fails."""
+        self.is_single = True
         self._count()
         return await super().single(message_handle)
 
@@ -44,12 +47,15 @@ def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMes
 
 
 async def looked(watch: FaxWatch) -> list[str]:
-    """The handles that come of the first look that succeeds."""
+    """The handles of all that is told until a look succeeds, the oldest first."""
+    told = list[ds.FaxMessage]()
     while True:
         try:
-            return [message.message_handle or "" for message in await watch.look()]
+            told += await watch.look()
         except ds.ServerError:
-            pass
+            told += watch.found()
+        else:
+            return [each.message_handle or "" for each in sorted(told, key=lambda each: int(each.message_handle or 0))]
 
 
 def handles(last: int, first: int = 0) -> list[str]:
@@ -60,7 +66,7 @@ def handles(last: int, first: int = 0) -> list[str]:
 async def test_a_first_look_at_many_survives_pages_that_fail_and_reads_few_again() -> None:
     listed = Failing(faxes(2_000), repeats=2_000, fails=lambda calls: calls % 20 == 0)
     assert await looked(watching(listed)) == handles(2_000)
-    assert listed.calls < 201 + 2 * 12
+    assert listed.calls < 201 + 3 * 12  # each that fails, the newest page, and the one before it
 
 
 async def test_what_is_deleted_meanwhile_hides_nothing() -> None:
@@ -85,5 +91,46 @@ async def test_older_ones_are_not_asked_for_again(place: int) -> None:
     listed.calls, listed.fails = 0, lambda calls: calls == place
     listed.faxes[-1], listed.faxes[19] = fax(0), fax(40)
     assert await looked(watch) == handles(1) + handles(41, 40)
-    assert listed.calls <= 7
+    assert listed.calls <= 8
     assert await looked(watch) == []
+
+
+async def test_what_comes_while_a_page_always_fails_is_told() -> None:
+    listed = Failing(faxes(50))
+    watch = watching(listed)
+    broken = listed.page
+
+    async def page(offset: int) -> ds.FaxMessageInformation:
+        """Nothing of the oldest thirty."""
+        if offset + 10 > len(listed.faxes) - 30:
+            raise ds.ServerError("it is broken", status=500)
+        return await broken(offset)
+
+    listed.page = page  # type: ignore[method-assign]
+    told = list[str]()
+    for new in range(50, 55):
+        with pytest.raises(ds.ServerError):
+            await watch.look()
+        told += [message.message_handle or "" for message in watch.found()]
+        listed.faxes.insert(0, fax(new, "complete"))
+    assert told == handles(50, 30) + handles(54, 50)
+
+
+async def test_a_fax_that_can_not_be_looked_at_keeps_no_new_one_from_being_told() -> None:
+    listed = Failing([*faxes(40, 1), fax(0, "waiting")])
+    watch = watching(listed)
+    assert len(await looked(watch)) == 40
+    listed.fails = lambda _: listed.is_single
+    for new in range(40, 43):
+        listed.faxes.insert(0, fax(new, "complete"))
+        with pytest.raises(ds.ServerError):
+            await watch.look()
+        assert [message.message_handle for message in watch.found()] == [str(new)]
+
+
+@pytest.mark.parametrize("deleted", [9, 10, 11, 25, 54, 100])
+async def test_however_many_are_deleted_meanwhile_none_that_is_there_is_missed(deleted: int) -> None:
+    listed = Failing(faxes(100), fails=lambda calls: calls == 6)
+    listed.meanwhile = lambda: listed.faxes.__delitem__(slice(deleted))
+    watch = watching(listed)
+    assert set(await looked(watch)) | set(await looked(watch)) >= set(handles(100 - deleted))

@@ -62,7 +62,7 @@ class Followed:
 
     recipients: how many it has at least. give_up_after: seconds of its age. seen: by case-blind address.
     began: from when on its age counts, by the clock of waits, as do earliest and latest: when to look next.
-    apart: a request that names it is refused, so it has its own. refusals: how many in a row.
+    apart: a request that names it is refused, so it has its own until that is answered. refusals: how many in a row.
     """
 
     number: int

@@ -167,10 +167,10 @@ class Journal(SqliteJournal):
 
         await self._do(work)
 
-    async def _set_apart(self, messages: Iterable[Followed]) -> None:
-        """Have each of these asked for in a request of its own from now on."""
-        rows = [(message.number,) for message in messages]
-        statement = "UPDATE message SET apart = 1 WHERE number = ?"
+    async def _set_apart(self, messages: Iterable[Followed], *, apart: bool) -> None:
+        """Whether each of these is asked for in a request of its own from now on."""
+        rows = [(apart, message.number) for message in messages]
+        statement = "UPDATE message SET apart = ? WHERE number = ?"
         await self._do(lambda connection: connection.executemany(statement, rows).rowcount)
 
     async def _untold(self, mailbox: str, most: int) -> list[DeliveryChange]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +21,7 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
+from directsuite.jobs.delivery.asking import Asking, Refused
 from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen, changes_of
 from directsuite.jobs.delivery.following import Following
 from directsuite.jobs.delivery.journal import Journal, JournalError
@@ -30,19 +30,13 @@ from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import AT_ONCE, HOPELESS, bare, next_look, pause_after
 
-_CUTS = 24
-"""Requests of a look that may be cut in two for being refused: enough to find two bad Message-IDs among 1,000.
-
-Half as many after each look in which that found nothing good, for then it isn't the Message-IDs.
-"""
-
 _AGAIN = 300.0
 """Seconds for which one is looked at that was past its time when the journal was read: a clock may have been wrong."""
 
-_FEWEST_CUTS = 4
 _REFUSALS = 5  # in a row, with which a message may be given up: one may be of the moment
 _STUBBORN = 3  # failures in a row
 _IDLE = 3_600.0  # seconds
+_BROKEN = 86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
 _OF_THE_MAILBOX = tuple(kind for kind in HOPELESS if kind is not PermissionDeniedError)  # which may be of one message
 
 
@@ -59,7 +53,8 @@ class Looks:
         self._monotonic = mailbox._transport._clock.monotonic
         self._sleep = mailbox._transport._lifecycle.sleep
         self._ahead = self._unix_time() - self._monotonic()
-        self._failures = self._fruitless = 0  # in a row; the latter: looks that were cut and found nothing
+        self._failures = 0  # in a row
+        self._turn = 0
         self._resume_at = 0.0  # until when the service is left alone
 
     def begin(self, message: Followed) -> None:
@@ -88,8 +83,11 @@ class Looks:
             finally:
                 self._following.wakes_at = -math.inf
             return
-        for group in requests_of(messages.values(), now + AT_ONCE):
-            if not await self._ask(group):
+        together, apart = requests_of(messages.values(), now + AT_ONCE)
+        if together and not await self._ask(together):
+            return
+        for message in apart:
+            if not await self._ask([[message]]):
                 return
 
     def _notice_sleep(self) -> None:
@@ -98,82 +96,95 @@ class Looks:
             for message in self._following.messages.values():
                 message.earliest = message.latest = 0.0
 
-    async def _ask(self, group: Sequence[Followed]) -> bool:
-        """Ask for these messages; whether the look goes on. A request that is refused is cut, to find out why."""
-        groups, refused, answered = deque([group]), dict[Followed, DirectSuiteError](), False
-        most = cuts = max(_FEWEST_CUTS, _CUTS >> self._fruitless)
-        refusal: DirectSuiteError | None = None
+    async def _ask(self, groups: Sequence[Sequence[Followed]]) -> bool:
+        """Ask for these messages, and judge what came of all; whether the look goes on."""
+        asking = Asking(self._request)
         failure: DirectSuiteError | None = None
-        while groups and failure is None:
-            asked = groups.popleft()
-            try:
-                report = await self._mailbox.get_message_statuses([message.smtp_id for message in asked])
-                await self._note(asked, report.records)
-                answered = True
-            except (*_OF_THE_MAILBOX, JournalError):
-                raise
-            except (ServiceError, ResponseDecodeError) as error:
-                if self._is_trouble(error, asked):
-                    failure = error
-                    continue
-                refusal = error
-                if len(asked) == 1:
-                    refused[asked[0]] = error
-                elif cuts:
-                    middle = len(asked) // 2
-                    groups.extendleft((asked[middle:], asked[:middle]))
-                    cuts -= 1
-                else:
-                    failure = error
-            except DirectSuiteError as error:
-                failure = error
-        self._fruitless = 0 if answered else self._fruitless + (cuts < most)
-        if not answered and refusal is not None and failure in (None, refusal):
-            failure = await self._all_refused(group, refused, refusal)
-        elif answered:
-            await self._set_apart(refused)
-        for message, its_refusal in refused.items():
-            await self._note_refused([message], its_refusal)
+        self._turn += 1
+        try:
+            await asking.ask(groups, turn=self._turn)
+        except (*_OF_THE_MAILBOX, JournalError):
+            raise
+        except DirectSuiteError as error:
+            failure = error
+        if asking.answered:
+            await self._blame_alone([each for each in asking.refused if len(each.messages) == 1])
+        if failure is None and asking.answered:
+            self._failures = 0  # what was cut no more is soon asked for again, and fewer are left each time
+            failure = next((each.error for each in asking.refused if len(each.messages) > 1), None)
+        elif failure is None:
+            failure = await self._blame_all(asking.refused)
         if failure is not None:
             return self._failed(failure)
         self._failures = 0
         return True
 
-    async def _all_refused(
-        self, group: Sequence[Followed], refused: Container[Followed], refusal: DirectSuiteError
-    ) -> DirectSuiteError | None:
-        """Why the service is left alone, where all that was asked for is refused. Raises what is the whole mailbox's.
+    async def _request(self, asked: Sequence[Followed]) -> DirectSuiteError | None:
+        """Why these are refused; None where they are answered. Raises what isn't about them."""
+        try:
+            report = await self._mailbox.get_message_statuses([message.smtp_id for message in asked])
+        except _OF_THE_MAILBOX:
+            raise
+        except (ServiceError, ResponseDecodeError) as error:
+            if self._is_trouble(error, asked):
+                raise
+            return error
+        await self._set_apart([message for message in asked if message.apart], apart=False)
+        await self._note(asked, report.records)
+        return None
 
-        refused: those that were asked for alone.
-        """
-        if isinstance(refusal, PermissionDeniedError) and not group[0].apart:
-            if len(group) == 1:  # it may be the message's own: then it is told once, and stands in no other's way
-                await self._set_apart(group)
-            raise refusal
-        await self._note_refused([message for message in group if message not in refused], refusal)
-        return refusal if len(group) > 1 else None
-
-    async def _set_apart(self, messages: Iterable[Followed]) -> None:
-        """So that others are not refused for them, nor the mailbox when they alone are left."""
-        new = [message for message in messages if not message.apart]
-        if new:
-            await self._journal._set_apart(new)
+    async def _blame_alone(self, refused: Sequence[Refused]) -> None:
+        """Where others are answered it is the messages: they are asked for apart, and stand in no other's way."""
+        new = [each.messages[0] for each in refused if not each.messages[0].apart]
+        await self._set_apart(new, apart=True)
         for message in new:
-            message.apart = True
+            message.refusals = 0  # those before may have been everybody's
+        for each in refused:
+            await self._note_refused(each)
+            self._postpone(each.messages[0])
 
-    async def _note_refused(self, asked: Sequence[Followed], error: DirectSuiteError) -> None:
+    async def _blame_all(self, refused: Sequence[Refused]) -> DirectSuiteError | None:
+        """Why the service is left alone, where nothing is answered. Raises what is the whole mailbox's."""
+        only = refused[0].messages[0] if len(refused) == len(refused[0].messages) == 1 else None
+        if all(isinstance(each.error, PermissionDeniedError) for each in refused) and not (only and only.apart):
+            if only is not None:  # it may be the message's own: then it is told once, and stands in no other's way
+                await self._set_apart([only], apart=True)
+            raise refused[0].error
+        for each in refused:
+            await self._note_refused(each)
+        if only is None:
+            return refused[0].error
+        self._postpone(only)
+        return None
+
+    async def _set_apart(self, messages: Sequence[Followed], *, apart: bool) -> None:
+        """Whether each has a request of its own, so that others are not refused for it."""
+        if messages:
+            await self._journal._set_apart(messages, apart=apart)
+        for message in messages:
+            message.apart = apart
+
+    async def _note_refused(self, refused: Refused) -> None:
         """Those of which the service has nothing to say: not, or not yet.
 
-        One that is broken for all may know them later; one that is broken for them alone is as one that refuses.
+        One that is broken for all may know them later, for a day; one that is broken for them alone is as one that
+        refuses.
         """
-        for message in asked:
+        for message in refused.messages:
             message.refusals += 1
-        blamed = (each for each in asked if each.apart or not isinstance(error, ServerError))
-        await self._note([each for each in blamed if each.refusals >= _REFUSALS and self._gives_up(each)], ())
-        if len(asked) == 1:
-            [message] = asked
-            self.schedule(message)
-            message.latest = max(message.latest, self._monotonic() + pause_after(message.refusals, None))
+        broken = isinstance(refused.error, ServerError)
+        over = [
+            message
+            for message in refused.messages
+            if message.refusals >= _REFUSALS
+            and self._gives_up(message, later=_BROKEN if broken and not message.apart else 0.0)
+        ]
+        await self._note(over, ())
+
+    def _postpone(self, message: Followed) -> None:
+        """Have one that was refused alone looked at when it is due, and not before a pause has passed."""
+        self.schedule(message)
+        message.latest = max(message.latest, self._monotonic() + pause_after(message.refusals, None))
 
     def _is_trouble(self, error: ServiceError | ResponseDecodeError, asked: Sequence[Followed]) -> bool:
         """Whether it is the service's own trouble, and not about what was asked for.
@@ -202,8 +213,8 @@ class Looks:
                 message.seen[address] = Seen(change.recipient, change.status, change.step, change.is_end)
             self.schedule(message)
 
-    def _gives_up(self, message: Followed) -> bool:
-        return self._monotonic() - message.began >= message.give_up_after - AT_ONCE
+    def _gives_up(self, message: Followed, later: float = 0.0) -> bool:
+        return self._monotonic() - message.began >= message.give_up_after + later - AT_ONCE
 
     def _failed(self, error: DirectSuiteError) -> bool:
         """Leave the service alone for a while; what was due stays due."""

@@ -46,8 +46,9 @@ class DeliveryTracker:
 
     journal: an opened one. give_up_after: seconds from adding a message on, by whichever tracker loops, after which it
     is told to be given up, where the service still answers with anything else or doesn't know it; while the service
-    doesn't answer, nothing is given up, and a program that begins later than that looks for five minutes first, since
-    a clock may have been wrong. A pause that the service asks for (Retry-After) is kept, up to an hour: then it is
+    doesn't answer, nothing is given up, but where it answers 500 to everything a day later still. A program that begins
+    later than that looks for five minutes first, since a clock may have been wrong: one that always ends sooner gives
+    none of these up. A pause that the service asks for (Retry-After) is kept, up to an hour: then it is
     asked again. The suite's clock is the tracker's, too. now: another Unix time, for tests. Raises
     InvalidArgumentError.
     """
@@ -61,7 +62,7 @@ class DeliveryTracker:
         now: Callable[[], float] | None = None,
     ) -> None:
         self.mailbox = _checked(mailbox)
-        self._journal = journal
+        self._journal = _checked_journal(journal)
         self._give_up_after = checked_patience(give_up_after)
         self._now = now or unix_time(mailbox._transport._clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
@@ -71,8 +72,8 @@ class DeliveryTracker:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
 
         smtp_id: what sending it gave. recipients: who they are, of whom one that is named twice is one, or how many, at
-        the least; until so many are seen it isn't over. Raises InvalidArgumentError, JournalError. Where it is
-        cancelled, the message may be followed.
+        the least; until so many are seen it isn't over. Raises InvalidArgumentError, JournalError, and ClosedError
+        where the journal isn't open. Where it is cancelled, the message may be followed.
         """
         smtp_id, count = checked_smtp_id(smtp_id), checked_recipients(recipients)
         try:
@@ -147,6 +148,14 @@ def _checked(mailbox: object) -> Mailbox:
             "give a Mailbox: a T-User's messages are followed one by one, with `tuser.track`", parameter="mailbox"
         )
     return mailbox
+
+
+def _checked_journal(journal: object) -> Journal:
+    if not isinstance(journal, Journal):
+        raise InvalidArgumentError(
+            'give a Journal that is open, as by `async with Journal("delivery.db") as journal`', parameter="journal"
+        )
+    return journal
 
 
 class _Changes(Listing[DeliveryChange]):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+import pytest
+
 import directsuite as ds
+from directsuite.jobs.delivery import DeliveryTracker
 from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.trackers import NEVER, PROMPT, SLOW, Scene, course, first_of, told
@@ -101,3 +104,15 @@ async def test_the_journal_has_neither_password_nor_mailbox_and_forgets_recipien
         await told(tracker)
         # pages that were written over remain in the file until it is vacuumed; the tables are what is asked for
         assert await journal._do(lambda connection: connection.execute("SELECT * FROM recipient").fetchall()) == []
+
+
+async def test_a_tracker_takes_a_journal_and_not_its_path(scene: Scene) -> None:
+    with pytest.raises(ds.InvalidArgumentError) as refused:
+        DeliveryTracker(scene.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert refused.value.parameter == "journal"
+
+
+async def test_one_is_added_to_an_open_journal_alone(scene: Scene) -> None:
+    tracker = scene.tracker(scene.journal())
+    with pytest.raises(ds.ClosedError):
+        await tracker.add("<1@direct.example.test>")
