@@ -57,7 +57,7 @@ app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status."""
-    if (sentence := secret_among(arguments)) is not None:
+    if (sentence := secret_among(app, arguments)) is not None:
         return _refused(sentence)
     try:
         return int(app(arguments, exit_on_error=False, print_error=False) or 0)

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from directsuite.cli.private_files import private_bytes
-from directsuite.cli.refusal import RefusedError, refuse_no_text
+from directsuite.cli.refusal import NO_TEXT, RefusedError, refuse_no_text
 from directsuite.secret import Secret
 
 KEYRING_SERVICE = "directsuite"
@@ -63,10 +63,13 @@ class SecretPlaces:
         )
 
     def asked(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
-        """The secret that somebody types. Raises RefusedError where nothing is."""
+        """The secret that somebody types. Raises RefusedError where nothing is, or no text."""
         text = ""
         with contextlib.suppress(EOFError):
-            text = ask(f"{self.prompt}: ")
+            try:
+                text = ask(f"{self.prompt}: ")
+            except UnicodeDecodeError:  # which has what was typed
+                raise RefusedError(f"the {self.what} {NO_TEXT}") from None
         if not text:
             raise RefusedError(f"no {self.what} was typed")
         refuse_no_text(text, f"the {self.what}")

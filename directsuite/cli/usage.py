@@ -6,9 +6,11 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal, get_args, get_origin
 
 from cyclopts import (
+    App,
     CoercionError,
     CycloptsError,
     MissingArgumentError,
@@ -20,6 +22,8 @@ from cyclopts import (
 )
 
 _NEVER = ("--password", "--token", "--secret")
+_FILES = ("--password-file", "--token-file", "--passwords")
+_NEAR = 0.75  # of 1: a letter too many, too few or in another's place
 _OPTION = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _FORMS: Mapping[object, str] = {
     int: "give a whole number",
@@ -30,19 +34,28 @@ _FORMS: Mapping[object, str] = {
 _LIMITS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
-def secret_among(arguments: Sequence[str]) -> str | None:
+def secret_among(app: App, arguments: Sequence[str]) -> str | None:
     """A sentence, where a secret is given as an argument. It doesn't show it."""
     for argument in arguments:
         if argument == "--":
             break
         name, _, _ = argument.partition("=")
         if name in _NEVER:
-            option = "--passwords" if name == "--password" and arguments[0] == "sync" else f"{name}-file"
+            chain, _, _ = app.parse_commands(arguments)
+            there = _options_of(app[chain[0]] if len(chain) == 1 else app[chain[0]][chain[1]]) if chain else ()
+            files = "".join(f"give {option} FILE, or " for option in _FILES if option in there)
             return (
-                f"there is no {name}, for others can read the arguments of a command: "
-                f"give {option} FILE, or set the variable that the command's --help names"
+                f"there is no {name}, for others can read the arguments of a command: {files}set the variable that "
+                f"the command's --help names: see `{' '.join(('directsuite', *chain, '--help'))}`"
             )
     return None
+
+
+def _options_of(command: App) -> Sequence[str]:
+    """None of one that is a group of others."""
+    if command.default_command is None:
+        return ()
+    return [name for argument in command.assemble_argument_collection() for name in argument.names]
 
 
 def wrong_usage(error: CycloptsError) -> str:
@@ -64,7 +77,9 @@ def _said(error: CycloptsError) -> str:
             return _of_no_option(error)
         case MissingArgumentError():
             name = _named(error, error.keyword)
-            return f"{name} is missing" if error.keyword is None else f"{name} is given without a value"
+            return (
+                f"{name} is missing" if error.keyword is None else f"{name} is given without a value{_of_dash(error)}"
+            )
         case RepeatArgumentError():
             return f"{_named(error, error.token.keyword)} is given more than once"
         case CoercionError():
@@ -84,6 +99,8 @@ def _said(error: CycloptsError) -> str:
 def _of_no_command(error: UnknownCommandError) -> str:
     there = [name for name in error.app or () if not name.startswith("-")]
     typed = next(iter(error.unused_tokens or ()), "")
+    if typed.startswith("-"):
+        return f"options stand behind the command; there are {', '.join(there)}"
     return f"there is no such command{_meant(typed, there)}; there are {', '.join(there)}"
 
 
@@ -93,8 +110,18 @@ def _of_no_option(error: UnknownOptionError) -> str:
     return f"there is no {f'option {name}' if _OPTION.fullmatch(name) else 'such option'}{_meant(name, there)}"
 
 
+def _of_dash(error: MissingArgumentError) -> str:
+    pairs = pairwise(error.unused_tokens or ())
+    if not any(option == error.keyword and behind.startswith("-") for option, behind in pairs):
+        return ""
+    return f"; a value that begins with - is given as {error.keyword}=…"
+
+
 def _meant(typed: str, there: Sequence[str]) -> str:
-    near = difflib.get_close_matches(typed, there, n=1)
+    if typed in there:
+        return ""
+    begun = [each for each in there if each.startswith(typed) and typed.strip("-")]
+    near = begun if len(begun) == 1 else difflib.get_close_matches(typed, there, n=1, cutoff=_NEAR)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
@@ -110,7 +137,8 @@ def _named(error: CycloptsError, keyword: str | None) -> str:
 
 def _wanted(kind: object) -> str:
     if get_origin(kind) is Literal:
-        return f"give one of {', '.join(map(str, get_args(kind)))}"
+        choices = sorted(map(str, get_args(kind)))  # typing has one order for all of the same members: the first seen
+        return f"give one of {', '.join(choices)}"
     return _FORMS.get(kind, "it can't be understood")
 
 

@@ -75,10 +75,18 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["inbox", "list", "--since", "Ada"], "--since: give a day"),
         (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
         (["doctor", "--timeout", "Ada"], "--timeout: give a number"),
-        (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, zsh"),
+        (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, fish, powershell, zsh"),
         (["patient", "find", "Ada", "--domian=Ada"], "--domain is missing"),
         (["inbox", "read"], "UID is missing"),
-        (["send", "--subject"], "--subject is given without a value"),
+        (["send", "--subject"], "--subject is given without a value: see"),
+        (["send", "--body", "-5 mg for Ada"], "without a value; a value that begins with - is given as --body=…: see"),
+        (["--json", "inbox", "list"], "options stand behind the command; there are send, "),
+        (["send", "--boby=Ada"], "did you mean --body?"),
+        (["sign", "--password", "Ada"], "give --token-file FILE, or set the variable"),
+        (["sync", "run", "--token=Ada"], "give --passwords FILE, or set the variable"),
+        (["sync", "run", "--secret=Ada"], "give --passwords FILE, or set the variable"),
+        (["sync", "status", "--password=Ada"], "set the variable"),
+        (["--token", "Ada"], "set the variable"),
         (["demo", "stray"], "1 argument too many"),
         (["send", "Dear", "Ada"], "2 arguments too many"),
         (["send", "--subject", "a", "--subject", "Ada"], "--subject is given more than once"),
@@ -102,6 +110,31 @@ def test_bad_usage_is_named_on_stderr_with_status_2(
     assert told.err.startswith("directsuite: ")
     assert "--help`" in told.err
     assert "Ada" not in told.err
+
+
+@pytest.mark.parametrize("arguments", [["send", "--nonsense"], ["demo", "--massage", "1"], ["inbox", "saved", "1"]])
+def test_what_is_far_from_what_was_typed_is_not_proposed(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(arguments)
+    named = {"--massage": "(did you mean --messages?)", "saved": "(did you mean save?)"}
+    told = capsys.readouterr().err
+    proposal = named.get(arguments[1], "")
+    assert ("did you mean" in told, proposal in told) == (bool(proposal), True)
+
+
+@pytest.mark.parametrize("name", ["--password", "--token", "--secret"])
+@pytest.mark.parametrize(
+    "command", ["send", "inbox list", "status", "sign", "fax list", "patient find", "sync run", "sync status", "demo"]
+)
+def test_no_option_is_named_that_a_command_does_not_have(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), name, "Ada"]) == 2
+    named = [word for word in capsys.readouterr().err.split() if word.startswith("--") and "help" not in word][1:]
+    main([*command.split(), "--help"])
+    told = capsys.readouterr().out
+    assert [option for option in named if option not in told] == []
 
 
 def test_interrupt_ends_with_130_and_no_traceback(

@@ -131,6 +131,18 @@ def test_who_types_nothing_is_told(monkeypatch: pytest.MonkeyPatch, typed: str |
         PLACES.secret(None, {}, nothing)
 
 
+def test_what_is_typed_and_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sit_at(monkeypatch, is_terminal=True)
+    keep(monkeypatch, None)
+
+    def of_another_encoding(_: str) -> str:
+        return b"hunter\xe9".decode()
+
+    with pytest.raises(RefusedError, match="the access token is no text in this machine's encoding") as raised:
+        PLACES.secret(None, {}, of_another_encoding)
+    assert raised.value.__suppress_context__  # it has what was typed
+
+
 def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=False)
     keep(monkeypatch, None)

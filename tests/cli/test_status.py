@@ -140,6 +140,34 @@ async def test_where_all_together_are_refused_each_is_asked_for(typist: Typist) 
     assert "GetMessageStatusMany" in alone.err
 
 
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_where_one_is_not_to_be_told_the_others_are(
+    typist: Typist, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp_id, denied = await sent(typist, BOB), await sent(typist, BOB)
+    look, look_at_one = ds.Mailbox.get_message_statuses, ds.Mailbox.get_message_status
+    refusal = ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
+
+    async def looked(box: ds.Mailbox, listed: list[str], **named: Any) -> ds.DirectMessageStatusReportResponse:
+        if denied in listed:
+            raise refusal
+        return await look(box, listed, **named)
+
+    async def looked_at_one(box: ds.Mailbox, one: str, **named: Any) -> ds.DirectMessageStatusReportResponse:
+        if one == denied:
+            raise refusal
+        return await look_at_one(box, one, **named)
+
+    monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
+    monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
+    ended = await typist.run("status", smtp_id, denied, "--json", *more)
+    assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (3, [BOB])
+    assert "it isn't allowed to see 1 of these messages" in ended.err
+    assert "doesn't know" not in ended.err
+    alone = await typist.run("status", denied, denied, *more)
+    assert (alone.status, alone.out) == (3, "")
+
+
 async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
     typist: Typist, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from directsuite.cli.progress import progress
 from directsuite.cli.refusal import RefusedError
 from directsuite.cli.results import members_of, show_json, show_table
 from directsuite.cli.running import Command, say
-from directsuite.errors import ServiceError
+from directsuite.errors import PermissionDeniedError, ServiceError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import bare, is_delivered, is_end
@@ -54,18 +54,22 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
     async with command.suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
         refusal: ServiceError | None = None
+        denied: Mapping[str, PermissionDeniedError] = {}
         async with progress("asking"):
             try:
                 known = (await box.get_message_statuses(smtp_ids)).records
             except ServiceError as error:
-                if not is_refusal(error) or not (asked.watch or smtp_ids[1:]):
+                if asked.watch and is_refusal(error):
+                    known, refusal = [], error
+                elif smtp_ids[1:] and _may_be_of_one(error):
+                    known, denied = await _each_alone(box, smtp_ids, error)
+                else:
                     raise
-                known, refusal = [] if asked.watch else await _each_alone(box, smtp_ids, error), error
-        watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids})
+        watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids if each not in denied})
         if asked.watch:
             _tell_of_unknown(watch, refusal)
             await watch.run()
-    records = [record for each in smtp_ids for record in watch.records[each]] if asked.watch else known
+    records = [record for of_one in watch.records.values() for record in of_one] if asked.watch else known
     if asked.as_json:
         show_json([members_of(record) for record in records])
     elif records:
@@ -73,22 +77,34 @@ async def _tell(command: Command, access: MailboxAccess, asked: Asked) -> int:
             ("to", "status", "details", "sent", "SMTP id"),
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
         )
-    return _status(command, watch, records)
+    return _status(command, watch, records, denied)
 
 
-async def _each_alone(box: Mailbox, smtp_ids: Sequence[str], refusal: ServiceError) -> list[DirectMessageLog]:
-    """What is known, where the service refuses to tell of all together. Raises `refusal` where it tells of none."""
-    found, refused = list[DirectMessageLog](), 0
+def _may_be_of_one(error: ServiceError) -> bool:
+    """Whether it may be that the service refuses to tell of one message alone."""
+    return is_refusal(error) or isinstance(error, PermissionDeniedError)
+
+
+async def _each_alone(
+    box: Mailbox, smtp_ids: Sequence[str], refusal: ServiceError
+) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
+    """What is known, where the service refuses to tell of all together, and which messages the mailbox may not see.
+
+    Raises `refusal` where it tells of none.
+    """
+    found, refused, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
     for smtp_id in smtp_ids:
         try:
             found += (await box.get_message_status(smtp_id)).records
         except ServiceError as error:
-            if not is_refusal(error):
+            if not _may_be_of_one(error):
                 raise
             refused += 1
+            if isinstance(error, PermissionDeniedError):
+                denied[smtp_id] = error
     if refused == len(smtp_ids):
         raise refusal
-    return found
+    return found, denied
 
 
 def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:
@@ -107,7 +123,12 @@ def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:
         )
 
 
-def _status(command: Command, watch: Watch, records: Sequence[DirectMessageLog]) -> int:
+def _status(
+    command: Command,
+    watch: Watch,
+    records: Sequence[DirectMessageLog],
+    denied: Mapping[str, PermissionDeniedError],
+) -> int:
     """Say all that isn't well; the exit status of the worst. A look that failed is: more may be wrong than is known."""
     status = ExitStatus.DONE
     unknown = sum(not of_one for of_one in watch.records.values())
@@ -128,6 +149,9 @@ def _status(command: Command, watch: Watch, records: Sequence[DirectMessageLog])
     if given_up:
         status = ExitStatus.FAILED
         say(f"{given_up} of the messages came to no end in time: look again later with the same command")
+    for error in [*denied.values()][:1]:
+        status, sentence = ending_of(error, options=command.options)
+        say(f"it isn't allowed to see {len(denied)} of these messages: {sentence}")
     if watch.failure is not None:
         status, sentence = ending_of(watch.failure, options=command.options)
         say(f"a look failed, and what was known before it is shown: {sentence}")

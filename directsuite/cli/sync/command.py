@@ -74,7 +74,7 @@ async def keep_in_step(plan: Plan, display: Display) -> int:
 async def _worked(worker: Worker, plan: Plan, display: Display, signals: _Signals) -> None:
     """Return when the work has ended, by itself or since it was told to. Raises what it raised.
 
-    That it can't begin for its store is a RefusedError.
+    That it can't begin for its store, before the first turn of any mailbox, is a RefusedError.
     """
     work = asyncio.create_task(worker.work())
     try:
@@ -93,6 +93,8 @@ async def _worked(worker: Worker, plan: Plan, display: Display, signals: _Signal
     try:
         work.result()
     except StoreError as error:
+        if any(each.standing is not Standing.WAITING for each in worker.mailboxes.values()):
+            raise
         raise refusal_of(error) from None
 
 

@@ -8,6 +8,8 @@ from collections.abc import Generator
 
 from directsuite.cli.exit_status import ending_of
 from directsuite.cli.refusal import RefusedError
+from directsuite.core.postgres_connections import Connections
+from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.store import StoreError
 
@@ -22,7 +24,13 @@ def conninfo() -> Secret:
     text = os.environ.get(CONNINFO)
     if not text:
         raise RefusedError(f"set {CONNINFO} to where PostgreSQL is: postgresql://user@host/database")
-    return Secret(text)
+    secret = Secret(text)
+    del text  # this frame may stand in a traceback
+    try:
+        Connections(secret, error=StoreError)
+    except ConfigurationError as error:
+        raise RefusedError(error.explanation.rstrip(".").replace("conninfo", CONNINFO)) from None
+    return secret
 
 
 @contextlib.contextmanager

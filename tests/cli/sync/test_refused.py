@@ -108,6 +108,18 @@ async def test_a_database_that_is_not_there_is_refused_with_what_to_check(desk: 
         assert nowhere not in ended.err
 
 
+async def test_what_names_no_database_is_refused_by_the_variable_s_name(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+    monkeypatch.setenv("DIRECTSUITE_POSTGRES", "nonsense")
+    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",), ("retry",)):
+        ended = await desk.run(*arguments, "--postgres")
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES has to be a URI or keywords and values")
+        assert "nonsense" not in ended.err
+
+
 async def test_a_store_that_can_not_be_opened_is_refused(desk: Desk) -> None:
     desk.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
     stores = {"letter.db": "no SQLite database", "letter.db/sync.db": "can't be opened"}

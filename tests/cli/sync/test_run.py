@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from directsuite.cli.sync.folders import folders_of
-from directsuite.sync import SqliteStore, StoreError
+from directsuite.sync import SqliteStore, StoreError, Synchronizer
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB, PASSWORD
 
@@ -122,6 +122,31 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
         "The password is refused: give the right one."
     ]
     assert ended.status == 1
+
+
+async def test_a_store_that_fails_under_the_worker_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = Synchronizer.once
+
+    async def fail(synchronizer: Synchronizer) -> None:
+        await once(synchronizer)
+        raise StoreError("The disk of the store is full.")
+
+    monkeypatch.setattr(Synchronizer, "once", fail)
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    assert ended.status == 1
+    assert ended.err.endswith("directsuite: The disk of the store is full\n")
+
+
+async def test_a_store_that_fails_before_the_first_turn_is_status_2(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: SqliteStore, __: str) -> None:
+        raise StoreError("The disk of the store is full.")
+
+    monkeypatch.setattr(SqliteStore, "bind", fail)
+    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    assert ended.status == 2
+    assert ended.err.endswith("directsuite: The disk of the store is full\n")
 
 
 async def test_a_store_that_fails_on_the_way_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
