@@ -19,8 +19,9 @@ from yarl import URL
 from directsuite.core.admission import admit, admitted_at_once, refuse_while_open
 from directsuite.core.answer import Answer, Incoming, interpret, unreadable
 from directsuite.core.body import EMPTY, Outgoing
-from directsuite.core.bound import NEVER, Bound, is_being_cancelled
+from directsuite.core.bound import NEVER, Bound
 from directsuite.core.call import Call, Exchanged
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.clock import Clock
 from directsuite.core.conclusion import Conclusions
 from directsuite.core.destination import DestinationError, is_spent

@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from directsuite.core.bound import is_being_cancelled
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.source import Content, InMemory, Piece
 from directsuite.errors import Outcome, TransportError
 from directsuite.wire import base64

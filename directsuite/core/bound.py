@@ -127,9 +127,3 @@ class Bound:
         if self._task is not None and self._error is None:
             self._error = error
             self._task.cancel()
-
-
-def is_being_cancelled() -> bool:
-    """Whether a CancelledError is the current task's own: what it waits for may have been cancelled by others."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Cancellations that get lost in a library, found again where it returns."""
+"""Whose a cancellation is: the task's own, which may get lost in a library, or that of something it waits for."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def cancellable() -> Generator[None]:
         raise
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
+
+
+def is_being_cancelled() -> bool:
+    """Whether a CancelledError is the current task's own: what it waits for may have been cancelled by others."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

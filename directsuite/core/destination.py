@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from directsuite.core.bound import is_being_cancelled
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.progress import Meter, Progress
 from directsuite.core.sinks import Sink
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
-from directsuite.core import waits
 from directsuite.core.facade import Facade
+from directsuite.core.waits import AT_ONCE, wait_until
 from directsuite.errors import (
     AuthenticationError,
     ClosedError,
@@ -48,9 +48,6 @@ GIVE_UP_AFTER = 7_200.0
 
 HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 """Failures that asking again would only repeat; a password that is refused again and again may lock the mailbox."""
-
-AT_ONCE = waits.AT_ONCE
-"""Seconds: what is due within them is due."""
 
 LONGEST_ASKED = 3_600.0
 """Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
@@ -237,4 +234,4 @@ async def follow(
             failures = 0
             wait = next_look(age, give_up_after).latest - age
         due = clock.monotonic() + min(wait, max(0.0, give_up_after - age))
-        await waits.wait_until(due, clock.monotonic, sleep)
+        await wait_until(due, clock.monotonic, sleep)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import attrs
 
-from directsuite.core.bound import is_being_cancelled
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.clock import Clock
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret

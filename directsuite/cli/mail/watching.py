@@ -10,6 +10,7 @@ import attrs
 
 from directsuite.cli.progress import progress
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.waits import AT_ONCE
 from directsuite.errors import (
     DirectSuiteError,
     RateLimitedError,
@@ -20,7 +21,7 @@ from directsuite.errors import (
 )
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import AT_ONCE, GIVE_UP_AFTER, HOPELESS, Delivery, bare, by_recipient
+from directsuite.messaging.tracking import GIVE_UP_AFTER, HOPELESS, Delivery, bare, by_recipient
 
 UNTIL_KNOWN = 900.0
 """Seconds for which a message that the service doesn't know is waited for.

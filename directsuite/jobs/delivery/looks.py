@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from directsuite.core.clock import STRIDE
+from directsuite.core.waits import AT_ONCE
 from directsuite.errors import (
     DirectSuiteError,
     PermissionDeniedError,
@@ -28,7 +29,7 @@ from directsuite.jobs.delivery.journal import Journal, JournalError
 from directsuite.jobs.delivery.requests import by_message, requests_of
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import AT_ONCE, HOPELESS, bare, next_look, pause_after
+from directsuite.messaging.tracking import HOPELESS, bare, next_look, pause_after
 
 _AGAIN = 300.0
 """Seconds for which one is looked at that was past its time when the journal was read: a clock may have been wrong."""

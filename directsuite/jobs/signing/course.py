@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.bound import is_being_cancelled
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.bound import is_being_cancelled
+from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.clock import Clock, unix_time
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
