@@ -1,300 +1,168 @@
 """directsuite: asyncio client SDK for four services of secure health communication.
 
-The public names, imported when they are first used: `import directsuite` itself costs next to nothing.
+The names that programs need daily, each imported when it is first used: `import directsuite` itself costs next to
+nothing. `directsuite.types` has every type of the specification, those that no method takes or gives included.
 """
 
 from __future__ import annotations
 
-from directsuite._version import __version__
+from directsuite._version import __version__ as __version__
 
 TYPE_CHECKING = False  # which type checkers take for True: the import of typing would cost most of this module's time
 
 if TYPE_CHECKING:
-    from directsuite.core.connector import FreshConnector
-    from directsuite.core.events import (
-        AttemptFailed,
-        AttemptStarted,
-        AttemptSucceeded,
-        CallEvent,
-        CallFinished,
-        CallStarted,
-        CircuitClosed,
-        CircuitOpened,
-        Event,
-        Listener,
-        OutcomeLeftUnknown,
-        RenewalFailed,
-        Renewed,
-        RetryScheduled,
-        ServicePaused,
-        SessionRenewed,
-        TokenRefreshed,
-    )
-    from directsuite.core.facade import RawResponse
-    from directsuite.core.listing import Listing
-    from directsuite.core.progress import Progress
-    from directsuite.core.retry import RetryPolicy, WaitAsAsked
-    from directsuite.core.tokens import AccessToken, TokenSource
-    from directsuite.errors import (
-        AddressError,
-        AuthenticationError,
-        BadRequestError,
-        CircuitOpenError,
-        ClosedError,
-        ConfigurationError,
-        ConflictError,
-        ConnectFailedError,
-        ConnectionLostError,
-        DeadlineExceededError,
-        DirectSuiteError,
-        InvalidArgumentError,
-        NotFoundError,
-        Outcome,
-        OutcomeUnknownError,
-        PaymentError,
-        PermissionDeniedError,
-        RateLimitedError,
-        ResponseDecodeError,
-        ServerError,
-        ServiceError,
-        TransportError,
-    )
-    from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxRecipient, FaxStatus
-    from directsuite.fax.service import Fax
-    from directsuite.messaging.models import (
-        APIResponse,
-        Attachment,
-        Authentication,
-        AuthenticationWithTuser,
-        DirectMessageLog,
-        DirectMessageStatusReportResponse,
-        GetCountResponse,
-        GetFoldersResponse,
-        GetMessageResponse,
-        GetRawMessageResponse,
-        GetUIDResponse,
-        Message,
-        MessageContent,
-        MessageDetail,
-        MessageHeader,
-        MessageStatus,
-        MessageStatusLog,
-        MessageWithHeader,
-        RawMessage,
-        RawMessagesRequest,
-        Recipient,
-        RecipientCollection,
-        RecipientType,
-        SendMessageResponse,
-        SendRequest,
-        SendRequestWithHeader,
-        SendWithHeaderWithTuserRequest,
-        SendWithTuserRequest,
-        SetFoldersSubscribedRequest,
-        SmtpIdsRequest,
-        UidsRequest,
-    )
-    from directsuite.messaging.service import Mailbox
-    from directsuite.messaging.tracking import Delivery
-    from directsuite.messaging.tuser import TUser
-    from directsuite.messaging.unreferenced import FHIRQueryParameter, FHIRResource, GetMessageStatusReportResponse
-    from directsuite.oauth.authorization import AuthorizationRequest
-    from directsuite.oauth.grants import AuthorizationCode, ClientAuth, ClientCredentials, OnRotated, RefreshToken
-    from directsuite.otel import OpenTelemetry
-    from directsuite.registration.models import (
-        AddUsersResponse,
-        AddUsersResponseV2,
-        BaseUser,
-        DirectUser,
-        DirectUserDetail,
-        DirectUserType,
-        GetPatientAddressesResponse,
-        IDProofedIndividual,
-        IDProofedIndividualRESTful,
-        Login,
-        LoginRequest,
-        LoginResponse,
-        PaymentConfirmation,
-        Product,
-        ResellerAPIResponse,
-        UserPassword,
-        UserStateType,
-    )
-    from directsuite.registration.service import Registration
-    from directsuite.registration.unreferenced import (
-        AdminUser,
-        ArchivedAuditFile,
-        CreditCard,
-        GetAuditFileResponse,
-        ResellerCreditCardsResponse,
-        ResellerDomainsResponse,
-    )
-    from directsuite.secret import Secret
-    from directsuite.settings import Settings
-    from directsuite.signing.models import (
-        DocumentInfo,
-        DocumentSignature,
-        DocumentUpdate,
-        FormField,
-        MultiSignRequest,
-        Page,
-        Signature,
-        StoredDocument,
-        Widget,
-    )
-    from directsuite.signing.service import Signing
-    from directsuite.suite import DirectSuite
-    from directsuite.wire.models import Model, OpenEnum
+    from directsuite.core.connector import FreshConnector as FreshConnector
+    from directsuite.core.events import AttemptFailed as AttemptFailed
+    from directsuite.core.events import AttemptStarted as AttemptStarted
+    from directsuite.core.events import AttemptSucceeded as AttemptSucceeded
+    from directsuite.core.events import CallEvent as CallEvent
+    from directsuite.core.events import CallFinished as CallFinished
+    from directsuite.core.events import CallStarted as CallStarted
+    from directsuite.core.events import CircuitClosed as CircuitClosed
+    from directsuite.core.events import CircuitOpened as CircuitOpened
+    from directsuite.core.events import Event as Event
+    from directsuite.core.events import Listener as Listener
+    from directsuite.core.events import OutcomeLeftUnknown as OutcomeLeftUnknown
+    from directsuite.core.events import RenewalFailed as RenewalFailed
+    from directsuite.core.events import Renewed as Renewed
+    from directsuite.core.events import RetryScheduled as RetryScheduled
+    from directsuite.core.events import ServicePaused as ServicePaused
+    from directsuite.core.events import SessionRenewed as SessionRenewed
+    from directsuite.core.events import TokenRefreshed as TokenRefreshed
+    from directsuite.core.facade import RawResponse as RawResponse
+    from directsuite.core.listing import Listing as Listing
+    from directsuite.core.progress import Progress as Progress
+    from directsuite.core.retry import RetryPolicy as RetryPolicy
+    from directsuite.core.retry import WaitAsAsked as WaitAsAsked
+    from directsuite.core.tokens import AccessToken as AccessToken
+    from directsuite.core.tokens import TokenSource as TokenSource
+    from directsuite.errors import AddressError as AddressError
+    from directsuite.errors import AuthenticationError as AuthenticationError
+    from directsuite.errors import BadRequestError as BadRequestError
+    from directsuite.errors import CircuitOpenError as CircuitOpenError
+    from directsuite.errors import ClosedError as ClosedError
+    from directsuite.errors import ConfigurationError as ConfigurationError
+    from directsuite.errors import ConflictError as ConflictError
+    from directsuite.errors import ConnectFailedError as ConnectFailedError
+    from directsuite.errors import ConnectionLostError as ConnectionLostError
+    from directsuite.errors import DeadlineExceededError as DeadlineExceededError
+    from directsuite.errors import DirectSuiteError as DirectSuiteError
+    from directsuite.errors import InvalidArgumentError as InvalidArgumentError
+    from directsuite.errors import NotFoundError as NotFoundError
+    from directsuite.errors import Outcome as Outcome
+    from directsuite.errors import OutcomeUnknownError as OutcomeUnknownError
+    from directsuite.errors import PaymentError as PaymentError
+    from directsuite.errors import PermissionDeniedError as PermissionDeniedError
+    from directsuite.errors import RateLimitedError as RateLimitedError
+    from directsuite.errors import ResponseDecodeError as ResponseDecodeError
+    from directsuite.errors import ServerError as ServerError
+    from directsuite.errors import ServiceError as ServiceError
+    from directsuite.errors import TransportError as TransportError
+    from directsuite.fax.models import FaxMessage as FaxMessage
+    from directsuite.fax.models import FaxMessageInformation as FaxMessageInformation
+    from directsuite.fax.models import FaxRecipient as FaxRecipient
+    from directsuite.fax.models import FaxStatus as FaxStatus
+    from directsuite.fax.service import Fax as Fax
+    from directsuite.messaging.models import Attachment as Attachment
+    from directsuite.messaging.models import DirectMessageLog as DirectMessageLog
+    from directsuite.messaging.models import DirectMessageStatusReportResponse as DirectMessageStatusReportResponse
+    from directsuite.messaging.models import Message as Message
+    from directsuite.messaging.models import MessageDetail as MessageDetail
+    from directsuite.messaging.models import MessageHeader as MessageHeader
+    from directsuite.messaging.models import MessageStatus as MessageStatus
+    from directsuite.messaging.models import MessageWithHeader as MessageWithHeader
+    from directsuite.messaging.models import RawMessage as RawMessage
+    from directsuite.messaging.models import Recipient as Recipient
+    from directsuite.messaging.models import RecipientType as RecipientType
+    from directsuite.messaging.models import SendMessageResponse as SendMessageResponse
+    from directsuite.messaging.service import Mailbox as Mailbox
+    from directsuite.messaging.tracking import Delivery as Delivery
+    from directsuite.messaging.tuser import TUser as TUser
+    from directsuite.oauth.authorization import AuthorizationRequest as AuthorizationRequest
+    from directsuite.oauth.grants import AuthorizationCode as AuthorizationCode
+    from directsuite.oauth.grants import ClientAuth as ClientAuth
+    from directsuite.oauth.grants import ClientCredentials as ClientCredentials
+    from directsuite.oauth.grants import OnRotated as OnRotated
+    from directsuite.oauth.grants import RefreshToken as RefreshToken
+    from directsuite.otel import OpenTelemetry as OpenTelemetry
+    from directsuite.registration.models import AddUsersResponseV2 as AddUsersResponseV2
+    from directsuite.registration.models import DirectUserDetail as DirectUserDetail
+    from directsuite.registration.models import DirectUserType as DirectUserType
+    from directsuite.registration.models import IDProofedIndividual as IDProofedIndividual
+    from directsuite.registration.models import IDProofedIndividualRESTful as IDProofedIndividualRESTful
+    from directsuite.registration.models import Login as Login
+    from directsuite.registration.models import LoginResponse as LoginResponse
+    from directsuite.registration.models import PaymentConfirmation as PaymentConfirmation
+    from directsuite.registration.models import Product as Product
+    from directsuite.registration.models import UserPassword as UserPassword
+    from directsuite.registration.models import UserStateType as UserStateType
+    from directsuite.registration.service import Registration as Registration
+    from directsuite.secret import Secret as Secret
+    from directsuite.settings import Settings as Settings
+    from directsuite.signing.models import DocumentInfo as DocumentInfo
+    from directsuite.signing.models import DocumentSignature as DocumentSignature
+    from directsuite.signing.models import DocumentUpdate as DocumentUpdate
+    from directsuite.signing.models import FormField as FormField
+    from directsuite.signing.models import Page as Page
+    from directsuite.signing.models import Signature as Signature
+    from directsuite.signing.models import StoredDocument as StoredDocument
+    from directsuite.signing.models import Widget as Widget
+    from directsuite.signing.service import Signing as Signing
+    from directsuite.suite import DirectSuite as DirectSuite
+    from directsuite.wire.models import Model as Model
+    from directsuite.wire.models import OpenEnum as OpenEnum
 else:
-    _ORIGINS = {
-        "directsuite.core.connector": ["FreshConnector"],
-        "directsuite.core.tokens": ["AccessToken", "TokenSource"],
-        "directsuite.core.events": [
-            "AttemptFailed",
-            "AttemptStarted",
-            "AttemptSucceeded",
-            "CallEvent",
-            "CallFinished",
-            "CallStarted",
-            "CircuitClosed",
-            "CircuitOpened",
-            "Event",
-            "Listener",
-            "OutcomeLeftUnknown",
-            "RenewalFailed",
-            "Renewed",
-            "RetryScheduled",
-            "ServicePaused",
-            "SessionRenewed",
-            "TokenRefreshed",
-        ],
-        "directsuite.core.facade": ["RawResponse"],
-        "directsuite.core.listing": ["Listing"],
-        "directsuite.core.progress": ["Progress"],
-        "directsuite.core.retry": ["RetryPolicy", "WaitAsAsked"],
-        "directsuite.errors": [
-            "AddressError",
-            "AuthenticationError",
-            "BadRequestError",
-            "CircuitOpenError",
-            "ClosedError",
-            "ConfigurationError",
-            "ConflictError",
-            "ConnectFailedError",
-            "ConnectionLostError",
-            "DeadlineExceededError",
-            "DirectSuiteError",
-            "InvalidArgumentError",
-            "NotFoundError",
-            "Outcome",
-            "OutcomeUnknownError",
-            "PaymentError",
-            "PermissionDeniedError",
-            "RateLimitedError",
-            "ResponseDecodeError",
-            "ServerError",
-            "ServiceError",
-            "TransportError",
-        ],
-        "directsuite.fax.models": ["FaxMessage", "FaxMessageInformation", "FaxRecipient", "FaxStatus"],
-        "directsuite.fax.service": ["Fax"],
-        "directsuite.messaging.models": [
-            "APIResponse",
-            "Attachment",
-            "Authentication",
-            "AuthenticationWithTuser",
-            "DirectMessageLog",
-            "DirectMessageStatusReportResponse",
-            "GetCountResponse",
-            "GetFoldersResponse",
-            "GetMessageResponse",
-            "GetRawMessageResponse",
-            "GetUIDResponse",
-            "Message",
-            "MessageContent",
-            "MessageDetail",
-            "MessageHeader",
-            "MessageStatus",
-            "MessageStatusLog",
-            "MessageWithHeader",
-            "RawMessage",
-            "RawMessagesRequest",
-            "Recipient",
-            "RecipientCollection",
-            "RecipientType",
-            "SendMessageResponse",
-            "SendRequest",
-            "SendRequestWithHeader",
-            "SendWithHeaderWithTuserRequest",
-            "SendWithTuserRequest",
-            "SetFoldersSubscribedRequest",
-            "SmtpIdsRequest",
-            "UidsRequest",
-        ],
-        "directsuite.messaging.service": ["Mailbox"],
-        "directsuite.messaging.tracking": ["Delivery"],
-        "directsuite.messaging.tuser": ["TUser"],
-        "directsuite.messaging.unreferenced": ["FHIRQueryParameter", "FHIRResource", "GetMessageStatusReportResponse"],
-        "directsuite.oauth.authorization": ["AuthorizationRequest"],
-        "directsuite.oauth.grants": [
-            "AuthorizationCode",
-            "ClientAuth",
-            "ClientCredentials",
-            "OnRotated",
-            "RefreshToken",
-        ],
-        "directsuite.otel": ["OpenTelemetry"],
-        "directsuite.registration.models": [
-            "AddUsersResponse",
-            "AddUsersResponseV2",
-            "BaseUser",
-            "DirectUser",
-            "DirectUserDetail",
-            "DirectUserType",
-            "GetPatientAddressesResponse",
-            "IDProofedIndividual",
-            "IDProofedIndividualRESTful",
-            "Login",
-            "LoginRequest",
-            "LoginResponse",
-            "PaymentConfirmation",
-            "Product",
-            "ResellerAPIResponse",
-            "UserPassword",
-            "UserStateType",
-        ],
-        "directsuite.registration.service": ["Registration"],
-        "directsuite.registration.unreferenced": [
-            "AdminUser",
-            "ArchivedAuditFile",
-            "CreditCard",
-            "GetAuditFileResponse",
-            "ResellerCreditCardsResponse",
-            "ResellerDomainsResponse",
-        ],
-        "directsuite.secret": ["Secret"],
-        "directsuite.settings": ["Settings"],
-        "directsuite.signing.models": [
-            "DocumentInfo",
-            "DocumentSignature",
-            "DocumentUpdate",
-            "FormField",
-            "MultiSignRequest",
-            "Page",
-            "Signature",
-            "StoredDocument",
-            "Widget",
-        ],
-        "directsuite.signing.service": ["Signing"],
-        "directsuite.suite": ["DirectSuite"],
-        "directsuite.wire.models": ["Model", "OpenEnum"],
+    _NAMES = {
+        "core.connector": "FreshConnector",
+        "core.events": (
+            "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "
+            "CircuitOpened Event Listener OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled ServicePaused "
+            "SessionRenewed TokenRefreshed"
+        ),
+        "core.facade": "RawResponse",
+        "core.listing": "Listing",
+        "core.progress": "Progress",
+        "core.retry": "RetryPolicy WaitAsAsked",
+        "core.tokens": "AccessToken TokenSource",
+        "errors": (
+            "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "
+            "ConflictError ConnectFailedError ConnectionLostError DeadlineExceededError DirectSuiteError "
+            "InvalidArgumentError NotFoundError Outcome OutcomeUnknownError PaymentError PermissionDeniedError "
+            "RateLimitedError ResponseDecodeError ServerError ServiceError TransportError"
+        ),
+        "fax.models": "FaxMessage FaxMessageInformation FaxRecipient FaxStatus",
+        "fax.service": "Fax",
+        "messaging.models": (
+            "Attachment DirectMessageLog DirectMessageStatusReportResponse Message MessageDetail MessageHeader "
+            "MessageStatus MessageWithHeader RawMessage Recipient RecipientType SendMessageResponse"
+        ),
+        "messaging.service": "Mailbox",
+        "messaging.tracking": "Delivery",
+        "messaging.tuser": "TUser",
+        "oauth.authorization": "AuthorizationRequest",
+        "oauth.grants": "AuthorizationCode ClientAuth ClientCredentials OnRotated RefreshToken",
+        "otel": "OpenTelemetry",
+        "registration.models": (
+            "AddUsersResponseV2 DirectUserDetail DirectUserType IDProofedIndividual IDProofedIndividualRESTful "
+            "Login LoginResponse PaymentConfirmation Product UserPassword UserStateType"
+        ),
+        "registration.service": "Registration",
+        "secret": "Secret",
+        "settings": "Settings",
+        "signing.models": (
+            "DocumentInfo DocumentSignature DocumentUpdate FormField Page Signature StoredDocument Widget"
+        ),
+        "signing.service": "Signing",
+        "suite": "DirectSuite",
+        "wire.models": "Model OpenEnum",
     }
-    _ORIGIN = {name: module for module, names in _ORIGINS.items() for name in names}
+    _MODULES = {name: f"directsuite.{module}" for module, names in _NAMES.items() for name in names.split()}
+    __all__ = sorted([*_MODULES, "__version__"])
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
-        module = _ORIGIN.get(name)
+        module = _MODULES.get(name)
         if module is None:
             raise AttributeError(f"module 'directsuite' has no attribute {name!r}")
         value = getattr(import_module(module), name)
@@ -302,144 +170,4 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        return sorted(__all__)
-
-
-__all__ = [
-    "APIResponse",
-    "AccessToken",
-    "AddUsersResponse",
-    "AddUsersResponseV2",
-    "AddressError",
-    "AdminUser",
-    "ArchivedAuditFile",
-    "Attachment",
-    "AttemptFailed",
-    "AttemptStarted",
-    "AttemptSucceeded",
-    "Authentication",
-    "AuthenticationError",
-    "AuthenticationWithTuser",
-    "AuthorizationCode",
-    "AuthorizationRequest",
-    "BadRequestError",
-    "BaseUser",
-    "CallEvent",
-    "CallFinished",
-    "CallStarted",
-    "CircuitClosed",
-    "CircuitOpenError",
-    "CircuitOpened",
-    "ClientAuth",
-    "ClientCredentials",
-    "ClosedError",
-    "ConfigurationError",
-    "ConflictError",
-    "ConnectFailedError",
-    "ConnectionLostError",
-    "CreditCard",
-    "DeadlineExceededError",
-    "Delivery",
-    "DirectMessageLog",
-    "DirectMessageStatusReportResponse",
-    "DirectSuite",
-    "DirectSuiteError",
-    "DirectUser",
-    "DirectUserDetail",
-    "DirectUserType",
-    "DocumentInfo",
-    "DocumentSignature",
-    "DocumentUpdate",
-    "Event",
-    "FHIRQueryParameter",
-    "FHIRResource",
-    "Fax",
-    "FaxMessage",
-    "FaxMessageInformation",
-    "FaxRecipient",
-    "FaxStatus",
-    "FormField",
-    "FreshConnector",
-    "GetAuditFileResponse",
-    "GetCountResponse",
-    "GetFoldersResponse",
-    "GetMessageResponse",
-    "GetMessageStatusReportResponse",
-    "GetPatientAddressesResponse",
-    "GetRawMessageResponse",
-    "GetUIDResponse",
-    "IDProofedIndividual",
-    "IDProofedIndividualRESTful",
-    "InvalidArgumentError",
-    "Listener",
-    "Listing",
-    "Login",
-    "LoginRequest",
-    "LoginResponse",
-    "Mailbox",
-    "Message",
-    "MessageContent",
-    "MessageDetail",
-    "MessageHeader",
-    "MessageStatus",
-    "MessageStatusLog",
-    "MessageWithHeader",
-    "Model",
-    "MultiSignRequest",
-    "NotFoundError",
-    "OnRotated",
-    "OpenEnum",
-    "OpenTelemetry",
-    "Outcome",
-    "OutcomeLeftUnknown",
-    "OutcomeUnknownError",
-    "Page",
-    "PaymentConfirmation",
-    "PaymentError",
-    "PermissionDeniedError",
-    "Product",
-    "Progress",
-    "RateLimitedError",
-    "RawMessage",
-    "RawMessagesRequest",
-    "RawResponse",
-    "Recipient",
-    "RecipientCollection",
-    "RecipientType",
-    "RefreshToken",
-    "Registration",
-    "RenewalFailed",
-    "Renewed",
-    "ResellerAPIResponse",
-    "ResellerCreditCardsResponse",
-    "ResellerDomainsResponse",
-    "ResponseDecodeError",
-    "RetryPolicy",
-    "RetryScheduled",
-    "Secret",
-    "SendMessageResponse",
-    "SendRequest",
-    "SendRequestWithHeader",
-    "SendWithHeaderWithTuserRequest",
-    "SendWithTuserRequest",
-    "ServerError",
-    "ServiceError",
-    "ServicePaused",
-    "SessionRenewed",
-    "SetFoldersSubscribedRequest",
-    "Settings",
-    "Signature",
-    "Signing",
-    "SmtpIdsRequest",
-    "StoredDocument",
-    "TUser",
-    "TokenRefreshed",
-    "TokenSource",
-    "TransportError",
-    "UidsRequest",
-    "UserPassword",
-    "UserStateType",
-    "WaitAsAsked",
-    "Widget",
-    "__version__",
-]
+        return __all__

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import directsuite as ds
+from directsuite import types
 
+NAMES = dir(ds)
 SOURCE = ast.parse(Path(ds.__file__).read_text(encoding="utf-8"))
 
 HEAVY = ["aiohttp", "attrs", "cattrs", "tenacity", "msgspec", "yarl", "asyncio", "directsuite.suite"]
@@ -31,29 +36,26 @@ def test_a_star_import_gives_every_name() -> None:
     assert found == "set()"
 
 
-@pytest.mark.parametrize("name", ds.__all__)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(ds, name) is not None
 
 
 def test_the_names_are_sorted_unique_and_what_dir_shows() -> None:
-    assert ds.__all__ == sorted(set(ds.__all__))
-    assert dir(ds) == sorted(ds.__all__)
+    assert vars(ds)["__all__"] == NAMES == sorted(set(NAMES))
 
 
 def test_checkers_see_the_same_names_as_the_interpreter() -> None:
     branch = next(node for node in SOURCE.body if isinstance(node, ast.If))
     for_checkers = {
-        (node.module, alias.name) for node in branch.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname: node.module for node in branch.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    origins = next(node.value for node in branch.orelse if isinstance(node, ast.Assign))
-    at_run_time = {(module, name) for module, names in ast.literal_eval(origins).items() for name in names}
-    assert for_checkers == at_run_time
-    assert {name for _, name in at_run_time} | {"__version__"} == set(ds.__all__)
+    assert for_checkers == vars(ds)["_MODULES"]
+    assert {*for_checkers, "__version__"} == set(NAMES)
 
 
 def test_classes_say_where_they_are_from() -> None:
-    for name in ds.__all__:
+    for name in NAMES:
         value = getattr(ds, name)
         if isinstance(value, type):
             assert value.__module__.startswith("directsuite."), name
@@ -62,6 +64,59 @@ def test_classes_say_where_they_are_from() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         getattr(ds, "nothing")  # noqa: B009  type checkers refuse the attribute
+
+
+FACADES = (ds.DirectSuite, ds.Signing, ds.Fax, ds.Mailbox, ds.TUser, ds.Registration)
+
+
+def _types_in(annotation: Any) -> set[type]:
+    """The types of the specification that an annotation names, and those that their fields name."""
+    found: set[type] = set()
+    if isinstance(annotation, type) and issubclass(annotation, ds.Model):
+        found = {annotation}.union(*(_types_in(field) for field in get_type_hints(annotation).values()))
+    elif isinstance(annotation, type) and issubclass(annotation, ds.OpenEnum):
+        found = {annotation}
+    return found.union(*(_types_in(argument) for argument in get_args(annotation)))
+
+
+def test_types_at_the_top_are_those_of_the_methods_and_what_these_hold() -> None:
+    methods = [
+        method
+        for facade in FACADES
+        for name, method in inspect.getmembers(facade, inspect.isfunction)
+        if name == "__init__" or not name.startswith("_")
+    ]
+    public = {name: getattr(ds, name) for name in NAMES}
+    namespace = public | dict.fromkeys(("Token", "Sharing"), Any)  # at run time they are imported when they are used
+    expected = {
+        found
+        for method in methods
+        for hint in get_type_hints(method, localns=namespace).values()
+        for found in _types_in(hint)
+    }
+    at_the_top = {
+        value for value in public.values() if isinstance(value, type) and issubclass(value, ds.Model | ds.OpenEnum)
+    }
+    assert at_the_top - {ds.Model, ds.OpenEnum} == expected
+
+
+def _below(cls: type) -> Iterator[type]:
+    subclasses: list[type] = cls.__subclasses__()
+    for subclass in subclasses:
+        yield subclass
+        yield from _below(subclass)
+
+
+def test_directsuite_types_has_every_type_of_the_specification() -> None:
+    defined = {
+        cls for base in (ds.Model, ds.OpenEnum) for cls in _below(base) if cls.__module__.startswith("directsuite.")
+    }
+    assert {cls.__name__ for cls in defined if not cls.__name__.startswith("Unfrozen")} <= set(types.__all__)
+    assert types.__all__ == sorted(set(types.__all__))
+
+
+def test_types_have_the_same_class_at_the_top() -> None:
+    assert all(getattr(ds, name) is getattr(types, name) for name in set(NAMES) & set(types.__all__))
 
 
 NAMES_OF_THE_PUBLIC_FACE = [
@@ -108,4 +163,4 @@ NAMES_OF_THE_PUBLIC_FACE = [
 
 @pytest.mark.parametrize("name", NAMES_OF_THE_PUBLIC_FACE)
 def test_the_public_face_s_names_are_importable(name: str) -> None:
-    assert name in ds.__all__
+    assert name in NAMES

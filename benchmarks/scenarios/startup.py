@@ -14,13 +14,14 @@ print(json.dumps({{"cpu": time.process_time() - cpu, "wall": time.perf_counter()
 _READY = """
 import asyncio
 import directsuite as ds
+from directsuite import types
 from directsuite.wire.codec import decode, encode
 
 URL = "http://127.0.0.1:9"
 ANSWERS = {
     ds.DocumentInfo: b'{"identifier": "1", "documentDigest": "2"}',
     ds.FaxMessageInformation: b'{"messageDetail": [{"faxNumber": "1"}]}',
-    ds.GetMessageResponse: b'{"success": true, "code": 0, "messages": [{"uid": 1, "headers": [{"name": "a"}]}]}',
+    types.GetMessageResponse: b'{"success": true, "code": 0, "messages": [{"uid": 1, "headers": [{"name": "a"}]}]}',
     ds.AddUsersResponseV2: b'{"success": true, "code": "000"}',
 }
 

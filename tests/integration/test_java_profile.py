@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import directsuite as ds
+from directsuite import types
 
 from .world import BOB, World, message
 
@@ -73,7 +74,7 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, ds.MessageDetail):
         extra = {name: value for name, value in answer.extra.items() if name not in JAVAMAIL}
         return attrs.evolve(answer, extra=extra)
-    if isinstance(answer, ds.APIResponse):
+    if isinstance(answer, types.APIResponse):
         return attrs.evolve(answer, message=None)
     return answer
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite import types
 from directsuite.wire import codec
 
 MEDIA_TYPES: list[tuple[str | None, str]] = [
@@ -69,7 +70,7 @@ def test_what_the_specification_requires_is_written_even_where_it_has_its_defaul
 
 def test_a_nested_subclass_is_written_with_all_its_fields() -> None:
     message = ds.MessageWithHeader(headers=[ds.MessageHeader("X-A", "1")])
-    request = ds.SendRequest(authentication=ds.Authentication(username="a@b", password="p"), message=message)
+    request = types.SendRequest(authentication=types.Authentication(username="a@b", password="p"), message=message)
     assert codec.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
 
 

@@ -11,17 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite import types
 from directsuite.core.body import RequestBody
 from directsuite.messaging.sending import send_body
 
-AUTHENTICATION = ds.Authentication(username="alice@direct.example.test", password=ds.Secret('p"ä'))
+AUTHENTICATION = types.Authentication(username="alice@direct.example.test", password=ds.Secret('p"ä'))
 
 
-def _request(*attachments: ds.Attachment, subject: str | None = "s") -> ds.SendRequest:
+def _request(*attachments: ds.Attachment, subject: str | None = "s") -> types.SendRequest:
     message = ds.Message(
         subject=subject, recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments)
     )
-    return ds.SendRequest(authentication=AUTHENTICATION, message=message)
+    return types.SendRequest(authentication=AUTHENTICATION, message=message)
 
 
 async def _sent(body: RequestBody) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite import types
 from directsuite.wire import codec
 
 
@@ -51,7 +52,7 @@ SECRETS: list[tuple[ds.Model, str, str]] = [
     (ds.Login("reseller", "Zaphod"), "password", "password"),
     (ds.UserPassword("patient", "Zaphod"), "password", "password"),
     (ds.IDProofedIndividualRESTful(direct_password="Zaphod"), "direct_password", "directPassword"),
-    (ds.DirectUser(endpoint_password="Zaphod"), "endpoint_password", "endpointPassword"),
+    (types.DirectUser(endpoint_password="Zaphod"), "endpoint_password", "endpointPassword"),
     (ds.LoginResponse(session_id="Zaphod"), "session_id", "sessionId"),
 ]
 
@@ -66,4 +67,4 @@ def test_passwords_and_sessions_are_secrets_that_still_go_on_the_wire(model: ds.
 
 
 def test_login_request_is_the_login() -> None:
-    assert ds.LoginRequest is ds.Login
+    assert types.LoginRequest is ds.Login

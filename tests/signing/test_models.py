@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import directsuite as ds
+from directsuite import types
 from directsuite.wire import codec
 
 SIGNATURE = ds.Signature(
@@ -35,7 +36,7 @@ def test_a_signature_is_written_as_specified() -> None:
 
 
 def test_several_signatures_stand_in_a_list_with_a_capital() -> None:
-    written = json.loads(codec.encode(ds.MultiSignRequest(signatures=[SIGNATURE, ds.Signature(name="second")])))
+    written = json.loads(codec.encode(types.MultiSignRequest(signatures=[SIGNATURE, ds.Signature(name="second")])))
     assert written == {"Signatures": [SIGNATURE_ON_THE_WIRE, {"name": "second"}]}
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import types
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -14,29 +11,15 @@ import attrs
 import hypothesis.strategies as st
 
 from directsuite import Model, OpenEnum, Secret
+from directsuite import types as specification
 from directsuite.core.source import Content
 from directsuite.wire.given import needs_text
 
-MODULES = [
-    importlib.import_module(f"directsuite.{service}.{module.name}")
-    for service in ("signing", "fax", "messaging", "registration")
-    for module in pkgutil.iter_modules(importlib.import_module(f"directsuite.{service}").__path__)
-    if module.name in ("models", "unreferenced")
+MODEL_CLASSES: list[type[Model]] = [
+    cls
+    for name in specification.__all__
+    if isinstance(cls := getattr(specification, name), type) and issubclass(cls, Model)
 ]
-
-
-def _below(cls: type[Model]) -> Iterator[type[Model]]:
-    for subclass in cls.__subclasses__():
-        yield subclass
-        yield from _below(subclass)
-
-
-def _stands_in_its_module(cls: type[Model]) -> bool:
-    """False for the class that attrs replaced by one with slots: it lives on until it is collected."""
-    return any(vars(module).get(cls.__name__) is cls for module in MODULES)
-
-
-MODEL_CLASSES = sorted(filter(_stands_in_its_module, set(_below(Model))), key=lambda cls: cls.__name__)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 """Texts that have UTF-8."""

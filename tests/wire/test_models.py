@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite.types import GetMessageResponse
 from directsuite.wire import codec
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, field_types, instances_of
 
@@ -66,7 +67,7 @@ def test_members_unknown_at_every_level_go_back_out() -> None:
             }
         ],
     }
-    answer = codec.decode(ds.GetMessageResponse, json.dumps(document).encode())
+    answer = codec.decode(GetMessageResponse, json.dumps(document).encode())
     recipient = answer.messages[0].recipients[0]
     assert recipient.extra == {"display": {"deep": [1, {"x": None}]}}
     assert recipient.type == "REPLY"

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 import directsuite as ds
+from directsuite import types
 from directsuite.wire import codec
 from tests.wire.model_classes import MODEL_CLASSES
 from tests.wire.specification_types import TYPES, document_of, fields_of
@@ -20,7 +21,7 @@ NAMED_OTHERWISE = {"from": "from_", "UserStateType": "user_state"}
 
 
 def _class(name: str) -> type[ds.Model]:
-    cls: type[ds.Model] = getattr(ds, name)
+    cls: type[ds.Model] = getattr(types, name)
     return cls
 
 
@@ -47,12 +48,12 @@ def test_fields_are_the_wire_names_in_snake_case_and_no_others(name: str) -> Non
 
 
 def test_no_model_is_missing_from_the_table() -> None:
-    known = {getattr(ds, name) for name in TYPES} | {ds.MessageContent}
+    known = {getattr(types, name) for name in TYPES} | {types.MessageContent}
     assert [cls for cls in MODEL_CLASSES if cls not in known] == []
 
 
 def test_recipient_collection_is_a_list_of_recipients() -> None:
-    assert ds.RecipientCollection == list[ds.Recipient]
+    assert types.RecipientCollection == list[ds.Recipient]
 
 
 ENUMS = {

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite import types
 from directsuite.wire import codec
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
@@ -89,8 +90,8 @@ def test_what_is_no_pairs_is_refused(value: object) -> None:
         (ds.MessageDetail, {"uid": "null"}, "uid", None),
         (ds.MessageDetail, {"receivedDate": "null"}, "received_date", None),
         (ds.IDProofedIndividual, {"dob": "null"}, "dob", None),
-        (ds.DirectUser, {"userType": "null"}, "user_type", None),
-        (ds.DirectUser, {"endpointPassword": "null"}, "endpoint_password", ds.Secret("null")),
+        (types.DirectUser, {"userType": "null"}, "user_type", None),
+        (types.DirectUser, {"endpointPassword": "null"}, "endpoint_password", ds.Secret("null")),
         (ds.RawMessage, {"data": "null"}, "data", b"\x9e\xe9e"),
         (ds.Attachment, {"content": "null"}, "content", b"\x9e\xe9e"),
         (ds.AddUsersResponseV2, {"paymentConfirmation": "null"}, "payment_confirmation", None),
@@ -114,16 +115,16 @@ SPOILT: list[tuple[type[ds.Model], object, str]] = [
     (ds.StoredDocument, {"createdTime": "Smith"}, "$.createdTime"),
     (ds.Recipient, {"type": "TO"}, "$.email"),
     (ds.Recipient, {"email": None}, "$.email"),
-    (ds.GetMessageResponse, {"messages": [{}, {"receivedDate": "Smith"}]}, "$.messages[1].receivedDate"),
-    (ds.GetMessageResponse, {"messages": {"uid": "Smith"}}, "$.messages.uid"),
-    (ds.GetMessageResponse, {"messages": [{}, {"recipients": [{"email": 1}]}]}, "$.messages[1].recipients[0].email"),
+    (types.GetMessageResponse, {"messages": [{}, {"receivedDate": "Smith"}]}, "$.messages[1].receivedDate"),
+    (types.GetMessageResponse, {"messages": {"uid": "Smith"}}, "$.messages.uid"),
+    (types.GetMessageResponse, {"messages": [{}, {"recipients": [{"email": 1}]}]}, "$.messages[1].recipients[0].email"),
     (ds.MessageDetail, {"attachmentList": [{"content": "Smi*"}]}, "$.attachmentList[0].content"),
     (ds.MessageDetail, {"attachments": [{}], "attachmentList": 1, "size": "S"}, "$.size"),
     (ds.DirectUserDetail, {"userState": 7}, "$.userState"),
     (ds.DirectUserDetail, {"UserStateType": 7}, "$.UserStateType"),
     (ds.DocumentInfo, {"metaData": ["Smith"]}, "$.metaData"),
-    (ds.SendRequest, {"authentication": {"username": "Smith", "password": "Smith"}, "message": 1}, "$.message"),
-    (ds.SendRequest, {"authentication": {"username": "Smith"}, "message": {}}, "$.authentication.password"),
+    (types.SendRequest, {"authentication": {"username": "Smith", "password": "Smith"}, "message": 1}, "$.message"),
+    (types.SendRequest, {"authentication": {"username": "Smith"}, "message": {}}, "$.authentication.password"),
     (ds.AddUsersResponseV2, {"paymentConfirmation": {"amount": "Smith"}}, "$.paymentConfirmation.amount"),
 ]
 
