@@ -34,7 +34,7 @@ class Metadata:
         return cls(
             identity=identity_of(message),
             strong=is_strong(message),
-            size=-1 if message.size is None else message.size,
+            size=size_of(message),
             received_ms=received_ms(message),
         )
 
@@ -47,8 +47,8 @@ def is_strong(message: MessageDetail) -> bool:
 def identity_of(message: MessageDetail) -> bytes:
     """The identity of a message or of its metadata, which agree."""
     if message.msg_id:
-        return _hashed((message.msg_id, received_ms(message), message.size), IDENTITY)
-    return _hashed((received_ms(message), message.size, message.sender, message.subject), IDENTITY)
+        return _hashed((message.msg_id, received_ms(message), size_of(message)), IDENTITY)
+    return _hashed((received_ms(message), size_of(message), message.sender, message.subject), IDENTITY)
 
 
 def digest_of(message: MessageDetail) -> bytes:
@@ -58,8 +58,18 @@ def digest_of(message: MessageDetail) -> bytes:
         for each in message.attachments
     ]
     recipients = [(each.email, each.type) for each in message.recipients]
-    content = (message.msg_id, received_ms(message), message.size, message.sender, message.subject, recipients)
+    content = (message.msg_id, received_ms(message), size_of(message), message.sender, message.subject, recipients)
     return _hashed((*content, message.body, message.html_body, attachments), DIGEST)
+
+
+def size_of(message: MessageDetail) -> int:
+    """Its size; -1 where it doesn't say, or says what no database takes."""
+    return message.size if message.size is not None and is_storable(message.size) else -1
+
+
+def is_storable(number: int) -> bool:
+    """Whether a number has a place in an integer column of SQLite and PostgreSQL: 64 bits."""
+    return -(2**63) <= number < 2**63
 
 
 def received_ms(message: MessageDetail) -> int | None:

@@ -12,7 +12,7 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.sync.canaries import is_still_there
 from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits
-from directsuite.sync.identity import digest_of, hex_of, identity_of, received_ms
+from directsuite.sync.identity import digest_of, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
 from directsuite.sync.store import Delta, Folder, Row, State
@@ -130,7 +130,7 @@ class Receiving:
             state=State.LIVE,
             identity=identity_of(message),
             digest=digest,
-            size=-1 if message.size is None else message.size,
+            size=size_of(message),
             received_ms=received_ms(message),
         )
 

@@ -11,9 +11,11 @@ from typing import Protocol
 import attrs
 
 from directsuite.core.call import Exchanged
+from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
+from directsuite.sync.identity import is_storable
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,6 +81,8 @@ class DirectRemote:
         uids = await self._mailbox._observed(told).get_uids(folder)
         if marks[-1] == mark:
             return None
+        if not all(map(is_storable, uids)):
+            raise ResponseDecodeError("The service lists uids beyond 64 bits: ask its provider.")
         return Listed(array("q", sorted(set(uids))), marks[-1])
 
     def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:

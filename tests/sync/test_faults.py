@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from directsuite.messaging.service import Mailbox
 from directsuite.sync import RoundFinished, SqliteStore, Standing, Synchronizer
 from tests.integration.world import ALICE, BOB, PASSWORD, World
 from tests.sync.test_synchronizer import HeldClock, Passwords, Told
@@ -85,3 +86,17 @@ async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
         running.cancel()
         await asyncio.wait([running], timeout=20)
     assert running.cancelled()
+
+
+async def test_a_uid_that_no_store_takes_is_the_services_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    get_uids = Mailbox.get_uids
+
+    async def with_another(self: Mailbox, folder: str = "INBOX") -> list[int]:
+        return [*await get_uids(self, folder), 2**63]
+
+    await world.deliver("hers")
+    monkeypatch.setattr(Mailbox, "get_uids", with_another)
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=world.clock)
+        status = await sync.once()
+    assert status[ALICE].folders == {"INBOX": "The service lists uids beyond 64 bits: ask its provider."}

@@ -28,7 +28,7 @@ _PIECE = 57 * 4096  # bytes of a file encoded at a time: whole lines of base64
 
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _NAME = re.compile(r"[!-9;-~]{1,100}", re.ASCII)
-_ADDRESS = re.compile(r"[^\s<>()\[\],;:\"\\@]{1,400}@[^\s<>()\[\],;:\"\\@]{1,400}", re.ASCII)
+_ADDRESS = re.compile(r"[^\s<>()\[\],;:\"\\@]{1,400}@[^\s<>()\[\],;:\"\\@]{1,400}")
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE | re.ASCII)
@@ -109,15 +109,26 @@ def _encoded(text: str) -> list[str]:
 
 
 def _address(value: str) -> list[str]:
-    """An address, with its name or without; what is none stands as the name of nobody's."""
+    """An address, with its name or without. What is none, or can't be in ASCII, is the name of an empty group.
+
+    So RFC 6857, 3.1.8, has it for addresses beyond ASCII, whose local part no encoded word may hold.
+    """
     text = _one_line(value[:_LONGEST_VALUE])
-    if _ADDRESS.fullmatch(text):
-        return [text]
+    if address := _ascii_address(text):
+        return [address]
     name, _, address = text.rpartition("<")
-    if address.endswith(">") and _ADDRESS.fullmatch(address[:-1]):
+    if address.endswith(">") and (address := _ascii_address(address[:-1])):
         name = unquote(name.strip())
-        return [*_words(name if _ATOMS.fullmatch(name) or not name.isascii() else f'"{quote(name)}"'), f"<{address}"]
-    return [*_encoded(text), "<>"]
+        return [*_words(name if _ATOMS.fullmatch(name) or not name.isascii() else f'"{quote(name)}"'), f"<{address}>"]
+    return [*_encoded(text), ":;"]
+
+
+def _ascii_address(text: str) -> str:
+    """The address with its domain as DNS has it; empty where it is none, or has no such form."""
+    local, at, domain = text.rpartition("@")
+    with contextlib.suppress(UnicodeError):
+        text = local + at + (domain if domain.isascii() else domain.encode("idna").decode("ascii"))
+    return text if text.isascii() and _ADDRESS.fullmatch(text) and "=?" not in text else ""
 
 
 def _date(date: datetime) -> str:

@@ -13,10 +13,13 @@ import pytest
 from directsuite.errors import ConfigurationError
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
+from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sqlite import MEMORY, SqliteStore
 from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
 from directsuite.sync.wishes import Wish, wish_in
+from tests.integration.world import StoppedClock
+from tests.sync.test_partial_answers import Server, letter
 
 MAILBOX = "jane.doe@direct.example"
 
@@ -105,6 +108,19 @@ def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row
 
 def new(folder: Folder, uid: int) -> Change:
     return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+
+
+@pytest.mark.parametrize("size", [2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1])
+async def test_a_message_of_any_size_is_kept(store: Store, scene: Scene, size: int) -> None:
+    server = Server({"INBOX": {1: attrs.evolve(letter(1), size=size), 2: letter(2)}})
+    rounds = MailboxRounds(
+        server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=StoppedClock(), now_ms=lambda: 0
+    )
+    assert not (await rounds.round()).failed
+    del server.boxes["INBOX"][2]
+    for _ in range(2):
+        assert not (await rounds.round(audit=True)).failed
+    assert len(await scene.told()) == 3
 
 
 async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from email.header import decode_header, make_header
 from email.message import EmailMessage
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,6 +110,37 @@ def test_a_boundary_in_the_text_ends_no_part() -> None:
 def test_names_with_commas_and_quotes_stay_one_address() -> None:
     found = _read(MessageDetail(sender='"Doe, \\"J\\" John" <john@direct.test>'))["From"]
     assert [(each.display_name, each.addr_spec) for each in found.addresses] == [('Doe, "J" John', "john@direct.test")]
+
+
+LETTERS = st.text(st.characters(categories=["L", "M", "N", "S", "Cf", "Cs"]), min_size=1, max_size=30)
+
+
+@given(local=LETTERS, domain=LETTERS, name=st.just("") | HOSTILE)
+def test_an_address_of_any_letters_is_written_and_read(local: str, domain: str, name: str) -> None:
+    address = f"{local}@{domain}"
+    message = MessageDetail(sender=f"{name} <{address}>" if name else address, reply_to=address)
+    content = _bytes(message)
+    assert content.isascii()
+    assert len(_read(message)["From"].addresses) <= 1
+    if address.isascii() and local.isalnum() and domain.isalnum():
+        assert _read(message)["Reply-To"].addresses[0].addr_spec == address
+
+
+@pytest.mark.parametrize(
+    "address", ["jürgen@clinic.example", "Jürgen <jürgen@clinic.example>", "a@，b", "=?utf-8?q?b?=@c.example"]
+)
+def test_an_address_that_is_not_ascii_is_a_name_that_can_be_read(address: str) -> None:
+    found = _read(MessageDetail(sender=address, recipients=[ds.Recipient(address), ds.Recipient("bob@direct.test")]))
+    assert not found.defects
+    assert not found["From"].defects
+    (group,) = found["From"].groups
+    assert (group.display_name, group.addresses) == (address, ())
+    assert [each.addr_spec for each in found["To"].addresses] == ["bob@direct.test"]
+
+
+def test_a_domain_beyond_ascii_is_written_as_dns_has_it() -> None:
+    (address,) = _read(MessageDetail(sender="Jürgen <j@bücher.example>"))["From"].addresses
+    assert (address.display_name, address.addr_spec) == ("Jürgen", "j@xn--bcher-kva.example")
 
 
 def test_huge_values_are_folded_in_time() -> None:
