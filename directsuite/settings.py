@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import math
 import os
 import ssl
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import attrs
-from yarl import URL
 
+from directsuite.core.checks import FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Check, accepts, instance_of
+from directsuite.core.discreet import discreet, discreet_init
 from directsuite.core.lifecycle import SessionFactory
 from directsuite.core.retry import RetryPolicy
-from directsuite.core.secure_url import problem_of_url
+from directsuite.core.secure_url import is_proxy_url, problem_of_url
 from directsuite.errors import ConfigurationError
 from directsuite.fieldwise import Fieldwise
 
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
-_NOT_IN_FILES = ("retry", "tls", "session_factory", "close_session")
+_NOT_IN_FILES = {"retry", "tls", "session_factory", "close_session"}
 
 
 class Variables(Mapping[str, str]):
     """The environment, or a mapping in its place. Its `repr` shows nothing: frames that hold it may be printed."""
 
     def __init__(self, variables: Mapping[str, str] | None) -> None:
+        if variables is not None and not isinstance(cast("object", variables), Mapping):
+            variables = None  # this frame may stand in a traceback
+            raise ConfigurationError("environ has to be a mapping of names to texts, such as os.environ")
         self._variables = os.environ if variables is None else variables
 
     def __getitem__(self, name: str) -> str:
-        return self._variables[name]
+        value = self._variables[name]
+        if isinstance(cast("object", value), str):
+            return value
+        value = ""  # this frame may stand in a traceback
+        raise ConfigurationError(f"{name} has to be a text")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._variables)
@@ -43,26 +50,26 @@ class Variables(Mapping[str, str]):
         return "Variables(...)"
 
 
-def _positive(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigurationError(f"{attribute.name} has to be more than 0: a finite number")
-
-
-def _positive_whole(settings: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    _positive(settings, attribute, value)
-    if not isinstance(value, int):
-        raise ConfigurationError(f"{attribute.name} has to be a whole number")
-
-
-def _whole(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigurationError(f"{attribute.name} has to be a whole number, 0 or more")
-
-
 def _base_url(url: str | None) -> str | None:
-    return None if url is None else url.rstrip("/")
+    given: object = url
+    return given.rstrip("/") if isinstance(given, str) else url
 
 
+def _safe_url(settings: Settings, attribute: attrs.Attribute[str | None], url: object) -> None:
+    problem = None if url is None else problem_of_url(url, allow_insecure_http=settings.allow_insecure_http)
+    if problem is not None:
+        raise ConfigurationError(f"{attribute.name} {problem}")
+
+
+_TLS = instance_of(ssl.SSLContext, "an ssl.SSLContext").or_none()
+_PROXY = Check("the URL of an HTTP proxy, such as http://proxy.example.org:3128", is_proxy_url).or_none()
+_SESSION_FACTORY = Check(
+    "a function without parameters that makes an aiohttp.ClientSession",
+    lambda value: callable(value) and accepts(value, 0),
+).or_none()
+
+
+@discreet_init
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Settings(Fieldwise):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
@@ -80,40 +87,32 @@ class Settings(Fieldwise):
     leaves that session open at the end, for others who share it; a call that then still waits for an answer does so
     until its own deadline. allow_insecure_http: permit http:// to other machines.
 
-    Raises ConfigurationError for a URL or a number that can't be right.
+    Raises ConfigurationError for a value of another type, or one that can't be right, and names the setting.
     """
 
-    signing_url: str | None = attrs.field(default=None, converter=_base_url)
-    fax_url: str | None = attrs.field(default=None, converter=_base_url)
-    message_url: str | None = attrs.field(default=None, converter=_base_url)
-    registration_url: str | None = attrs.field(default=None, converter=_base_url)
-    timeout: float = attrs.field(default=60.0, validator=_positive)
-    attempt_timeout: float = attrs.field(default=20.0, validator=_positive)
-    max_connections: int = attrs.field(default=10, validator=_positive_whole)
-    requests_per_second: float = attrs.field(default=100.0, validator=_positive)
-    burst: int = attrs.field(default=150, validator=_positive_whole)
-    max_response_bytes: int = attrs.field(default=134_217_728, validator=_positive_whole)
-    session_margin: float = attrs.field(default=60.0, validator=_positive)
-    keep_alive: bool = False
-    circuit_failures: int = attrs.field(default=20, validator=_whole)
-    circuit_pause: float = attrs.field(default=10.0, validator=_positive)
-    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
-    tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
-    proxy: str | None = attrs.field(default=None, repr=False)
-    session_factory: SessionFactory | None = attrs.field(default=None, repr=False)
-    close_session: bool = True
-    allow_insecure_http: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        for service in SERVICES:
-            url = getattr(self, f"{service}_url")
-            problem = None if url is None else problem_of_url(url, allow_insecure_http=self.allow_insecure_http)
-            if problem is not None:
-                raise ConfigurationError(f"{service}_url {problem}")
-        if self.proxy is not None and URL(self.proxy).scheme not in ("http", "https"):
-            raise ConfigurationError("proxy has to be the URL of an HTTP proxy, such as http://proxy.example.org:3128")
+    signing_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    fax_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    message_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    registration_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    timeout: float = attrs.field(default=60.0, validator=POSITIVE)
+    attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
+    max_connections: int = attrs.field(default=10, validator=[POSITIVE, WHOLE])
+    requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
+    burst: int = attrs.field(default=150, validator=[POSITIVE, WHOLE])
+    max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, WHOLE])
+    session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
+    keep_alive: bool = attrs.field(default=False, validator=FLAG)
+    circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)
+    circuit_pause: float = attrs.field(default=10.0, validator=POSITIVE)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance_of(RetryPolicy, "a RetryPolicy"))
+    tls: ssl.SSLContext | None = attrs.field(default=None, repr=False, validator=_TLS)
+    proxy: str | None = attrs.field(default=None, repr=False, validator=_PROXY)
+    session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)
+    close_session: bool = attrs.field(default=True, validator=FLAG)
+    allow_insecure_http: bool = attrs.field(default=False, validator=FLAG)
 
     @classmethod
+    @discreet
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Settings from DIRECTSUITE_SIGNING_URL, _FAX_URL, _MESSAGE_URL and _REGISTRATION_URL.
 
@@ -128,49 +127,40 @@ class Settings(Fieldwise):
         return cls._from_values(values, config or "the environment")
 
     @classmethod
+    @discreet
     def from_toml(cls, path: str | PathLike[str]) -> Self:
         """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
         return cls._from_values(_read_toml(path), str(path))
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], origin: str) -> Self:
-        known: dict[str, Any] = {field.name: field.default for field in attrs.fields(cls)}
-        known = {name: default for name, default in known.items() if name not in _NOT_IN_FILES} | {"retry_attempts": 4}
-        unknown = sorted(values.keys() - known.keys())
+        known = {field.name for field in attrs.fields(cls)} - _NOT_IN_FILES | {"retry_attempts"}
+        unknown = sorted(values.keys() - known)
         if unknown:
             raise ConfigurationError(
                 f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(known))}"
             )
-        for name, value in values.items():
-            if not _fits(value, known[name]):
-                raise ConfigurationError(
-                    f"{origin}: {name} has the wrong type: URLs are texts, limits are numbers, flags are true or false"
-                )
-        attempts = values.pop("retry_attempts", None)
-        if attempts is not None:
-            if attempts < 1:
-                raise ConfigurationError(f"{origin}: retry_attempts has to be 1 or more")
-            values["retry"] = RetryPolicy(attempts=attempts)
-        return cls(**values)
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value from a file has the type that its setting takes, told from the setting's default."""
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if default is None:
-        return isinstance(value, str)
-    return isinstance(value, int) or (isinstance(default, float) and isinstance(value, float))
+        try:
+            if "retry_attempts" in values:
+                values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))
+            return cls(**values)
+        except ConfigurationError as error:
+            problem = error.explanation
+        problem = f"retry_{problem}" if problem.startswith("attempts ") else problem
+        raise ConfigurationError(f"{origin}: {problem}")
 
 
 def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
     import tomllib  # most programs have no such file
 
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except FileNotFoundError:
         reason = "no such file"
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except TypeError:
+        raise ConfigurationError("the settings file has to be named by its path") from None
+    except (ValueError, RecursionError):  # a path with a null byte among them
         reason = "not TOML"
     except OSError as error:
         reason = f"it can't be read ({type(error).__name__})"

@@ -6,9 +6,10 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from directsuite.core.call import Endpoint
+from directsuite.core.checks import instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache
 from directsuite.core.discreet import discreet
@@ -64,6 +65,7 @@ class DirectSuite:
     fax: Fax
     registration: Registration
 
+    @discreet
     def __init__(
         self,
         settings: Settings | None = None,
@@ -74,13 +76,16 @@ class DirectSuite:
         clock: Clock | None = None,
         shared_limits: Sharing | None = None,
     ) -> None:
-        if isinstance(token, str):
-            token = Secret(token)  # this frame may stand in a traceback
-        if login is not None and not isinstance(cast("object", login), Login):
-            login = None  # as above
-            raise ConfigurationError("login takes a Login: DirectSuite(login=Login(username, password))")
-        settings = settings or Settings()
-        clock = clock or SystemClock()
+        for name, check, argument in (
+            ("settings", _SETTINGS, settings),
+            ("login", _LOGIN, login),
+            ("listeners", _LISTENERS, listeners),
+            ("clock", _CLOCK, clock),
+            ("shared_limits", _SHARED_LIMITS, shared_limits),
+        ):
+            check.require(name, argument)
+        settings = Settings() if settings is None else settings
+        clock = SystemClock() if clock is None else clock
         urls = {
             Service.SIGNING: settings.signing_url,
             Service.FAX: settings.fax_url,
@@ -198,6 +203,13 @@ class DirectSuite:
         Who closes a second time meanwhile waits for the first.
         """
         await self._lifecycle.close(grace)
+
+
+_SETTINGS = instance_of(Settings, "a Settings").or_none()
+_LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").or_none()
+_LISTENERS = instance_of(Iterable, "functions that take an event, in a list or another iterable")
+_CLOCK = with_methods("a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep").or_none()
+_SHARED_LIMITS = with_methods("a SharedLimits", "places", "slots").or_none()
 
 
 def _token_url(token: Token | None, settings: Settings) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import directsuite as ds
 
@@ -187,17 +190,17 @@ def test_a_file_gives_every_setting(tmp_path: Path) -> None:
 
 
 BAD_FILES: list[tuple[str, str]] = [
-    ("signing_url = 5", "signing_url has the wrong type"),
-    ("signing_url = [1]", "signing_url has the wrong type"),
-    ('timeout = "Zaphod"', "timeout has the wrong type"),
-    ("timeout = true", "timeout has the wrong type"),
-    ("burst = 1.5", "burst has the wrong type"),
-    ("max_connections = false", "max_connections has the wrong type"),
-    ('allow_insecure_http = "no"', "allow_insecure_http has the wrong type"),
-    ("allow_insecure_http = 1", "allow_insecure_http has the wrong type"),
-    ("proxy = 5", "proxy has the wrong type"),
-    ('retry_attempts = "Zaphod"', "retry_attempts has the wrong type"),
-    ("retry_attempts = true", "retry_attempts has the wrong type"),
+    ("signing_url = 5", "signing_url has to be a URL"),
+    ("signing_url = [1]", "signing_url has to be a URL"),
+    ('timeout = "Zaphod"', "timeout has to be more than 0: a finite number"),
+    ("timeout = true", "timeout has to be more than 0: a finite number"),
+    ("burst = 1.5", "burst has to be a whole number"),
+    ("max_connections = false", "max_connections has to be more than 0"),
+    ('allow_insecure_http = "no"', "allow_insecure_http has to be True or False"),
+    ("allow_insecure_http = 1", "allow_insecure_http has to be True or False"),
+    ("proxy = 5", "proxy has to be the URL of an HTTP proxy"),
+    ('retry_attempts = "Zaphod"', "retry_attempts has to be 1 or more: a whole number"),
+    ("retry_attempts = true", "retry_attempts has to be 1 or more: a whole number"),
     ("retry_attempts = 0", "retry_attempts has to be 1 or more"),
     ("timeout = 0", "timeout has to be more than 0"),
     ("attempt_timeout = inf", "attempt_timeout has to be more than 0: a finite number"),
@@ -239,6 +242,144 @@ def test_a_suite_needs_both_halves_of_a_login() -> None:
 
 def test_a_repr_hides_what_may_hold_credentials() -> None:
     assert "Zaphod" not in repr(ds.Settings(proxy="http://Zaphod:Zaphod@proxy.example.test"))
+
+
+ODD_SETTINGS: list[tuple[str, Any]] = [
+    *(("tls", value) for value in (False, True, 0, "", ssl.CERT_NONE, ssl.SSLContext)),
+    *((name, value) for name in ("allow_insecure_http", "keep_alive", "close_session") for value in ("false", 0, None)),
+    *(
+        ("proxy", value)
+        for value in (
+            "http://Zaphod:Zaphod@proxy.example.test:Zaphod",
+            "http://Zaphod:Zaphod@proxy.example.test:99999",
+            "Zaphod:Zaphod@proxy.example.test",
+            "socks5://Zaphod:Zaphod@proxy.example.test",
+            "http://Zaphod:Zaphod\u4e2d@proxy.example.test",
+            "http://Zap%3Ahod:Zaphod@proxy.example.test",
+            "http://proxy.example.test?Zaphod",
+            "http://[Zaphod",
+            b"http://proxy.example.test",
+            5,
+        )
+    ),
+    *(("retry", value) for value in (None, 3, True, "Zaphod", ds.RetryPolicy)),
+    *(("session_factory", value) for value in (5, "Zaphod", len)),
+    *(("circuit_failures", value) for value in (-1, 1.0, True, None, 2**63)),
+    *(("signing_url", value) for value in (5, b"https://signing.example.test", ["Zaphod"], object())),
+    *((name, value) for name in LIMITS for value in (10**400, [1], "Zaphod")),
+    ("burst", 2**63),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_SETTINGS)
+def test_value_that_cannot_be_right_is_refused_and_shown_nowhere(name: str, value: Any) -> None:
+    with pytest.raises(ds.ConfigurationError, match=f"^{name} (has to be|must not) ") as caught:
+        ds.Settings(**{name: value})
+    assert type(caught.value) is ds.ConfigurationError
+    assert not _shown(caught.value, "Zaphod")
+
+
+def test_password_of_a_url_is_in_no_frame_of_a_refusal(tmp_path: Path) -> None:
+    urls = {"DIRECTSUITE_SIGNING_URL": "https://alice:Zaphod@signing.example.test"}
+    config = _file(tmp_path, 'proxy = "http://alice:Zaphod@proxy.example.test:none"')
+    for refused in (
+        lambda: ds.Settings.from_env(urls),
+        lambda: ds.Settings.from_env({"DIRECTSUITE_CONFIG": str(config)}),
+        lambda: ds.Settings.from_toml(config),
+        lambda: ds.DirectSuite.from_env(urls | {"DIRECTSUITE_TOKEN": "Zaphod"}),
+    ):
+        with pytest.raises(ds.ConfigurationError) as caught:
+            refused()
+        assert not _shown(caught.value, "Zaphod")
+
+
+def test_a_proxy_may_hold_credentials() -> None:
+    url = "http://alice:s%C3%A4cret@proxy.example.test:3128/"
+    assert ds.Settings(proxy=url).proxy == url
+
+
+ODD_ENVIRONMENTS: list[tuple[Any, str]] = [
+    (5, "environ has to be a mapping"),
+    ({"DIRECTSUITE_SIGNING_URL": 5}, "DIRECTSUITE_SIGNING_URL has to be a text"),
+    ({"DIRECTSUITE_CONFIG": 5}, "DIRECTSUITE_CONFIG has to be a text"),
+    ({"DIRECTSUITE_CONFIG": "a\0b"}, "settings file"),
+]
+
+
+@pytest.mark.parametrize(("environ", "reason"), ODD_ENVIRONMENTS)
+def test_environment_that_cannot_be_one_is_refused(environ: Any, reason: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match=reason):
+        ds.Settings.from_env(environ)
+
+
+def test_file_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    path: Any = 5
+    with pytest.raises(ds.ConfigurationError, match="named by its path"):
+        ds.Settings.from_toml(path)
+    with pytest.raises(ds.ConfigurationError, match="not TOML"):
+        ds.Settings.from_toml(_file(tmp_path, "timeout = " + "[" * 100_000))
+
+
+class Odd:
+    """Compares as nothing does."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise RuntimeError
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**400),
+    st.floats(),
+    st.complex_numbers(),
+    st.decimals(),
+    st.fractions(),
+    st.text(),
+    st.text().map(lambda text: f"http://{text}"),
+    st.text().map(lambda text: f"https://{text}@signing.example.test:{text}"),
+    st.binary(),
+    st.lists(st.integers()),
+    st.dictionaries(st.text(), st.integers()),
+    st.sampled_from(
+        [Odd(), object(), int, ds.Settings, ds.RetryPolicy(), ssl.create_default_context(), print, lambda: 5]
+    ),
+)
+
+
+@given(st.sampled_from([field.name for field in attrs.fields(ds.Settings)]), ANYTHING)
+def test_any_object_is_refused_or_makes_a_suite(name: str, value: Any) -> None:
+    refusal: ds.ConfigurationError | None = None
+    try:
+        repr(ds.DirectSuite(ds.Settings(**{name: value})))
+    except ds.ConfigurationError as error:
+        refusal = error
+    assert refusal is None or (name in str(refusal) and refusal.__context__ is None)
+
+
+def _shown(error: BaseException, text: str) -> list[str]:
+    """Where a text stands in an error, its chain, or the frames beneath the test's own."""
+    places: list[str] = []
+    link: BaseException | None = error
+    while link is not None:
+        places += [what for what in (str(link), repr(link.args), repr(vars(link))) if text in what]
+        line = link.__traceback__
+        while line is not None:
+            if line.tb_frame.f_code.co_filename != __file__:
+                places += [
+                    f"{name} in {line.tb_frame.f_code.co_qualname}"
+                    for name, value in line.tb_frame.f_locals.items()
+                    if text in repr(value)
+                ]
+            line = line.tb_next
+        link = link.__cause__ or link.__context__
+    return places
 
 
 def _url(service: str, url: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -50,6 +50,35 @@ def test_empty_token_is_refused(token: str) -> None:
         ds.DirectSuite(token=token)
 
 
+class Source:
+    """A token source, for a suite that wants an object of it."""
+
+    renewable = False
+
+    async def fetch(self) -> ds.AccessToken:
+        raise NotImplementedError
+
+
+ODD_ARGUMENTS: list[tuple[str, object]] = [
+    *(("settings", value) for value in ("", {}, 0, False, {"signing_url": "Zaphod"}, ds.Settings)),
+    *(("token", value) for value in (b"Zaphod", 5, False, ["Zaphod"], Source, len)),
+    *(("login", value) for value in (0, "", ds.Login)),
+    *(("listeners", value) for value in (5, print, ["Zaphod"], [None])),
+    *(("clock", value) for value in (5, "", False, object(), ds.Settings)),
+    *(("shared_limits", value) for value in (5, "Zaphod", False, object())),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_ARGUMENTS)
+def test_argument_that_is_none_is_refused_and_shown_nowhere(name: str, value: object) -> None:
+    odd: dict[str, Any] = {name: value}
+    with pytest.raises(ds.ConfigurationError, match=f"^({name}|a listener) ") as caught:
+        ds.DirectSuite(**odd)
+    frames = [line.frame.f_locals for line in caught.traceback if line.path != Path(__file__)]
+    assert "Zaphod" not in f"{caught.value!r} {frames!r}"
+    assert caught.value.__context__ is None
+
+
 LOGINS: list[object] = [
     ("reseller", "Zaphod"),
     {"username": "reseller", "password": "Zaphod"},
@@ -64,8 +93,7 @@ def test_login_of_another_form_is_refused_without_being_shown(login: object) -> 
         ds.DirectSuite(login=cast("ds.Login", login))
     assert "Zaphod" not in str(caught.value)
     own = [frame.locals for frame in caught.traceback if "directsuite" in str(frame.path)]
-    assert not any("Zaphod" in repr(value) for values in own for value in values.values() if value is not login)
-    assert own[-1]["login"] is None
+    assert not any("Zaphod" in repr(value) or value is login for values in own for value in values.values())
 
 
 def test_facades_cost_no_connection_and_no_loop() -> None:

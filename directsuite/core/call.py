@@ -12,6 +12,7 @@ from yarl import URL
 from directsuite.core.answer import Answer, Incoming
 from directsuite.core.body import RequestBody
 from directsuite.core.bound import NEVER
+from directsuite.core.checks import POSITIVE
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events
 from directsuite.core.limits import Limits
@@ -21,6 +22,7 @@ from directsuite.errors import (
     CircuitOpenError,
     ClosedError,
     DirectSuiteError,
+    InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
@@ -84,6 +86,17 @@ class Exchanged:
     attempts: int
 
 
+def refuse_timeout(timeout: object) -> None:
+    """Raise InvalidArgumentError for a timeout that is no time."""
+    if timeout is not None and not POSITIVE.fits(timeout):
+        raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
+
+
+def _refuse_policy(retry: object) -> None:
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise InvalidArgumentError("give a RetryPolicy, or None for the suite's", parameter="retry")
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call.
@@ -92,8 +105,8 @@ class Options:
     headers: of the request, beside those that the operation has.
     """
 
-    timeout: float | None = None
-    retry: RetryPolicy | None = None
+    timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: refuse_timeout(timeout))
+    retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _refuse_policy(retry))
     observe: Callable[[Exchanged], None] | None = None
     within_a_call: bool = False
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)

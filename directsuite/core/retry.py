@@ -6,16 +6,20 @@ on other failures at most three more tries. `Retry-After` is honoured before any
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from directsuite.errors import DirectSuiteError, RateLimitedError, ServerError
+from directsuite.core.checks import AT_LEAST_ONE, Check, accepts
+from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
 from directsuite.fieldwise import Fieldwise
 
 if TYPE_CHECKING:  # tenacity is imported when the first call has failed
@@ -42,12 +46,12 @@ class WaitAsAsked(wait_base):
         return "WaitAsAsked()"
 
 
-Wait: TypeAlias = "Callable[[RetryCallState], float]"
-Stop: TypeAlias = "Callable[[RetryCallState], bool]"
+Wait: TypeAlias = "Callable[[RetryCallState], float] | Callable[[RetryCallState], Awaitable[float]]"
+Stop: TypeAlias = "Callable[[RetryCallState], bool] | Callable[[RetryCallState], Awaitable[bool]]"
 
 
 @functools.cache
-def _strategies() -> tuple[Wait, Wait, Wait]:
+def _strategies() -> tuple[Callable[[RetryCallState], float], ...]:
     """How to wait after 429, after 503, and after anything else."""
     from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
 
@@ -58,16 +62,35 @@ def _strategies() -> tuple[Wait, Wait, Wait]:
     )
 
 
+def _strategy(kind: str) -> Callable[[object], bool]:
+    """What tells a strategy of this kind from other callables, such as tenacity's retryers and its other strategies."""
+
+    def fits(value: object) -> bool:
+        if inspect.isclass(value) or not (callable(value) and accepts(value, 1)):
+            return False
+        classes: tuple[type, ...] = value.__class__.__mro__
+        bases = {base.__name__ for base in classes if base.__module__.partition(".")[0] == "tenacity"}
+        return not bases or f"{kind}_base" in bases
+
+    return fits
+
+
+_WAIT = Check("one of tenacity's waits, or a function of its RetryCallState that gives seconds", _strategy("wait"))
+_STOP = Check("one of tenacity's stops, or a function of its RetryCallState that gives a bool", _strategy("stop"))
+
+
 @attrs.frozen(repr=False, eq=False)
 class RetryPolicy(Fieldwise):
-    """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own.
+    """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own functions,
+    which may be coroutine functions.
 
-    Only what may be tried again is: an operation with side effects never is, once its request may have arrived.
+    Only what may be tried again is: an operation with side effects never is, once its request may have arrived. Raises
+    ConfigurationError for anything else than these.
     """
 
-    attempts: int = attrs.field(default=4, validator=attrs.validators.ge(1))
-    wait: Wait = attrs.field(factory=WaitAsAsked)
-    stop: Stop | None = None
+    attempts: int = attrs.field(default=4, validator=AT_LEAST_ONE)
+    wait: Wait = attrs.field(factory=WaitAsAsked, validator=_WAIT)
+    stop: Stop | None = attrs.field(default=None, validator=_STOP.or_none())
 
     @classmethod
     def none(cls) -> RetryPolicy:
@@ -88,29 +111,44 @@ class RetryPolicy(Fieldwise):
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-        stop = stop_after_attempt(self.attempts)
+        enough = stop_after_attempt(self.attempts)
 
-        def should_stop(retry_state: RetryCallState) -> bool:
-            return bool(
-                stop(retry_state)
-                or (self.stop is not None and self.stop(retry_state))
-                or retry_state.upcoming_sleep >= time_left()
-            )
+        async def stop(retry_state: RetryCallState) -> bool:
+            if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
+                return True
+            return self.stop is not None and bool(await _answer(self.stop(retry_state), time_left(), True))
 
-        def wait(retry_state: RetryCallState) -> float:
+        async def wait(retry_state: RetryCallState) -> float:
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
-            return self.wait(retry_state)
+            seconds = await _answer(self.wait(retry_state), time_left(), math.inf)
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+                raise ConfigurationError("the retry policy's wait has to give seconds: a number, 0 or more") from error
+            return seconds
 
+        asynchronous: dict[str, Any] = {"stop": stop, "wait": wait}  # its types don't say that it awaits them
         return AsyncRetrying(
             retry=retry_if_exception(may_repeat),
-            stop=should_stop,
-            wait=wait,
             sleep=sleep,
             before_sleep=lambda retry_state: scheduled(retry_state.upcoming_sleep),
             reraise=True,
+            **asynchronous,
         )
+
+
+async def _answer(given: Any, time_left: float, too_late: float) -> Any:
+    """What a strategy gave, awaited where it can be; `too_late` where that takes all the time that is left."""
+    if not inspect.isawaitable(given):
+        return given
+    limit = asyncio.timeout(time_left)
+    try:
+        async with limit:
+            return await given
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return too_late
 
 
 def retry_after(header: str | None, *, now: Callable[[], float] = time.time) -> float | None:

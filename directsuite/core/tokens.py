@@ -5,6 +5,7 @@ token_source(what the user gave) ──► TokenSource ── fetch() ──► 
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from typing import Protocol, cast, runtime_checkable
 
 import attrs
 
+from directsuite.core.checks import accepts
 from directsuite.errors import ConfigurationError
 from directsuite.fieldwise import Fieldwise
 from directsuite.secret import Secret, as_secret
@@ -87,10 +89,11 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
                 "the token holds a line break or letter that no header can carry, or spaces around it"
             )
         return StaticToken(token)
-    if isinstance(token, TokenSource):
-        return token
-    if callable(token):
-        return CallableToken(token)
+    if not inspect.isclass(token):
+        if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
+            return token
+        if callable(token) and accepts(token, 0):
+            return CallableToken(token)
     raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
 
 

@@ -33,7 +33,6 @@ from directsuite.errors import (
     ConnectionLostError,
     DeadlineExceededError,
     DirectSuiteError,
-    InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
@@ -167,7 +166,6 @@ class Transport:
         proof: Proof[R] | None,
     ) -> Call[R]:
         self._lifecycle.check(within_a_call=options.within_a_call)
-        refuse_timeout(options.timeout)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
             raise _incomplete(operation, endpoint)
@@ -298,12 +296,6 @@ class Transport:
 def _too_large(operation: Operation[Any], limit: int) -> ResponseDecodeError:
     text = f"one element of the answer is larger than {limit} bytes: raise max_response_bytes"
     return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
-
-
-def refuse_timeout(timeout: float | None) -> None:
-    """Raise InvalidArgumentError for a timeout that is no time."""
-    if timeout is not None and not (type(timeout) in (int, float) and 0 < timeout < float("inf")):
-        raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 
 
 def _incomplete(operation: Operation[Any], endpoint: Endpoint) -> ConfigurationError:

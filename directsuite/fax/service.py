@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 
+from directsuite.core.call import refuse_timeout
 from directsuite.core.facade import Facade
 from directsuite.core.listing import FetchedAhead, Listing
-from directsuite.core.transport import refuse_timeout
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation

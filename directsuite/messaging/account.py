@@ -8,7 +8,7 @@ from directsuite.core.body import RequestBody
 from directsuite.core.call import Proof
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.transport import Transport, refuse_timeout
+from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.messaging.deadline import Deadline
@@ -36,7 +36,6 @@ class Account(Facade):
     def _deadline(self, timeout: float | None) -> Deadline:
         """The end of a method that makes several requests, by the same rules as that of one."""
         seconds = self._timed(timeout).timeout
-        refuse_timeout(seconds)
         return Deadline.after(self._transport.timeout if seconds is None else seconds)
 
     async def _change(

@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
+from directsuite.core.checks import FLAG, TEXT
+from directsuite.core.discreet import discreet
 from directsuite.core.operation import Service
 from directsuite.core.secure_url import problem_of_url
 from directsuite.errors import (
@@ -26,7 +28,7 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.oauth.grants import AuthorizationCode, ClientAuth, OnRotated
-from directsuite.secret import Secret, as_secret
+from directsuite.secret import Secret, as_optional_secret, as_secret
 
 _REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
     "access_denied": (PermissionDeniedError, "the user, or the authorization server, denied consent"),
@@ -55,6 +57,7 @@ class AuthorizationRequest:
     url: str = attrs.field(default="", repr=False)
 
     @classmethod
+    @discreet
     def to(
         cls,
         authorize_url: str,
@@ -71,8 +74,11 @@ class AuthorizationRequest:
         from oauthlib.common import add_params_to_uri
         from oauthlib.oauth2 import WebApplicationClient
 
+        TEXT.require("client_id", client_id)
+        TEXT.require("redirect_uri", redirect_uri)
+        TEXT.or_none().require("scope", scope)
+        FLAG.require("allow_insecure_http", allow_insecure_http)
         if problem := problem_of_url(authorize_url, allow_insecure_http=allow_insecure_http, query=True):
-            authorize_url = ""  # it may hold a password, and this frame may stand in a traceback
             raise ConfigurationError(f"authorize_url {problem}")
         verifier = Secret(secrets.token_urlsafe(64))
         state = secrets.token_urlsafe(32)
@@ -89,6 +95,7 @@ class AuthorizationRequest:
         url = add_params_to_uri(authorize_url, [(name, text) for name, text in query.items() if text is not None])
         return cls(client_id=client_id, redirect_uri=redirect_uri, state=state, code_verifier=verifier, url=url)
 
+    @discreet
     def redeem(
         self,
         redirected_url: str | Secret,
@@ -104,15 +111,13 @@ class AuthorizationRequest:
         or code_verifier, PermissionDeniedError where consent was denied, and another ServiceError where the
         authorization server refused or failed.
         """
-        redirected_url = as_secret(redirected_url)  # this frame may stand in a traceback
-        client_secret = None if client_secret is None else as_secret(client_secret)
-        code = self._code(redirected_url)
+        code = self._code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):
             raise code
         return AuthorizationCode(
             token_url,
             self.client_id,
-            client_secret,
+            as_optional_secret(client_secret),
             code,
             self.redirect_uri,
             self.code_verifier,
@@ -128,7 +133,7 @@ class AuthorizationRequest:
                 return InvalidArgumentError(text, parameter=name)
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
-        except ValueError:
+        except (ValueError, TypeError, AttributeError):  # of what is no text
             return _refused("it is no URL")
         answer = dict(pairs)
         if len(answer) != len(pairs):

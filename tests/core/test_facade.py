@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pybase64
 import pytest
@@ -26,6 +27,28 @@ async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
         assert (await failure_of(patient.get_message_count())).attempts == 5
         assert (await failure_of(patient.with_options(timeout=2.5).get_message_count())).attempts == 3
         assert (await failure_of(box.get_message_count())).attempts == 2
+
+
+ODD_OPTIONS: list[tuple[str, object]] = [
+    *(("timeout", value) for value in (0, -1, "5", True, float("nan"), float("inf"), 10**400, [5])),
+    *(("retry", value) for value in (3, "none", ds.RetryPolicy, wait_fixed(1))),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_OPTIONS)
+async def test_option_that_is_none_is_refused_when_the_view_is_made(
+    server: ScriptedServer, name: str, value: object
+) -> None:
+    odd: dict[str, Any] = {name: value}
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        with pytest.raises(ds.InvalidArgumentError, match="give ") as caught:
+            box.with_options(**odd)
+        assert caught.value.parameter == name
+        if name == "timeout":
+            for call in (box.get_message_count(**odd), suite.signing.get_doc("doc", **odd)):
+                assert type(await failure_of(call)) is ds.InvalidArgumentError
+    assert server.requests == []
 
 
 async def test_raw_response_has_the_value_and_the_answer_it_came_in(server: ScriptedServer) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+)
 
 import directsuite as ds
 from directsuite.core.retry import WaitAsAsked, retry_after
@@ -106,17 +115,77 @@ def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
     assert [int(wait(_state(error))) for wait in waits] == [8, 8, 1]
 
 
-def test_policy_without_an_attempt_is_refused() -> None:
-    with pytest.raises(ValueError, match="attempts"):
-        ds.RetryPolicy(attempts=0)
+ODD_POLICIES: list[dict[str, Any]] = [
+    *({"attempts": value} for value in (0, -1, 2.5, float("nan"), True, "3", None, 10**400)),
+    *({"wait": value} for value in (5, None, "5", wait_fixed, AsyncRetrying(), stop_after_attempt(2), lambda: 5)),
+    *({"stop": value} for value in (5, True, stop_after_attempt, AsyncRetrying(), wait_fixed(1), lambda: True)),
+    {"wait": retry_if_exception_type()},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_POLICIES, ids=lambda odd: next(iter(odd)))
+def test_policy_that_could_not_work_is_refused_when_it_is_made(odd: dict[str, Any]) -> None:
+    with pytest.raises(ds.ConfigurationError, match=f"^{next(iter(odd))} has to be ") as caught:
+        ds.RetryPolicy(**odd)
+    assert caught.value.__context__ is None
+
+
+class Strategy:
+    """An object with an async `__call__`, as tenacity takes them."""
+
+    async def __call__(self, _: RetryCallState) -> float:
+        await asyncio.sleep(0)
+        return 2
+
+
+def wait_later(state: RetryCallState) -> Awaitable[float]:
+    return wait_two(state)
+
+
+async def wait_two(_: RetryCallState) -> float:
+    return 2
+
+
+ASYNC_WAITS: list[Any] = [wait_two, Strategy(), functools.partial(wait_two), wait_later]
+
+
+@pytest.mark.parametrize("wait", ASYNC_WAITS)
+async def test_async_wait_is_awaited(wait: Any) -> None:
+    course = Course(ds.RetryPolicy(attempts=2, wait=wait))
+    assert await course.run() == ["tried", "told of 2", "slept 2", "tried"]
+
+
+@pytest.mark.parametrize(("tries", "answer"), [(1, True), (3, False)])
+async def test_async_stop_is_awaited(tries: int, answer: bool) -> None:
+    async def stop(_: RetryCallState) -> bool:
+        return answer
+
+    events = await Course(ds.RetryPolicy(attempts=3, wait=wait_fixed(2), stop=stop)).run()
+    assert events.count("tried") == tries
+
+
+async def test_async_wait_that_never_answers_ends_with_the_time_left() -> None:
+    async def wait(_: RetryCallState) -> float:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert await Course(ds.RetryPolicy(wait=wait), left=lambda: 0.0).run() == ["tried"]
+
+
+@pytest.mark.parametrize("gives", [None, "2", True, -1.0, float("nan"), [2]], ids=repr)
+async def test_wait_that_gives_no_seconds_is_told_with_the_failure_as_its_cause(gives: Any) -> None:
+    course = Course(ds.RetryPolicy(wait=lambda _: gives))
+    with pytest.raises(ds.ConfigurationError, match="wait has to give seconds") as caught:
+        await course._fail()
+    assert isinstance(caught.value.__cause__, ds.ConnectionLostError)
 
 
 @pytest.mark.parametrize(("retry_after", "wait"), [(7.0, 7.0), (0.0, 0.0), (None, 2.0)])
-def test_time_that_the_service_names_goes_first(retry_after: float | None, wait: float) -> None:
+async def test_time_that_the_service_names_goes_first(retry_after: float | None, wait: float) -> None:
     error = ds.ServiceError("", status=409, retry_after=retry_after)
     ask: Any = Course(ds.RetryPolicy(wait=wait_fixed(2))).retrying.wait
-    assert ask(_state(error)) == wait
-    assert ask(_state(None)) == 2.0
+    assert await ask(_state(error)) == wait
+    assert await ask(_state(None)) == 2.0
 
 
 def test_moment_that_the_service_names_is_counted_from_now() -> None:

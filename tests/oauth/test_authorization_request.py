@@ -174,3 +174,30 @@ def test_refusal_in_the_redirect_is_a_typed_error(
 def test_request_shows_neither_state_nor_verifier(request_: ds.AuthorizationRequest) -> None:
     assert request_.state not in repr(request_)
     assert request_.code_verifier.reveal() not in repr(request_)
+
+
+ODD_ARGUMENTS: list[tuple[str, object]] = [
+    *(("authorize_url", value) for value in (5, None, b"https://auth.example.test")),
+    *((name, value) for name in ("client_id", "redirect_uri") for value in (5, None, "", b"Zaphod")),
+    *(("scope", value) for value in (5, ["Zaphod"])),
+    *(("allow_insecure_http", value) for value in ("false", 0, None)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_ARGUMENTS)
+def test_argument_of_another_type_is_refused(name: str, value: object) -> None:
+    arguments: dict[str, Any] = {
+        "authorize_url": "https://auth.example.test/authorize",
+        "client_id": "a-client",
+        "redirect_uri": "https://app.example.test/back",
+        name: value,
+    }
+    with pytest.raises(ds.ConfigurationError, match=f"^{name} ") as caught:
+        ds.AuthorizationRequest.to(**arguments)
+    assert "Zaphod" not in str(caught.value)
+
+
+def test_redirect_of_another_type_is_refused(request_: ds.AuthorizationRequest) -> None:
+    url: Any = 5
+    with pytest.raises(ds.InvalidArgumentError, match="redirected_url"):
+        request_.redeem(url, token_url="https://auth.example.test/token")

@@ -1,0 +1,79 @@
+"""Checks of what users set: validators for the fields of attrs classes, and of arguments.
+
+Each says what it takes, and refuses anything else with a ConfigurationError that names the field. The value is never
+shown: it may hold a password. A class whose fields may hold one is made with `discreet_init`, too, since the frames of
+a failed `__init__` hold all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from directsuite.errors import ConfigurationError
+
+MOST = 2**63 - 1
+"""The largest whole number that is taken, of bytes or of anything else."""
+
+
+@attrs.frozen
+class Check:
+    """A validator of a field. takes: what the field has to be, for the error's text. fits: whether a value is that."""
+
+    takes: str
+    fits: Callable[[Any], bool]
+
+    def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        """Raise ConfigurationError for a value that doesn't fit."""
+        self.require(attribute.name, value)
+
+    def require(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for an argument of this name that doesn't fit."""
+        if not self.fits(value):
+            value = None  # this frame may stand in a traceback
+            raise ConfigurationError(f"{name} has to be {self.takes}")
+
+    def or_none(self) -> Check:
+        """The same, for a field that may be left out."""
+        return Check(f"{self.takes}, or None", lambda value: value is None or self.fits(value))
+
+
+def instance_of(kind: type, takes: str) -> Check:
+    """An object of this type."""
+    return Check(takes, lambda value: isinstance(value, kind))
+
+
+def with_methods(takes: str, *names: str) -> Check:
+    """An object that has these methods, and no class of such objects."""
+    return Check(
+        takes,
+        lambda value: not inspect.isclass(value) and all(callable(getattr(value, name, None)) for name in names),
+    )
+
+
+def accepts(function: Callable[..., Any], count: int) -> bool:
+    """Return True unless the function's signature says that it can't be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except ValueError:  # a built-in function that does not say
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def is_number(value: object) -> bool:
+    """Return True for an int or a float, but not for True, False, NaN and what is too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) and value > 0)
+WHOLE = Check("a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MOST)
+AT_LEAST_ONE = Check("1 or more: a whole number", lambda value: WHOLE.fits(value) and value >= 1)
+NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: WHOLE.fits(value) and value >= 0)
+FLAG = instance_of(bool, "True or False")
+TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
