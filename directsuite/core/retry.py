@@ -114,11 +114,13 @@ class RetryPolicy(Fieldwise):
         enough = stop_after_attempt(self.attempts)
 
         async def stop(retry_state: RetryCallState) -> bool:
+            """Return True where there is no other attempt."""
             if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
                 return True
             return self.stop is not None and bool(await _answer(self.stop(retry_state), time_left(), True))
 
         async def wait(retry_state: RetryCallState) -> float:
+            """Seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
