@@ -15,6 +15,7 @@ import attrs
 from directsuite.core import outcome
 from directsuite.core.operation import Operation
 from directsuite.errors import DirectSuiteError, ResponseDecodeError
+from directsuite.secret import Secret
 from directsuite.wire import base64, codec
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
@@ -156,7 +157,8 @@ def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
     model = cast("type[Model]", operation.response)
     response = codec.structure(model, document)
     for name in operation.essential:
-        if getattr(response, name) is None:
+        value = getattr(response, name)
+        if value is None or (isinstance(value, str | Secret) and not value):
             raise MismatchError("present", f"$.{codec.wire_name(model, name)}")
     return cast("R", response)
 

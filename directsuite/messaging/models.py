@@ -287,9 +287,10 @@ class APIResponse(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendMessageResponse(APIResponse):
-    """smtp_id: the Message-ID of the message just sent or forwarded, to ask for its status with."""
+    """A message was sent or forwarded."""
 
-    smtp_id: str | None = None
+    smtp_id: str = ""
+    """Its Message-ID, to ask for its status with; empty where the service, which did send it, gave none."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

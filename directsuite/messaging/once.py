@@ -169,7 +169,7 @@ class SentMessage:
             marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]
             self.shows_marks = self.shows_marks or bool(marks)
             if self.mark in marks:
-                return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id)
+                return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
         self.absent, self.nothing_there = True, not messages
         return None
 

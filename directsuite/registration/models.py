@@ -74,9 +74,9 @@ LoginRequest = Login
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class LoginResponse(ResellerAPIResponse):
-    """A new session: its id expires 10 minutes after the login."""
+    """A new session: its id expires 10 minutes after the login, and is never empty."""
 
-    session_id: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+    session_id: Secret = attrs.field(converter=as_secret)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

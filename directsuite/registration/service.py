@@ -24,7 +24,6 @@ from directsuite.registration.models import (
     UserPassword,
 )
 from directsuite.registration.settling import PatientSearch
-from directsuite.secret import Secret
 from directsuite.wire import codec
 
 SESSION_LIFETIME = 600.0
@@ -54,7 +53,7 @@ def login_body(login: Login) -> RequestBody:
 
 def session_of(response: LoginResponse) -> AccessToken:
     """The session that a login gave."""
-    return AccessToken(response.session_id or Secret(""), SESSION_LIFETIME)
+    return AccessToken(response.session_id, SESSION_LIFETIME)
 
 
 class Registration(Facade):

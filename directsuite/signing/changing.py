@@ -25,6 +25,7 @@ from directsuite.signing.settling import Effect, Settling, nothing_to_see, verdi
 from directsuite.signing.versions import Change, Versions
 
 R = TypeVar("R")
+D = TypeVar("D", DocumentInfo, DocumentUpdate)
 
 Document = str | StoredDocument | DocumentUpdate
 """A document's identifier, or an answer that carries it, whose digest lets an unknown outcome be settled."""
@@ -62,7 +63,7 @@ class Changing(Facade):
             proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
             update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
             change.became(update.document_digest, looked=settling is not None and settling.digest is not None)
-        return update if update.identifier else attrs.evolve(update, identifier=name)
+        return identified(update, name)
 
     async def _pull(
         self,
@@ -137,6 +138,11 @@ class Changing(Facade):
         if effect is None or not change.traceable:
             return None
         return Settling(self, name, change, effect)
+
+
+def identified(answer: D, identifier: str) -> D:
+    """The answer about a document with the identifier that was asked for, where it names none itself."""
+    return answer if answer.identifier else attrs.evolve(answer, identifier=identifier)
 
 
 def identifier_of(document: object) -> str:

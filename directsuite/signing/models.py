@@ -23,8 +23,8 @@ class StoredDocument(Model):
 
     document_type: str | None = None
     created_time: datetime | None = None
-    identifier: str | None = None
-    """Names the document in every later call."""
+    identifier: str
+    """Names the document in every later call. An answer to Save that has none is an error."""
     document_digest: str | None = None
     """Changes with every update of the document; empty after deletion."""
     description: str | None = None
@@ -84,6 +84,8 @@ class Page(Model):
 class DocumentInfo(StoredDocument):
     """What GetDocInfo tells of a stored document. meta_data: the PDF's own properties, such as Title or Author."""
 
+    identifier: str = ""
+    """The document's: filled in from the call where the answer has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
     form_fields: list[FormField] = attrs.field(factory=list[FormField])
     pages: list[Page] = attrs.field(factory=list[Page])
@@ -92,14 +94,12 @@ class DocumentInfo(StoredDocument):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentUpdate(Model):
-    """What a changing operation answers: the digest after it, empty after Delete.
-
-    identifier: the document's, filled in from the call, so that an update can stand for its document in the next one.
-    """
+    """What a changing operation answers: the digest after it, empty after Delete."""
 
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
-    identifier: str | None = None
+    identifier: str = ""
+    """The document's: filled in from the call, so that an update can stand for its document in the next one."""
     document_digest: str | None = None
     description: str | None = None
 

@@ -15,7 +15,7 @@ from directsuite.core.progress import Meter, Progress, refuse_progress
 from directsuite.core.sinks import BinaryWriter, PieceWriter, sink_of
 from directsuite.core.source import Source
 from directsuite.signing import operations
-from directsuite.signing.changing import Changing, Document, Place, identifier_of, streaming
+from directsuite.signing.changing import Changing, Document, Place, identified, identifier_of, streaming
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 from directsuite.signing.passing import pdf_of, pieces
 
@@ -131,7 +131,7 @@ class Storing(Changing):
         with self._versions.reading(name) as told:
             info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
             told.append(info.document_digest)
-        return info
+        return identified(info, name)
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Delete the document; the answer's `document_digest` is empty.
@@ -140,4 +140,4 @@ class Storing(Changing):
         """
         name = identifier_of(identifier)
         update = await self._call(operations.DELETE, name, timeout=timeout)
-        return update if update.identifier else attrs.evolve(update, identifier=name)
+        return identified(update, name)

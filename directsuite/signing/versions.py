@@ -146,10 +146,10 @@ class Versions:
                 self.alike = False  # nothing of ours happened to it: another spelling, or another program
             known.became(digest)
 
-    def saved(self, identifier: str | None, digest: str | None) -> None:
+    def saved(self, identifier: str, digest: str | None) -> None:
         """Note a document that was stored."""
         told = _folded(digest)
-        if identifier and told and self._kept(identifier) is None:
+        if told and self._kept(identifier) is None:
             known = _Known(newest=told, seen={told})
             self.answered(known, told)
             self._rest(identifier, known)

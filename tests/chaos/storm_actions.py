@@ -131,7 +131,7 @@ def _document_action(
 ) -> Action:
     async def act(storm: Storm, number: int) -> None:
         document = await _saved(storm)
-        if document is not None and document.identifier is not None:
+        if document is not None:
             thing = document if number % 2 else document.identifier
             await storm.told(operation, document.identifier, change(storm.stage.suite.signing, thing))
 

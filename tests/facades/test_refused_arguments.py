@@ -230,7 +230,7 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
     "missing file": ("pdf", lambda suite: suite.signing.save("/nowhere/consent.pdf")),
     "folder for a file": ("pdf", lambda suite: suite.signing.save("/")),
     "empty identifier": ("identifier", lambda suite: suite.signing.get_doc("")),
-    "document without identifier": ("identifier", lambda suite: suite.signing.delete(ds.StoredDocument())),
+    "document without identifier": ("identifier", lambda suite: suite.signing.delete(ds.DocumentUpdate())),
     "identifier that is two dots": ("identifier", lambda suite: suite.signing.flatten("..")),
     "no identifier": ("identifier", lambda suite: suite.signing.get_doc(UNTYPED)),
     "identifier that is another answer": (

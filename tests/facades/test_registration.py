@@ -166,6 +166,16 @@ async def test_login_makes_later_calls_use_the_new_session(stage: Stage, suite: 
     assert [request.url for request in stage.sent] == [LOGIN, LOGIN, url]
 
 
+@pytest.mark.parametrize("session", [{}, {"sessionId": None}, {"sessionId": ""}], ids=str)
+async def test_login_without_a_session_is_no_answer(
+    session: dict[str, Any], stage: Stage, suite: ds.DirectSuite
+) -> None:
+    stage.answer("POST", LOGIN, _SUCCESS | session)
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        await suite.registration.login()
+    assert caught.value.path == "$.sessionId"
+
+
 @pytest.mark.parametrize("status", [200, 401])
 async def test_refused_session_is_renewed_once(status: int, stage: Stage, suite: ds.DirectSuite) -> None:
     refusal = {"code": "011", "success": False, "errorMessage": "expired"}

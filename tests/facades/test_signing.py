@@ -6,6 +6,7 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -248,11 +249,23 @@ async def test_magic_may_stand_anywhere_in_the_first_kilobyte(stage: Stage, suit
         await suite.signing.save(b"\n" * 1020 + b"%PDF-")
 
 
-async def test_save_without_an_identifier_is_no_answer(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("POST", f"{SIGNING}/pdf", {"documentDigest": "abc"})
+@pytest.mark.parametrize("identifier", [{}, {"identifier": None}, {"identifier": ""}], ids=str)
+async def test_save_without_an_identifier_is_no_answer(
+    identifier: dict[str, Any], stage: Stage, suite: ds.DirectSuite
+) -> None:
+    stage.answer("POST", f"{SIGNING}/pdf", {"documentDigest": "abc"} | identifier)
     with pytest.raises(ds.ResponseDecodeError) as caught:
         await suite.signing.save(PDF)
     assert caught.value.path == "$.identifier"
+
+
+async def test_later_answers_have_the_identifier_that_was_asked_for(stage: Stage, suite: ds.DirectSuite) -> None:
+    stage.answer("GET", f"{DOCUMENT}/info", {"documentDigest": "abc"})
+    stage.answer("PATCH", f"{DOCUMENT}/sign", {"documentDigest": "abc"})
+    stage.answer("DELETE", DOCUMENT, {"documentDigest": "", "identifier": None})
+    assert (await suite.signing.get_doc_info("d1")).identifier == "d1"
+    assert (await suite.signing.sign("d1", SIGNATURE)).identifier == "d1"
+    assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
 async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(stage: Stage, suite: ds.DirectSuite) -> None:

@@ -63,7 +63,7 @@ async def suites() -> None:
 async def signing(signing: ds.Signing) -> None:
     stored = await signing.save(b"%PDF-1.7")
     assert_type(stored, ds.StoredDocument)
-    assert_type(stored.identifier, str | None)
+    assert_type(stored.identifier, str)
     assert_type(stored.created_time, datetime | None)
     await signing.save("file.pdf")
     await signing.save(Path("file.pdf"), timeout=5.0)
@@ -146,7 +146,7 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
     assert_type(ds.Message.from_email(email.message.EmailMessage()), ds.Message)
     answer = await box.send(message)
     assert_type(answer, ds.SendMessageResponse)
-    assert_type(answer.smtp_id, str | None)
+    assert_type(answer.smtp_id, str)
     assert_type(await box.send_with_header(headers), ds.SendMessageResponse)
     assert_type(await box.forward("INBOX", [1], ["bob@direct.example.test"]), ds.SendMessageResponse)
     assert_type(await box.forward("INBOX", (1,), [ds.Recipient("bob@direct.example.test")]), ds.SendMessageResponse)
@@ -220,7 +220,7 @@ async def changing(box: ds.Mailbox) -> None:
 async def registration(registration: ds.Registration) -> None:
     session = await registration.login()
     assert_type(session, ds.LoginResponse)
-    assert_type(session.session_id, ds.Secret | None)
+    assert_type(session.session_id, ds.Secret)
     patient = ds.IDProofedIndividualRESTful(
         first_name="A", last_name="B", ssn4="0001", dob=date(1970, 1, 31), direct_username="a", direct_password="p"
     )

@@ -119,14 +119,14 @@ async def _send(command: Command, access: MailboxAccess, message: Message, asked
 
     def show() -> None:
         if asked.as_json:
-            show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id})
-        elif smtp_id is not None:
+            show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id or None})
+        elif smtp_id:
             sys.stdout.write(f"{smtp_id}\n")
 
     if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
     told = "it went before, with this --key" if before else "sent"
-    if smtp_id is None:
+    if not smtp_id:
         say(f"{told}; the service gave no SMTP id to ask for its status with")
     elif not asked.as_json:
         say(f"{told}; `directsuite status` with this id tells how far it has come")
@@ -135,7 +135,7 @@ async def _send(command: Command, access: MailboxAccess, message: Message, asked
 
 async def _send_once(
     command: Command, box: Mailbox, access: MailboxAccess, message: Message, key: str
-) -> tuple[bool, str | None]:
+) -> tuple[bool, str]:
     """Whether it is known to have gone before this command, and its SMTP id."""
     with record_of(request_id(access.address, key)) as record:
         record.attempt(digest_of(message))

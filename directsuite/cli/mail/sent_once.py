@@ -40,7 +40,7 @@ class SendRecord:
         self.first_attempt = None if first is None else datetime.fromisoformat(str(first["at"]))
         done = next((line for line in lines if "smtp_id" in line), None)
         self.is_sent = done is not None
-        self.smtp_id: str | None = None if done is None else done["smtp_id"]
+        self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
 
     def attempt(self, digest: str) -> None:
         """Note, before it is sent, that it may have been. Raises RefusedError where the key was another message's."""
@@ -51,7 +51,7 @@ class SendRecord:
         if self.first_attempt is None:
             self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
 
-    def sent(self, smtp_id: str | None) -> None:
+    def sent(self, smtp_id: str) -> None:
         """Note that it went."""
         self._write({"smtp_id": smtp_id})
 

@@ -68,7 +68,7 @@ class DeliveryTracker:
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
         self._looks = Looks(mailbox, journal, self._following, self._now)
 
-    async def add(self, smtp_id: str | None, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
+    async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
 
         smtp_id: what sending it gave. recipients: who they are, of whom one that is named twice is one, or how many, at
