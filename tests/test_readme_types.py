@@ -1,0 +1,83 @@
+"""README's Python blocks as typed programs: mypy and pyright, both strict, read each of them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+
+LEFT_TO_THE_READER = {
+    "ds": "import directsuite as ds",
+    "Sandbox": "from directsuite.sandbox import Sandbox",
+    "timedelta": "from datetime import timedelta",
+    "settings": "settings = ds.Settings()",
+    "save": "async def save(refresh_token: ds.Secret) -> None: ...",
+    "fetch_token": "async def fetch_token() -> str: return ''",
+    **{
+        name: f"{name} = ''"
+        for name in ("client_id", "client_secret", "password", "redirect_uri", "redirected_url", "token_url")
+    },
+}
+"""What blocks use without defining it: earlier blocks have it, or the words around them say what it is."""
+
+WAITING = "async def example() -> None:\n"
+
+
+def program_of(block: str) -> str:
+    """A block as a module of its own: what it leaves to the reader before it, and a function around what waits."""
+    tree = ast.parse(block)
+    defined = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    defined |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    free = {node.id for node in names} - defined
+    if "ds" not in defined and free & {"settings", "save"}:
+        free.add("ds")
+    before = "".join(f"{line}\n" for name, line in LEFT_TO_THE_READER.items() if name in free)
+    if any(isinstance(node, ast.AsyncWith | ast.AsyncFor) for node in tree.body):
+        before = f"# pyright: reportUnusedVariable=false\n{before}"  # they are for what the reader goes on with
+        block = WAITING + textwrap.indent(block, "    ")
+    return before + block
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every Python block of README: under the name that its first line gives, or numbered."""
+    folder = tmp_path_factory.mktemp("readme")
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)):
+        named = re.match(r"# (\w+\.py)\n", block)
+        file = folder / (named[1] if named else f"block_{number}.py")
+        assert not file.exists(), f"two blocks are named {file.name}"
+        file.write_text(program_of(block), "utf-8")
+    assert len(list(folder.iterdir())) > 15
+    return folder
+
+
+@pytest.mark.parametrize(
+    "checker", [["mypy", "--strict"], ["pyright", "--pythonpath", sys.executable]], ids=lambda words: words[0]
+)
+def test_every_block_is_typed(checker: list[str], programs: Path) -> None:
+    pytest.importorskip(checker[0], reason=f"{checker[0]} isn't installed")
+    (programs / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', "utf-8")
+    environment = os.environ | {"MYPY_CACHE_DIR": str(README.parent / ".mypy_cache" / "readme")}
+    ran = subprocess.run(
+        [sys.executable, "-m", *checker, "."],
+        cwd=programs,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
