@@ -27,6 +27,7 @@ E = TypeVar("E", bound=DirectSuiteError)
 
 _CHECKPOINT = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
 _ROWS = 50  # of a statement
+_ERRORS = (sqlite3.Error, MemoryError)  # the second is what SQLITE_NOMEM comes as
 _PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
 _WHAT_TO_DO = {
     sqlite3.SQLITE_FULL: "The disk of the {noun} is full, nothing of this was written: free some disk space.",
@@ -56,15 +57,26 @@ class SqliteFile(Generic[E]):
     also: tuple[str, ...] = ()
     page: int = 4096
 
-    def explained(self, error: sqlite3.Error) -> E:
-        """What to do about an error of SQLite."""
-        code: int | None = getattr(error, "sqlite_errorcode", None)  # None where Python's own module raised it
-        about = "Python" if code is None else error.sqlite_errorname
-        other = f"SQLite refused what the {self.noun} asked for ({about}): see the error that caused this one."
-        words = other if code is None else _WHAT_TO_DO.get(code & _PRIMARY, other)
+    def explained(self, error: BaseException) -> E:
+        """What to do about an error of SQLite, or about whatever else has kept a transaction from being committed."""
+        code: int | None = getattr(error, "sqlite_errorcode", None)  # None where it isn't SQLite's own
+        about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
+        words = f"SQLite refused what the {self.noun} asked for ({about}): see the error that caused this one."
+        if isinstance(error, MemoryError):
+            words = "There is no memory left for the {noun}, nothing of this was written: give the process more of it."
+        elif code is not None:
+            words = _WHAT_TO_DO.get(code & _PRIMARY, words)
         failure = self.error(words.format(noun=self.noun))
         failure.__cause__ = error
         return failure
+
+    @contextlib.contextmanager
+    def explaining(self) -> Generator[None]:
+        """Within it, errors of SQLite become this kind's."""
+        try:
+            yield
+        except _ERRORS as error:
+            raise self.explained(error) from error
 
     @contextlib.contextmanager
     def writing(self, path: Path | None) -> Generator[sqlite3.Connection]:
@@ -73,7 +85,7 @@ class SqliteFile(Generic[E]):
             if path is not None:
                 stack.enter_context(self._locked(path))
                 self._make_private(path)
-            try:
+            with self.explaining():
                 connection = stack.enter_context(contextlib.closing(_connected(path)))
                 version = self._version(connection)
                 if version == 0:
@@ -87,13 +99,11 @@ class SqliteFile(Generic[E]):
                     connection.executescript(f"BEGIN IMMEDIATE; {self.tables} {kind} COMMIT;")
                 for statement in self.also:
                     connection.execute(statement)
-            except sqlite3.Error as error:
-                raise self.explained(error) from error
             yield connection
 
     @contextlib.contextmanager
     def beside(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
-        """A connection to a file that is there, beside whoever has it open.
+        """A connection to a file that is there, beside whoever has it open. Within it, errors of SQLite are explained.
 
         It commits by itself; what it writes should be short, for others wait meanwhile.
         """
@@ -103,14 +113,10 @@ class SqliteFile(Generic[E]):
             raise self._unusable(error) from None
         if not is_there:
             raise self.error(f"There is no {self.noun} at this path: name the one that the worker writes.")
-        with contextlib.ExitStack() as stack:
-            try:
-                connection = stack.enter_context(contextlib.closing(_connected(path)))
-                version = self._version(connection)
-                if read_only:
-                    connection.execute("PRAGMA query_only = ON")
-            except sqlite3.Error as error:
-                raise self.explained(error) from error
+        with self.explaining(), contextlib.closing(_connected(path)) as connection:
+            version = self._version(connection)
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
             if version == 0:
                 raise self.error(f"There is no {self.noun} in this file: name the one that the worker writes.")
             yield connection

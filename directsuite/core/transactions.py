@@ -64,11 +64,12 @@ class Transactions:
     anew for each.
     """
 
-    def __init__(self, connect: Connect, *, begin: str, explain: Callable[[sqlite3.Error], Exception]) -> None:
+    def __init__(self, connect: Connect, *, begin: str, explain: Callable[[BaseException], Exception]) -> None:
         self._connect = connect
         self._begin = begin
         self._explain = explain
         self._queue = queue.SimpleQueue[_Job | None]()
+        self._waiting = set[_Job]()
         self._ended: asyncio.Future[None] | None = None
         self._is_open = False
         self._is_at_work = False
@@ -76,10 +77,11 @@ class Transactions:
     async def open(self) -> None:
         """Start the thread and connect. Raises what connecting raised. Whether it does or not: aclose is due."""
         loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
-        opened, ended = (_Job(lambda _: None, future) for future in (loop.create_future(), self._ended))
+        opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
+        ended.future.add_done_callback(self._refuse)
         # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
         threading.Thread(target=self._run, args=(opened, ended), name="directsuite-store", daemon=True).start()
+        self._ended = ended.future
         await opened.future
         self._is_open = True
 
@@ -88,19 +90,37 @@ class Transactions:
 
         A work that has begun when its caller is cancelled may be committed.
         """
-        if not self._is_open:
-            raise ClosedError("The file is closed, or not open yet: use it within `async with`.")
+        if not self._is_open or self._ended is None or self._ended.done():
+            raise self._refusal()
         job = _Job(work, asyncio.get_running_loop().create_future())
+        self._waiting.add(job)
         self._queue.put(job)
-        result: T = await job.future
+        try:
+            result: T = await job.future
+        finally:
+            self._waiting.discard(job)
         return result
 
     async def aclose(self) -> None:
-        """Finish what is queued, disconnect, and end the thread. Does nothing the second time."""
+        """Finish what is queued, disconnect, and end the thread. Raises what disconnecting or an early end raised."""
         self._is_open = False
         if self._ended is not None:
             self._queue.put(None)
-            await asyncio.shield(self._ended)
+            await asyncio.wait([self._ended])
+            if self._ended.exception() is not None:
+                raise self._refusal()
+
+    def _refuse(self, _: asyncio.Future[None]) -> None:
+        """Fail what the thread has left undone. In the thread of the loop, as `do`: nothing comes in between."""
+        for job in self._waiting:
+            job.fail(self._refusal())
+            job.settle()
+
+    def _refusal(self) -> Exception:
+        error = None if self._ended is None or not self._ended.done() else self._ended.exception()
+        if error is not None:
+            return self._explain(error)
+        return ClosedError("The file is closed, or not open yet: use it within `async with`.")
 
     def _run(self, opened: _Job, ended: _Job) -> None:
         failing = opened
@@ -135,30 +155,34 @@ class Transactions:
         return jobs
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
-        """One transaction of those that wait. Some remain where one of them has brought SQLite to undo it all."""
-        try:
-            connection.execute(self._begin)
-        except sqlite3.Error as error:
-            while waiting:
-                waiting.popleft().fail(self._explain(error))
-            return
+        """One transaction of those that wait. Some remain where one of them has brought SQLite to undo it all.
+
+        Whatever is raised, such as the MemoryError that SQLite's lack of memory comes as, fails those that are in it.
+        """
         begun = list[_Job]()
         try:
+            if connection.in_transaction:
+                connection.rollback()  # the last one could not be undone
+            connection.execute(self._begin)
             while waiting:
                 job = waiting.popleft()
                 if not job.future.cancelled():
                     begun.append(job)
                     self._attempt(connection, job)
             connection.commit()
-        except sqlite3.Error as error:
+        except BaseException as error:  # noqa: BLE001  its callers get it
+            self._is_at_work = False
+            if not begun:
+                begun.extend(waiting)
+                waiting.clear()
             for job in begun:
                 job.fail(self._explain(error))
-            with contextlib.suppress(sqlite3.Error):  # the next one's BEGIN says it again
+            with contextlib.suppress(BaseException):
                 if connection.in_transaction:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:
-        """Do one work, or undo it. Raises sqlite3.Error where the transaction is lost."""
+        """Do one work, or undo it. Raises where the transaction is lost."""
         connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
         try:
@@ -168,7 +192,7 @@ class Transactions:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
                 error.add_note(_OVERSTEPPED)
             job.fail(RuntimeError("The work raised StopIteration.") if isinstance(error, StopIteration) else error)
-            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+            if not connection.in_transaction:
                 raise  # on a full disk, for one, SQLite may undo the whole transaction by itself
             connection.execute("ROLLBACK TO directsuite")
         self._is_at_work = False

@@ -39,7 +39,5 @@ class SqliteJournal:
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What work gives, in a transaction. Raises the error of this kind of file."""
-        try:
+        with self._kind.explaining():
             return await self._writer.do(work)
-        except sqlite3.Error as error:
-            raise self._kind.explained(error) from error

@@ -45,10 +45,10 @@ class Database:
         if folder is not None:
             try:
                 reading = _connect(location, "PRAGMA query_only=ON")
+                self._reader = _Worker("sandbox-reader", reading, begin="BEGIN", group=1)
             except BaseException:
                 self._writer.close()
                 raise
-            self._reader = _Worker("sandbox-reader", reading, begin="BEGIN", group=1)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction of its own; an exception that it raises undoes it and is raised here."""
@@ -91,7 +91,7 @@ class _Worker:
         self.connection = connection
         self._begin = begin
         self._group = group
-        self._closed = False
+        self._refusal = ""  # why no more work is taken; no text while it is
         self._closing = threading.Lock()  # nothing is put into the queue after the None that ends it
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -104,55 +104,70 @@ class _Worker:
 
     def put(self, work: Work, future: asyncio.Future[Any] | None) -> None:
         with self._closing:
-            if self._closed:
-                raise RuntimeError(CLOSED)
+            if self._refusal:
+                raise RuntimeError(self._refusal)
             self._jobs.put((work, future))
 
     def close(self) -> None:
-        with self._closing:
-            self._closed = True
-            self._jobs.put(None)
+        self._end(CLOSED)
         self._thread.join()
         self.connection.close()
 
+    def _end(self, refusal: str) -> None:
+        with self._closing:
+            self._refusal = self._refusal or refusal
+            self._jobs.put(None)
+
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            group = [job]
-            stop = False
-            while len(group) < self._group:
-                try:
-                    following = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    stop = True
-                    break
-                group.append(following)
-            self._execute(group)
-            if stop:
-                return
+        group = list[_Job]()
+        try:
+            while group := self._next():
+                self._execute(group)
+        except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
+            self._end(f"the sandbox's database failed ({type(error).__name__}): start it anew")
+            while group:  # a caller that was answered already gets nothing twice
+                for _, future in group:
+                    _deliver(future, None, RuntimeError(self._refusal))
+                group = self._next()
+
+    def _next(self) -> list[_Job]:
+        """What is queued, or so much of it as one transaction takes; empty when nothing more will come."""
+        group = list[_Job]()
+        job = self._jobs.get()
+        while job is not None:
+            group.append(job)
+            if len(group) == self._group:
+                return group
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return group
+        if group:
+            self._jobs.put(None)
+        return group
 
     def _execute(self, group: list[_Job]) -> None:
         outcomes: list[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = []
         try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")  # the last one could not be undone
             self.connection.execute(self._begin)
             for work, future in group:
                 outcomes.append((future, *self._attempt(work)))
             self.connection.execute("COMMIT")
-        except sqlite3.Error as error:  # the transaction itself failed (a full disk): nothing of the group is kept
-            if self.connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):  # the next BEGIN fails then, and its callers hear of it
+        except BaseException as error:  # noqa: BLE001  a full disk, no memory: nothing of the group is kept
+            with contextlib.suppress(BaseException):
+                if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
             outcomes = [(future, None, error) for _, future in group]
         for future, value, failure in outcomes:
-            if future is not None:
-                _deliver(future, value, failure)
+            _deliver(future, value, failure)
 
     def _attempt(self, work: Work) -> tuple[Any, BaseException | None]:
         self.connection.execute("SAVEPOINT work")
         try:
             value = work(self.connection)
-        except Exception as error:  # noqa: BLE001  handed to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001  handed to the caller, whatever it is
             self.connection.execute("ROLLBACK TO work")
             self.connection.execute("RELEASE work")
             return None, error
@@ -160,16 +175,17 @@ class _Worker:
         return value, None
 
 
-def _deliver(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _deliver(future: asyncio.Future[Any] | None, value: Any, failure: BaseException | None) -> None:
+    if future is None:
+        return
+
     def settle() -> None:
         if future.done():  # the caller was cancelled meanwhile
             return
         if failure is None:
             future.set_result(value)
-        else:
-            future.set_exception(failure)
+        else:  # a future doesn't take every exception
+            future.set_exception(RuntimeError(repr(failure)) if isinstance(failure, StopIteration) else failure)
 
-    try:
+    with contextlib.suppress(RuntimeError):  # the caller's event loop has closed: nobody waits any more
         future.get_loop().call_soon_threadsafe(settle)
-    except RuntimeError:  # the caller's event loop has closed: nobody waits any more
-        return

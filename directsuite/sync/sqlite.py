@@ -239,7 +239,7 @@ class SqliteStore:
 
         try:
             await self._writer.do(work)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, MemoryError) as error:
             if error in of_the_sink:
                 raise
             raise STORE.explained(error) from error
@@ -267,10 +267,8 @@ class SqliteStore:
 
 
 async def _explaining(asked: Awaitable[T]) -> T:
-    try:
+    with STORE.explaining():
         return await asked
-    except sqlite3.Error as error:
-        raise STORE.explained(error) from error
 
 
 def _check(connection: sqlite3.Connection, lease: Lease) -> None:

@@ -53,16 +53,13 @@ def wish_in(path: Path, kind: Wish, names: Iterable[str]) -> list[str]:
     Those for which it was left. Raises StoreError.
     """
     with STORE.beside(path) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(WISHES)
-            known = [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")]
-            wanted = set(names) or set(known)
-            left = [name for name in known if name in wanted]
-            connection.executemany(_WISH, [(kind, name) for name in left])
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise STORE.explained(error) from error
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(WISHES)
+        known = [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")]
+        wanted = set(names) or set(known)
+        left = [name for name in known if name in wanted]
+        connection.executemany(_WISH, [(kind, name) for name in left])
+        connection.execute("COMMIT")
     return left
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -15,12 +16,13 @@ class LoopThread:
     """`with LoopThread() as thread:` runs an event loop until the block ends."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._begun = threading.Event()
         self._end = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
 
     def __enter__(self) -> Self:
+        self._runner.get_loop()  # made here, so that it is raised here where none can be made
         self._thread.start()
         self._begun.wait()
         return self
@@ -28,7 +30,8 @@ class LoopThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._runner.get_loop().call_soon_threadsafe(self._end.set)
+        with contextlib.suppress(RuntimeError):  # what ran there has ended it, with SystemExit for one
+            self._runner.get_loop().call_soon_threadsafe(self._end.set)
         self._thread.join()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -36,8 +39,11 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._runner.get_loop()).result()
 
     def _run(self) -> None:
-        with self._runner:
-            self._runner.run(self._until_the_end())
+        try:
+            with self._runner:
+                self._runner.run(self._until_the_end())
+        finally:
+            self._begun.set()
 
     async def _until_the_end(self) -> None:
         self._begun.set()

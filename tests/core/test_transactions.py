@@ -16,6 +16,8 @@ import pytest
 from directsuite.core.transactions import _OVERSTEPPED, Transactions
 from directsuite.errors import ClosedError
 
+from .virtual_time import until
+
 
 class ExplainedError(Exception):
     """What callers get for a failure of the whole transaction."""
@@ -33,10 +35,20 @@ class Held:
         assert self.let_go.wait(10)
 
 
-def transactions(path: Path, begin: str = "BEGIN IMMEDIATE") -> Transactions:
+def explained(error: BaseException) -> Exception:
+    return ExplainedError(str(error))
+
+
+def transactions(
+    path: Path,
+    begin: str = "BEGIN IMMEDIATE",
+    *,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
+    explain: Callable[[BaseException], Exception] = explained,
+) -> Transactions:
     @contextlib.contextmanager
     def connect() -> Generator[sqlite3.Connection]:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=0, factory=factory)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -48,7 +60,7 @@ def transactions(path: Path, begin: str = "BEGIN IMMEDIATE") -> Transactions:
         finally:
             connection.close()
 
-    return Transactions(connect, begin=begin, explain=lambda error: ExplainedError(str(error)))
+    return Transactions(connect, begin=begin, explain=explain)
 
 
 @pytest.fixture
@@ -91,8 +103,7 @@ async def queued(
         yield tasks
     finally:
         held.let_go.set()
-        await holding
-        await asyncio.wait(tasks)
+        await until(lambda: all(task.done() for task in (holding, *tasks)))
 
 
 async def test_a_result_is_given_when_it_is_committed(writer: Transactions, path: Path) -> None:
@@ -360,3 +371,98 @@ async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: Tr
     for _ in range(2):
         with pytest.raises(ExplainedError):
             await writer.do(lambda connection: connection.execute("SELECT 1"))
+
+
+class Unexplained(BaseException):
+    """What nobody expects."""
+
+
+class Failing(sqlite3.Connection):
+    """Fails at some of its calls, counted from the next one on."""
+
+    failing = frozenset[int]()
+    error: BaseException = MemoryError()
+
+    def _count(self) -> None:
+        self.failing = frozenset(number - 1 for number in self.failing)
+        if -1 in self.failing:
+            raise self.error
+
+    def execute(self, *of: Any) -> sqlite3.Cursor:
+        self._count()
+        return super().execute(*of)
+
+    def commit(self) -> None:
+        self._count()
+        super().commit()
+
+    def rollback(self) -> None:
+        self._count()
+        super().rollback()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), Unexplained(), sqlite3.OperationalError()], ids=repr)
+@pytest.mark.parametrize("failing", [{n} for n in range(12)] + [{n, n + 1} for n in range(12)], ids=str)
+async def test_whatever_fails_wherever_is_told_and_got_over(
+    path: Path, failing: set[int], error: BaseException
+) -> None:
+    writer = transactions(path, factory=Failing)
+    await writer.open()
+
+    def hold(connection: sqlite3.Connection) -> None:
+        assert isinstance(connection, Failing)
+        connection.error = error
+        connection.failing = frozenset(failing)  # this work's RELEASE is the first that can, COMMIT the last
+
+    def refuse(connection: sqlite3.Connection) -> None:
+        insert(2)(connection)
+        raise ValueError("mine")
+
+    await writer.do(lambda _: None)
+    async with queued(writer, hold, insert(1), refuse, insert(3)) as tasks:
+        pass
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert kept(path) == [each for each in outcomes if isinstance(each, int)]
+    assert await writer.do(insert(4)) == 4
+    assert kept(path)[-1] == 4
+    await writer.aclose()
+
+
+async def test_a_thread_that_ends_fails_who_waits_and_refuses_who_comes(path: Path) -> None:
+    died = list[BaseException]()
+
+    def explain(error: BaseException) -> Exception:
+        if not died:
+            died.append(error)
+            raise Unexplained
+        return ExplainedError(type(error).__name__)
+
+    writer = transactions(path, explain=explain)
+    await writer.open()
+
+    def break_off(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO child VALUES (-1)")  # checked by COMMIT
+
+    async with queued(writer, break_off, *(insert(number) for number in range(600))) as tasks:
+        pass
+    assert {repr(task.exception()) for task in tasks} == {"ExplainedError('Unexplained')"}
+    with pytest.raises(ExplainedError):
+        await writer.do(insert(1))
+    with pytest.raises(ExplainedError):
+        await writer.aclose()
+    assert kept(path) == []
+
+
+async def test_a_thread_that_cannot_be_started_keeps_nobody_waiting(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    writer = transactions(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await writer.open()
+    closing = asyncio.create_task(writer.aclose())
+    await until(closing.done)

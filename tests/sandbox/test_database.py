@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +27,9 @@ def add(connection: sqlite3.Connection, name: str) -> str:
 
 def names(connection: sqlite3.Connection) -> list[str]:
     return [row["name"] for row in connection.execute("SELECT name FROM fact ORDER BY name")]
+
+
+add_b = partial(add, name="b")
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -114,6 +117,84 @@ async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: Data
     database._writer.connection.set_authorizer(None)
     assert await database.read(names) == ["a", "b", "c"]
     assert await database.write(lambda connection: add(connection, "d")) == "d"
+
+
+class UnexpectedError(BaseException):
+    """What nobody expects."""
+
+
+class Failing(sqlite3.Connection):
+    """Fails at some of its calls, counted from the next one on."""
+
+    failing = frozenset[int]()
+    error: BaseException = MemoryError()
+
+    def execute(self, *of: Any) -> sqlite3.Cursor:
+        self.failing = frozenset(number - 1 for number in self.failing)
+        if -1 in self.failing:
+            raise self.error
+        return super().execute(*of)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), UnexpectedError(), sqlite3.OperationalError()], ids=repr)
+@pytest.mark.parametrize("failing", [{n} for n in range(11)] + [{n, n + 1} for n in range(11)], ids=str)
+async def test_whatever_fails_wherever_is_told_and_got_over(
+    failing: set[int], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
+    database = Database(None, [SCHEMA])
+    gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
+
+    def hold(connection: sqlite3.Connection) -> None:
+        assert isinstance(connection, Failing)
+        connection.error = error
+        connection.failing = frozenset(failing)  # its own RELEASE is the first that can, COMMIT the last
+
+    first = database._writer.submit(names)
+    assert await asyncio.to_thread(gate.reached.wait, 20)  # what comes now shares one transaction
+    group = [database._writer.submit(work) for work in (hold, partial(add, name="a"), lambda _: 1 // 0, add_b)]
+    gate.open.set()
+    async with asyncio.timeout(20):
+        await first
+        outcomes = await asyncio.gather(*group, return_exceptions=True)
+        assert await database.read(names) == [each for each in outcomes if isinstance(each, str)]
+        assert await database.write(partial(add, name="c")) == "c"
+    database.close()
+
+
+@pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), UnexpectedError()], ids=repr)
+async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
+    database: Database, error: BaseException
+) -> None:
+    def refuse(connection: sqlite3.Connection) -> None:
+        add(connection, "a")
+        raise error
+
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)):
+            await database.write(refuse)
+        assert await database.read(names) == []
+
+
+async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
+    first = database._writer.submit(names)
+    assert await asyncio.to_thread(gate.reached.wait, 20)
+
+    def die(_: object) -> None:
+        raise UnexpectedError
+
+    monkeypatch.setattr(database._writer, "_execute", die)
+    group = [database._writer.submit(partial(add, name=str(number))) for number in range(600)]
+    gate.open.set()
+    async with asyncio.timeout(20):
+        assert await first == []
+        outcomes = await asyncio.gather(*group, return_exceptions=True)
+        assert {str(each) for each in outcomes} == {"the sandbox's database failed (UnexpectedError): start it anew"}
+        with pytest.raises(RuntimeError, match="start it anew"):
+            await database.write(names)
 
 
 async def test_read_is_one_transaction(kept: Database) -> None:

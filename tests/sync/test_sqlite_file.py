@@ -63,6 +63,51 @@ async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
         assert len(await store.states(inbox)) == 5000
 
 
+_WITHOUT_MEMORY = """
+import asyncio, contextlib, sys
+from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import Delta, Row, State, StoreError
+
+async def commit(store, name):
+    lease = await store.claim(name)
+    folder = await store.folder(lease, "INBOX")
+    rows = [Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE, digest=bytes(5000)) for uid in range(200)]
+    await store.commit(lease, Delta(rows=rows), [])
+    print("kept", name)
+
+async def main():
+    async with SqliteStore(sys.argv[1]) as store:
+        for limit in [int(32_000_000 * 0.6 ** n) for n in range(8)]:
+            with contextlib.suppress(MemoryError, StoreError):  # it holds all the same
+                await store._writer.do(lambda connection: connection.execute(f"PRAGMA hard_heap_limit = {limit}"))
+            work = asyncio.gather(*(commit(store, f"{limit}/{number}") for number in range(4)), return_exceptions=True)
+            for outcome in await asyncio.wait_for(work, 10):
+                if outcome is not None:
+                    print(repr(outcome))
+
+asyncio.run(main())
+"""
+
+
+def test_lack_of_memory_is_told_and_what_is_acknowledged_stays(path: Path) -> None:
+    command = [sys.executable, "-c", _WITHOUT_MEMORY, str(path)]
+    ran = subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True, timeout=60)
+    said = ran.stdout.splitlines()
+    kept = {each.removeprefix("kept ") for each in said if each.startswith("kept ")}
+    assert kept, ran
+    refused = [each for each in said if not each.startswith("kept ")]
+    assert refused, ran
+    assert all(each.startswith("StoreError('There is no memory left") for each in refused), ran
+
+    async def look(store: SqliteStore) -> None:
+        assert await pragma(store, "integrity_check") == "ok"
+        for name in kept:
+            inbox = await store.folder(await store.claim(name), "INBOX")
+            assert len(await store.states(inbox)) == 200
+
+    asyncio.run(opened_and_closed(path, look))
+
+
 async def test_a_file_that_may_not_be_written_is_told(path: Path) -> None:
     async with SqliteStore(path) as store:
         await pragma(store, "query_only = ON")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from pathlib import Path
 
 import pytest
+
+from directsuite.testing.loop_thread import LoopThread
 
 from .project import Project
 
@@ -221,3 +225,28 @@ async def test_pdf(directsuite_pdf, directsuite_suite):
     assert counts == {"passed": 1, "failed": 1, "error": 1}, written
     assert "The sandbox signs nothing without its PDF libraries: pip install 'directsuite[sandbox]'" in written
     assert "directsuite_pdf needs pikepdf: pip install 'directsuite[sandbox]'" in written
+
+
+def test_loop_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse)
+    monkeypatch.setattr(asyncio.events, "new_event_loop", refuse)
+    with pytest.raises(OSError, match="Too many"), LoopThread():
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_loop_that_has_ended_refuses_what_comes_and_is_left() -> None:
+    async def end() -> None:
+        raise SystemExit(3)
+
+    coroutine = asyncio.sleep(0)
+    with LoopThread() as thread:
+        with pytest.raises(SystemExit):
+            thread.call(end())
+        thread._thread.join(20)
+        with pytest.raises(RuntimeError, match="closed"):
+            thread.call(coroutine)
+    coroutine.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,10 +46,7 @@ class Gathered:
 def of_one_worker(store: Path, report: WorkerStatus | None, now: float) -> Gathered:
     """From a worker's report and its SQLite store. Raises StoreError."""
     with STORE.beside(store, read_only=True) as connection:
-        try:
-            known = {each.name: each for each in statuses(connection)}
-        except sqlite3.Error as error:
-            raise STORE.explained(error) from error
+        known = {each.name: each for each in statuses(connection)}
     reported: Mapping[str, MailboxProgress] = {} if report is None else report.mailboxes
     return Gathered(
         worker=_sentence(report, now),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,10 +36,7 @@ async def _leave(wish: Wish, names: Sequence[str], store: Path, *, postgres: boo
 def _wish_in_file(store: Path, wish: Wish, names: Sequence[str]) -> Sequence[str]:
     if names:
         with STORE.beside(store, read_only=True) as connection:
-            try:
-                known = statuses(connection)
-            except sqlite3.Error as error:
-                raise STORE.explained(error) from error
+            known = statuses(connection)
         _refuse_unknown(names, known)
     return wish_in(store, wish, names)
 
