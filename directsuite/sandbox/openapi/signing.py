@@ -130,7 +130,11 @@ SCHEMAS: dict[str, Schema] = {
             {
                 "name": text("Full name of the field."),
                 "type": text("Kind of field: text, checkbox and so on."),
-                "value": {"type": ["string", "number", "boolean", "array"], "description": "Present value."},
+                "value": {
+                    "type": ["string", "number", "boolean", "array"],
+                    "items": text(),
+                    "description": "Present value; a list where several choices are selected.",
+                },
                 **_rectangle,
                 "tabIndex": integer("Place in the tab order, counted from 1.", minimum=1),
             }

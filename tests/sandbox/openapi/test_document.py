@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema_rs
 import pytest
 import schemathesis
 
 from directsuite.sandbox.openapi import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCUMENT = document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
@@ -235,3 +238,23 @@ def test_value_that_the_specification_forbids_is_invalid(name: str, value: Any) 
 def test_each_document_is_a_new_one() -> None:
     document()["paths"].clear()
     assert document() == DOCUMENT
+
+
+def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
+    """Every schema below this one that admits an array, and where it stands."""
+    children: Any = ()
+    if isinstance(schema, dict):
+        members = cast("dict[str, Any]", schema)
+        if "array" in (members.get("type") or ()):
+            yield path, members
+        children = members.items()
+    elif isinstance(schema, list):
+        children = enumerate(cast("list[Any]", schema))
+    for name, child in children:
+        yield from arrays(child, f"{path}/{name}")
+
+
+def test_every_array_says_what_its_elements_are() -> None:
+    found = dict(arrays(DOCUMENT))
+    assert len(found) > 20
+    assert [path for path, schema in found.items() if "items" not in schema] == []
