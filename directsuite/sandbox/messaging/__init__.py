@@ -8,6 +8,7 @@
     accounts.py       mailbox accounts and T-Users
     folders.py        folders;  store.py: messages in them
     composition.py    a send request becomes an RFC 5322 message;  parsing.py: a message becomes a MessageDetail
+    headers.py        header values: what they say, the addresses in them, and text as a header has it
     delivery.py       what becomes of each recipient;  report.py: the status report
     profile.py        answers in the manner of some Java servers
 
@@ -37,6 +38,7 @@ What the sandbox does where the specification is silent:
 | dates in | inclusive; 0 as endTime in milliseconds is open; the UTC form covers the whole second it names |
 | dates out | ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000` |
 | metadata | body null, attachments without content |
+| addresses | read before encoded words are decoded; a header without any is given as its text; in `headers`, decoded |
 | SaveRawMessages | appends, unread, received now, whatever uid, msgID and folder say; all or nothing |
 | Forward | recipients a list, or an object with the list `recipients`; one uid inline, several attached |
 | Forward, codes | 2 for no recipients, or what is no address, whatever the uids; then 4 where no uid is there |

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pybase64
 
+from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
 from directsuite.sandbox.messaging.parsing import Reading, content_of, read_headers
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 
@@ -29,18 +30,16 @@ _LONGEST_ADDRESS = 254
 _HEADER_NAME = re.compile(r"[!-9;-~]{1,76}")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;[\t -~]*)?", re.ASCII)
 _PLAIN_FILENAME = re.compile(r"[\w(),+.=@-]+(?: +[\w(),+.=@-]+)*", re.ASCII)
-_FILENAME_SEGMENTS = re.compile(r"(?:%[0-9A-F]{2}|[^%]){1,20}")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _BREAKS_A_HEADER = re.compile(r"[\r\n\0]")
 
 _OWN_HEADERS = frozenset(
     ("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path")
 )
-_LONGEST_PLAIN_HEADER = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
-_ENCODED_WORD = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
 _LONGEST_TEXT_LINE = 998
 _LONGEST_FILENAME = 255
 _LONGEST_PLAIN_FILENAME = 60
+_FILENAME_SEGMENT = 60
 
 
 class Addressee(NamedTuple):
@@ -88,7 +87,7 @@ def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
     require_recipients(draft.recipients)
     require_address(draft.sender)
     named = {kind: [r.email for r in draft.recipients if r.kind == kind] for kind in ("TO", "CC", "BCC")}
-    lines = [_header("From", draft.sender)]
+    lines = [_address_header("From", [draft.sender])]
     lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
     if draft.subject is not None:
         lines.append(_header("Subject", draft.subject))
@@ -132,7 +131,7 @@ def _text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
 def _attachment_part(attachment: Attachment) -> Iterable[bytes]:
     content_type, content = attachment.content_type, attachment.content
     media_type = content_type.partition(";")[0].strip().lower()
-    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > _LONGEST_PLAIN_HEADER:
+    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > LONGEST_PLAIN_VALUE:
         raise Refusal(Code.OTHER, "The contentType of an attachment is not a media type")
     if media_type.startswith("multipart/"):
         raise Refusal(Code.OTHER, "An attachment cannot be of a multipart type")
@@ -156,7 +155,12 @@ def _filename_parameter(filename: str) -> str:
         raise Refusal(Code.OTHER, f"A filename has at most {_LONGEST_FILENAME} characters and no line breaks")
     if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _LONGEST_PLAIN_FILENAME:
         return f'; filename="{filename}"'
-    segments = _FILENAME_SEGMENTS.findall(f"utf-8''{quote(filename, safe='')}")
+    segments = ["utf-8''"]
+    for character in filename:  # some readers decode each segment by itself
+        octets = quote(character, safe="")
+        if len(segments[-1]) + len(octets) > _FILENAME_SEGMENT:
+            segments.append("")
+        segments[-1] += octets
     return "".join(f";\r\n filename*{i}*={segment}" for i, segment in enumerate(segments))  # RFC 2231 section 3
 
 
@@ -172,22 +176,7 @@ def _custom_header(name: str, value: str) -> str:
 def _header(name: str, value: str) -> str:
     if _BREAKS_A_HEADER.search(value):
         raise Refusal(Code.OTHER, f"The header {name} has a line break in its value")
-    plain = value.isascii() and value.isprintable() and value == value.strip() and "=?" not in value
-    if plain and len(value) <= _LONGEST_PLAIN_HEADER:
-        return f"{name}: {value}"
-    return f"{name}: " + "\r\n ".join(_encoded_words(value))
-
-
-def _encoded_words(value: str) -> Iterable[str]:
-    """RFC 2047 words that decode to exactly this text; none ends within a character."""
-    word = b""
-    for character in value:
-        octets = character.encode("utf-8")
-        if len(word) + len(octets) > _ENCODED_WORD:
-            yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
-            word = b""
-        word += octets
-    yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
+    return header_line(name, value)
 
 
 def _address_header(name: str, addresses: Sequence[str]) -> str:

@@ -1,29 +1,41 @@
 """From RFC 5322 bytes to the members of a MessageDetail, once per message, when it enters the store.
 
-A mail store takes what it is given: whatever is malformed is read as well as it goes, never refused. The standard
-library's older message class is used because it keeps the text of headers as it came; every part but multipart ones is
-a leaf to it here, so that a forwarded message/rfc822 comes back byte for byte.
+A mail store takes what it is given: whatever is malformed is read as well as it goes, never refused. A message is
+divided into its parts here: the standard library's parser loses what follows a part with its outer one's boundary, ends
+the headers at the first line that is none, and takes apart what is forwarded, which has to come back byte for byte. The
+parameters of a part, and how its content is encoded, are read by the standard library.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from email.errors import MessageError
-from email.header import decode_header
 from email.message import Message
-from email.parser import BytesParser
-from email.utils import collapse_rfc2231_value, getaddresses, parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from email.parser import BytesHeaderParser
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
 
 import msgspec
 import pybase64
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from directsuite.sandbox.messaging.headers import (
+    decoded_text,
+    decoded_words,
+    header_text,
+    mailboxes,
+    unfolded,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
+
+_DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_LINE = re.compile(rb"[^\r\n]+(?:\r\n|\r|\n|\Z)|\r\n|\r|\n")
+_MBOX_LINE = re.compile(rb">?From ")
+_HEADER_NAME = re.compile(rb"([!-9;-~]+)[ \t]*:")
 
 
 class Content(NamedTuple):
@@ -52,34 +64,123 @@ class Attachment(NamedTuple):
     content: bytes
 
 
-class Reading(NamedTuple):
-    """What a message says: its headers, decoded and unfolded, its body and its attachments."""
+class Header(NamedTuple):
+    """A header, its value unfolded; `text` is what the value says."""
 
-    headers: list[tuple[str, str]]
+    name: str
+    raw: str
+
+    @property
+    def text(self) -> str:
+        """The value with its encoded words decoded."""
+        return header_text(self.name, self.raw)
+
+
+class Reading(NamedTuple):
+    """What a message says: its headers, its body and its attachments."""
+
+    headers: list[Header]
     body: str
     html_body: bool
     attachments: list[Attachment]
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: str) -> Header | None:
         """The first header of this name."""
-        return next((value for key, value in self.headers if key.lower() == name), None)
+        return next((header for header in self.headers if header.name.lower() == name), None)
+
+    def text(self, name: str) -> str | None:
+        """What the first header of this name says."""
+        header = self.header(name)
+        return None if header is None else header.text
+
+
+class _Multipart(NamedTuple):
+    """A multipart part. alternatives: whether it, or one around it, has the same in several forms."""
+
+    boundary: bytes
+    alternatives: bool
+    default_type: str
+
+
+class _Delimiter(NamedTuple):
+    """A line that ends a part, and begins the next unless it closes the multipart part of its boundary."""
+
+    start: int
+    end: int
+    boundary: bytes
+    closes: bool
+
+
+class _OpenParts:
+    """The multipart parts around a place in a message, from the outside in.
+
+    A delimiter means the innermost that has its boundary, for one may have the boundary of the one around it; those
+    inside end with it.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._parts: list[_Multipart] = []
+        self._boundaries: Counter[bytes] = Counter()
+
+    @property
+    def alternatives(self) -> bool:
+        return bool(self._parts) and self._parts[-1].alternatives
+
+    def open(self, part: _Multipart) -> None:
+        self._parts.append(part)
+        self._boundaries[part.boundary] += 1
+
+    def close(self, boundary: bytes) -> None:
+        self.back_to(boundary)
+        self._boundaries[self._parts.pop().boundary] -= 1
+
+    def back_to(self, boundary: bytes) -> _Multipart:
+        """End the parts inside the one that the boundary means, and give that one."""
+        while self._parts[-1].boundary != boundary:
+            self._boundaries[self._parts.pop().boundary] -= 1
+        return self._parts[-1]
+
+    def delimiter_after(self, position: int) -> _Delimiter | None:
+        """The next delimiter of an open part."""
+        if not self._parts:
+            return None
+        lines = _DELIMITER_LINE.finditer(self._raw, position)
+        return next((delimiter for line in lines if (delimiter := self.delimiter(line))), None)
+
+    def delimiter(self, line: re.Match[bytes]) -> _Delimiter | None:
+        """What a line that begins with two hyphens means to the open parts."""
+        written = line[1].rstrip(b" \t")
+        if self._boundaries[written]:
+            return _Delimiter(*line.span(), written, closes=False)
+        if written.endswith(b"--") and self._boundaries[written[:-2]]:
+            return _Delimiter(*line.span(), written[:-2], closes=True)
+        return None
+
+
+class _Leaf(NamedTuple):
+    """A part that holds something. rival: whether it is one of several alternatives."""
+
+    part: Message
+    rival: bool
 
 
 def content_of(raw: bytes, known: Reading | None = None) -> Content:
     """Read a message for the store; whoever composed it knows what it says, and spares the reading."""
     reading = read_message(raw) if known is None else known
-    message_id, sender, subject = (reading.header(name) for name in ("message-id", "from", "subject"))
+    message_id, date = reading.header("message-id"), reading.header("date")
+    subject = reading.text("subject")
     members: dict[str, Any] = {
-        "sender": _first_address(sender),
+        "sender": _first_address(reading.header("from")),
         "subject": subject,
         "body": None,
         "htmlBody": reading.html_body,
         "recipients": _recipients(reading),
         "attachments": [{"filename": part.filename, "contentType": part.content_type} for part in reading.attachments],
-        "msgID": message_id,
+        "msgID": None if message_id is None else message_id.raw,
         "size": len(raw),
         "replyTo": _first_address(reading.header("reply-to")),
-        "headers": [{"name": name, "value": value} for name, value in reading.headers],
+        "headers": [{"name": header.name, "value": header.text} for header in reading.headers],
     }
     metadata = msgspec.json.encode(members)
     members["body"] = reading.body
@@ -88,10 +189,10 @@ def content_of(raw: bytes, known: Reading | None = None) -> Content:
     return Content(
         raw=raw,
         digest=hashlib.sha256(raw).hexdigest(),
-        message_id=message_id,
-        sender=(sender or "").casefold(),
+        message_id=members["msgID"],
+        sender=(reading.text("from") or "").casefold(),
         subject=(subject or "").casefold(),
-        sent_ms=_milliseconds(reading.header("date")),
+        sent_ms=None if date is None else _milliseconds(date.raw),
         metadata=metadata,
         detail=msgspec.json.encode(members),
     )
@@ -100,37 +201,22 @@ def content_of(raw: bytes, known: Reading | None = None) -> Content:
 def read_message(raw: bytes) -> Reading:
     """Read headers, body and attachments; bytes that defeat the parser are one plain text."""
     try:
-        message = BytesParser(_class=_Part).parsebytes(raw)
-        return _read(message)
-    except (MessageError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        # RecursionError: parts nested too deeply. The others guard against the parser's trouble with malformed input.
-        return Reading([], _text(raw, "utf-8"), html_body=False, attachments=[])
+        return _read(raw)
+    except (MessageError, ValueError, TypeError, LookupError, AttributeError):
+        # They guard against the standard library's trouble with malformed parameters and encodings.
+        return Reading([], decoded_text(raw, "utf-8"), html_body=False, attachments=[])
 
 
-def read_headers(head: bytes) -> list[tuple[str, str]]:
-    """The headers of a message, decoded and unfolded, from the bytes before its content."""
-    return _headers(BytesParser(_class=_Part).parsebytes(head, headersonly=True))
+def read_headers(head: bytes) -> list[Header]:
+    """The headers of a message from the bytes before its content."""
+    return _headers(_head(head, 0, _OpenParts(head))[0])
 
 
-class _Part(Message):
-    """A message of which only multipart ones are taken apart."""
-
-    def get_content_maintype(self) -> str:
-        """The main type, where `message` is a leaf's."""
-        maintype = super().get_content_maintype()
-        return "application" if maintype == "message" else maintype
-
-    def get_content_type(self) -> str:
-        """The type, where a delivery status is a leaf's."""
-        content_type = super().get_content_type()
-        # The parser has a rule of its own for this one type, which would split it.
-        return "application/delivery-status" if content_type == "message/delivery-status" else content_type
-
-
-def _read(message: _Part) -> Reading:
-    body: _Part | None = None
+def _read(raw: bytes) -> Reading:
+    body: Message | None = None
     attachments: list[Attachment] = []
-    for part, rival in _leaves(message):
+    head, leaves = _divided(raw)
+    for part, rival in leaves:
         is_text = part.get_content_type() in ("text/plain", "text/html") and not _is_attachment(part)
         if is_text and body is None:
             body = part
@@ -139,102 +225,147 @@ def _read(message: _Part) -> Reading:
         elif not (is_text and rival):
             attachments.append(_attachment(part, len(attachments) + 1))
     return Reading(
-        headers=_headers(message),
-        body="" if body is None else _text(_payload(body), body.get_content_charset("utf-8")),
+        headers=_headers(head),
+        body="" if body is None else decoded_text(_payload(body), body.get_content_charset("utf-8")),
         html_body=body is not None and body.get_content_type() == "text/html",
         attachments=attachments,
     )
 
 
-def _headers(message: _Part) -> list[tuple[str, str]]:
-    return [(name, header_text(str(value))) for name, value in message.raw_items()]
+def _divided(raw: bytes) -> tuple[Message, list[_Leaf]]:
+    """The message's headers, and the parts that hold something, in order."""
+    leaves: list[_Leaf] = []
+    around = _OpenParts(raw)
+    top, start = _head(raw, 0, around)
+    part = top
+    while True:
+        boundary = _boundary(part)
+        if boundary:
+            around.open(_multipart(part, boundary, around))
+        delimiter = around.delimiter_after(start)
+        if boundary and (delimiter is None or delimiter.boundary != boundary):
+            around.close(boundary)
+            boundary = b""  # none of its parts is there
+        if not boundary:
+            content = raw[start:] if delimiter is None else _without_line_break(raw[start : delimiter.start])
+            part.set_payload(content.decode("ascii", "surrogateescape"))
+            leaves.append(_Leaf(part, around.alternatives))
+        while delimiter is not None and delimiter.closes:
+            around.close(delimiter.boundary)
+            delimiter = around.delimiter_after(delimiter.end)
+        if delimiter is None:
+            return top, leaves
+        default_type = around.back_to(delimiter.boundary).default_type
+        part, start = _head(raw, delimiter.end, around)
+        part.set_default_type(default_type)
 
 
-def _leaves(part: _Part, rival: bool = False) -> Iterator[tuple[_Part, bool]]:
-    """The parts that hold something, in order, and whether each is one of several alternatives."""
-    if not part.is_multipart():
-        yield part, rival
-        return
-    alternatives = rival or part.get_content_type() == "multipart/alternative"
-    for child in part.get_payload():
-        if isinstance(child, _Part):
-            yield from _leaves(child, alternatives)
+def _multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Multipart:
+    content_type = part.get_content_type()
+    return _Multipart(
+        boundary,
+        alternatives=around.alternatives or content_type == "multipart/alternative",
+        default_type="message/rfc822" if content_type == "multipart/digest" else "text/plain",
+    )
 
 
-def _is_attachment(part: _Part) -> bool:
+def _head(raw: bytes, start: int, around: _OpenParts) -> tuple[Message, int]:
+    """The headers of the part at this place, and where its content begins.
+
+    There may be blanks before a colon, as in RFC 822. One line that is no header is passed over where headers go on
+    after it, and so is the line that an mbox begins a message with.
+    """
+    lines: list[bytes] = []
+    stray: int | None = None
+    position = start
+    for line in _LINE.finditer(raw, start):
+        written, folded = line[0], line[0][:1] in (b" ", b"\t")
+        if (delimiter := _DELIMITER_LINE.match(raw, position)) and around.delimiter(delimiter):
+            break
+        if not written.strip(b"\r\n"):
+            position = line.end()
+            break
+        if name := _HEADER_NAME.match(written):
+            lines.append(name[1] + b":" + written[name.end() :])
+            stray = None
+        elif folded and lines and stray is None:
+            lines.append(written)
+        elif stray is None and (lines or _MBOX_LINE.match(written)):
+            stray = position
+        elif stray is None or not folded:
+            break
+        position = line.end()
+    return BytesHeaderParser().parsebytes(b"".join(lines)), position if stray is None else stray
+
+
+def _boundary(part: Message) -> bytes:
+    boundary = part.get_boundary("") if part.get_content_maintype() == "multipart" else ""
+    return boundary.encode("utf-8", "surrogateescape")
+
+
+def _without_line_break(content: bytes) -> bytes:
+    """The content without the line break that belongs to the delimiter after it (RFC 2046 section 5.1.1)."""
+    return content.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _headers(part: Message) -> list[Header]:
+    return [Header(name, unfolded(str(value))) for name, value in part.raw_items()]
+
+
+def _is_attachment(part: Message) -> bool:
     return part.get_content_disposition() == "attachment" or _filename(part) is not None
 
 
-def _attachment(part: _Part, number: int) -> Attachment:
+def _attachment(part: Message, number: int) -> Attachment:
     filename = _filename(part)
     return Attachment(
         filename=f"attachment-{number}" if filename is None else filename,
-        content_type=header_text(str(part.get("Content-Type", "text/plain"))),
+        content_type=_parameter_text(str(part.get("Content-Type", part.get_default_type()))),
         content=_payload(part),
     )
 
 
-def _filename(part: _Part) -> str | None:
+def _filename(part: Message) -> str | None:
     for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
         value = part.get_param(parameter, header=header)
         if isinstance(value, tuple):
-            return _storable(collapse_rfc2231_value(value))
+            charset, _, text = value
+            return decoded_text(text.encode("raw-unicode-escape"), charset or "utf-8")
         if value is not None:
-            return header_text(value)
+            return _parameter_text(value)
     return None
 
 
-def _payload(part: _Part) -> bytes:
+def _parameter_text(value: str) -> str:
+    """Parameters have no encoded words (RFC 2047 section 5), but many senders write some."""
+    return decoded_words(unfolded(value))
+
+
+def _payload(part: Message) -> bytes:
     payload = part.get_payload(decode=True)
     return payload if isinstance(payload, bytes) else b""
 
 
-def _text(octets: bytes, charset: str) -> str:
-    try:
-        text = octets.decode(charset, "replace")
-    except (LookupError, ValueError):
-        text = octets.decode("latin-1")
-    return _storable(text)
-
-
-def header_text(value: str) -> str:
-    """A header value unfolded, with its encoded words (RFC 2047) and raw 8-bit text decoded."""
-    if not value.isascii():
-        value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    unfolded = value.replace("\r", "").replace("\n", "").strip()
-    if "=?" not in unfolded:
-        return unfolded
-    try:
-        pieces = decode_header(unfolded)
-        return _storable("".join(p if isinstance(p, str) else p.decode(c or "ascii", "replace") for p, c in pieces))
-    except (MessageError, LookupError, ValueError):
-        return unfolded
-
-
-def _storable(text: str) -> str:
-    """Text without unpaired surrogates, which some charsets can yield and neither JSON nor SQLite can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _first_address(header: str | None) -> str | None:
-    addresses = [] if header is None else getaddresses([header])
-    return next((address for _, address in addresses if address), header)
+def _first_address(header: Header | None) -> str | None:
+    """The first address; where there is none, what the header says."""
+    if header is None:
+        return None
+    return next((mailbox.address for mailbox in mailboxes(header.raw)), header.text)
 
 
 def _recipients(reading: Reading) -> list[dict[str, str]]:
     return [
-        {"email": address, "type": kind}
-        for header, kind in _RECIPIENT_TYPES.items()
-        for name, value in reading.headers
-        if name.lower() == header
-        for _, address in getaddresses([value])
-        if address
+        {"email": mailbox.address, "type": kind}
+        for name, kind in _RECIPIENT_TYPES.items()
+        for header in reading.headers
+        if header.name.lower() == name
+        for mailbox in mailboxes(header.raw)
     ]
 
 
-def _milliseconds(date: str | None) -> int | None:
+def _milliseconds(date: str) -> int | None:
     try:
-        moment = parsedate_to_datetime(date or "")
+        moment = parsedate_to_datetime(date)
         if moment.year < 1900:  # RFC 5322 section 3.3
             return None
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -119,7 +119,7 @@ def _forwarded(call: Call[UidsRequest], recipients: Sequence[Addressee], origina
 
 
 def _inline(draft: Draft, original: Reading) -> Draft:
-    headers = [f"{name}: {original.header(name.lower()) or ''}" for name in ("From", "Date", "Subject", "To")]
+    headers = [f"{name}: {original.text(name.lower()) or ''}" for name in ("From", "Date", "Subject", "To")]
     lines = ["---------- Forwarded message ----------", *headers]
     if original.html_body:
         introduction = f"<p>{'<br>'.join(html.escape(line) for line in lines)}</p>\r\n"
@@ -131,7 +131,7 @@ def _inline(draft: Draft, original: Reading) -> Draft:
 
 
 def _subject(original: Reading) -> str:
-    return (original.header("subject") or "").replace("\0", "")
+    return (original.text("subject") or "").replace("\0", "")
 
 
 def _outgoing(call: Call[Any], draft: Draft) -> _Outgoing:

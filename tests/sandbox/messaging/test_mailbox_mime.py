@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -159,3 +161,45 @@ def test_a_delivery_status_comes_back_byte_for_byte() -> None:
         b"--b\r\nContent-Type: message/delivery-status\r\n\r\n" + status + b"\r\n--b--\r\n"
     )
     assert [(part.content_type, part.content) for part in reading.attachments] == [("message/delivery-status", status)]
+
+
+@pytest.mark.parametrize("line_break", [b"\r\n", b"\n", b"\r"])
+def test_a_boundary_inside_that_is_the_outer_one_loses_nothing(line_break: bytes) -> None:
+    lines = (
+        b"Content-Type: multipart/mixed; boundary=b||preamble|--b|Content-Type: multipart/alternative; boundary=b||"
+        b"--b||plain|--b|Content-Type: text/html||<p>rich</p>|--b--  |epilogue|--b|"
+        b"Content-Type: application/pdf; name=a.pdf||%PDF-|--b|Content-Type: multipart/mixed; boundary=c||"
+        b"--c|Content-Type: text/xml; name=b.xml||<a/>|--b|Content-Disposition: attachment; filename=c||c|--b--|end"
+    )
+    reading = read_message(lines.replace(b"|", line_break))
+    assert (reading.body, reading.html_body) == ("<p>rich</p>", True)
+    found = [(part.filename, part.content) for part in reading.attachments]
+    assert found == [("a.pdf", b"%PDF-"), ("b.xml", b"<a/>"), ("c", b"c")]
+
+
+def test_a_multipart_part_without_its_boundary_is_kept_as_it_is() -> None:
+    reading = read_message(b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--other\r\n\r\ntext\r\n--other--\r\n")
+    assert [part.content for part in reading.attachments] == [b"--other\r\n\r\ntext\r\n--other--\r\n"]
+
+
+def test_parts_of_a_digest_are_messages() -> None:
+    reading = read_message(b"Content-Type: multipart/digest; boundary=b\r\n\r\n--b\r\n\r\nSubject: x\r\n\r\ny\r\n--b--")
+    assert reading.attachments == [Attachment("attachment-1", "message/rfc822", b"Subject: x\r\n\r\ny")]
+
+
+@pytest.mark.parametrize(
+    "pattern", [b"--b\r\n", b"--b", b"\r", b"--x\r\n", b"a: b\r\n", b"a\r\n", b" \r\n", b"--b--\r\n"]
+)
+def test_dividing_takes_time_in_proportion_to_the_message(pattern: bytes) -> None:
+    nested = b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000))
+    began = time.process_time()
+    read_message(nested + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + pattern * (200_000 // len(pattern)))
+    assert time.process_time() - began < 20
+
+
+def test_no_segment_of_a_filename_ends_within_a_character() -> None:
+    draft = Draft(ALICE, [Addressee("b@x.test", "TO")], "", "", attachments=[Attachment("é€𝄞" * 20, "a/b", b"")])
+    raw = compose(draft, message_id=MESSAGE_ID, at=NOON).delivered.raw.decode("ascii")
+    segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
+    assert len(segments) > 3
+    assert "".join(unquote(segment, errors="strict") for segment in segments) == "utf-8''" + "é€𝄞" * 20

@@ -11,7 +11,7 @@ import schemathesis
 from directsuite.sandbox.openapi import document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 DOCUMENT = document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
@@ -244,12 +244,12 @@ def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
     """Every schema below this one that admits an array, and where it stands."""
     children: Any = ()
     if isinstance(schema, dict):
-        members = cast("dict[str, Any]", schema)
+        members = cast("Mapping[str, Any]", schema)
         if "array" in (members.get("type") or ()):
             yield path, members
         children = members.items()
     elif isinstance(schema, list):
-        children = enumerate(cast("list[Any]", schema))
+        children = enumerate(cast("Sequence[Any]", schema))
     for name, child in children:
         yield from arrays(child, f"{path}/{name}")
 

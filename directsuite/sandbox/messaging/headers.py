@@ -1,0 +1,217 @@
+"""Header values of mail: what their raw text says, which addresses stand in it, and text as a header has it.
+
+A raw value is unfolded, and its encoded words (RFC 2047) are as they came. Addresses are read from it before any word
+is decoded: what a word holds is text for people, and never an address. The standard library's header registry decodes
+while it parses, inside addresses too; of `a@x.test <b@x.test>` it takes the first; a hostile sender can keep it busy
+for minutes. Everything here takes time in proportion to the value's length.
+"""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import pybase64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_ADDRESS_HEADERS = {
+    *("from", "sender", "to", "cc", "bcc", "reply-to", "disposition-notification-to", "return-receipt-to", "errors-to"),
+    *("resent-from", "resent-sender", "resent-to", "resent-cc", "resent-bcc", "resent-reply-to"),
+}
+_SUPERSETS = {
+    "ascii": "utf-8",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "tis-620": "cp874",
+}
+"""What is announced as the one is often written in the other, which has the same characters and more."""
+
+_ENCODED_WORD = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
+LONGEST_PLAIN_VALUE = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
+
+_WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?]*\?="
+_WORDS = re.compile(rf"{_WORD}(?:\s*{_WORD})*+")
+_WORD_PARTS = re.compile(r"=\?([^?\s*]+)[^?\s]*\?([bBqQ])\?([^?]*)\?=")
+# A quoted string, which may lack its end; and words that stand apart, as RFC 2047 section 5 has them in a phrase.
+_OPAQUE = re.compile(
+    rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?![^\s(),;:<])', re.DOTALL
+)
+_IN_COMMENTS = re.compile(r"\\.|[()]", re.DOTALL)
+_MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
+_ANGLE = re.compile(r"<([^<>]*)")
+_BEFORE_ADDRESS = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
+_DOTTED = re.compile(r"(?<![^\s@<:,;])(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++")
+_SPECIALS = re.compile(r'[()<>\[\]:;@\\,."]')
+_BREAKS = re.compile(r"[\r\n\0]+")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class Mailbox(NamedTuple):
+    """A mailbox of an address header: where its name stands in the raw value, and its address."""
+
+    name: slice
+    address: str
+
+
+def unfolded(value: str) -> str:
+    """A header's value as the standard library has it, in one line, with raw 8-bit text read as UTF-8."""
+    if not value.isascii():
+        value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return value.replace("\r", "").replace("\n", "").strip()
+
+
+def header_text(name: str, raw: str) -> str:
+    """What a raw value says. A name that is decoded in an address header is quoted where it would be misread."""
+    if "=?" not in raw:
+        return raw
+    if name.lower() not in _ADDRESS_HEADERS:
+        return decoded_words(raw)
+    return _OPAQUE.sub(_phrase_text, raw)
+
+
+def decoded_words(raw: str) -> str:
+    """Text with its encoded words decoded."""
+    return _WORDS.sub(lambda words: _decoded(words[0]), raw)
+
+
+def mailboxes(raw: str) -> Iterator[Mailbox]:
+    """The mailboxes in the raw value of an address header, groups' members among them; what has no `@` is none."""
+    structure = _structure(raw)
+    name_start = 0
+    for piece in _MAILBOX.finditer(structure):
+        start, end = piece.span()
+        name_end = name_start
+        for angle in _ANGLE.finditer(structure, start, end):
+            name_end = angle.start()
+            start, end = angle.span(1)
+        before = _BEFORE_ADDRESS.match(structure, start, end)
+        found = list(_DOTTED.finditer(structure, before.end() if before else start, end))
+        at = next((dotted for dotted in reversed(found) if "@" in dotted[0]), None)
+        if at is None:
+            continue  # a name with an unquoted comma goes on in the next piece
+        if at[0].count("@") == 1:
+            places = range(*at.span())
+            address = "".join(raw[place] for place in places if not structure[place].isspace())
+            yield Mailbox(slice(name_start, name_end), address)
+        name_start = piece.end() + 1
+
+
+def decoded_text(octets: bytes, charset: str) -> str:
+    """Octets as text, whatever charset they are said to be in; what can't be decoded is replaced."""
+    try:
+        known = codecs.lookup(charset).name
+        text = octets.decode(_SUPERSETS.get(known, known), "replace")
+    except (LookupError, ValueError):
+        text = octets.decode("latin-1")
+    return storable(text)
+
+
+def storable(text: str) -> str:
+    """Text without unpaired surrogates, which some charsets can yield and neither JSON nor SQLite can hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def header_line(name: str, value: str) -> str:
+    """A header, folded, that says exactly this; in one of addresses only the names of mailboxes are encoded."""
+    if name.lower() in _ADDRESS_HEADERS:
+        value = _with_encoded_names(value)
+        if value.isascii() and value.isprintable():
+            return f"{name}: " + value.replace(", ", ",\r\n ")
+    plain = value.isascii() and value.isprintable() and value == value.strip() and "=?" not in value
+    if plain and len(value) <= LONGEST_PLAIN_VALUE:
+        return f"{name}: {value}"
+    return f"{name}: " + "\r\n ".join(_encoded_words(value))
+
+
+def _structure(raw: str) -> str:
+    """The value with quoted strings and encoded words covered by letters, and comments by blanks."""
+
+    def covered(opaque: re.Match[str]) -> str:
+        whole = opaque["quoted"] is None or opaque["end"]
+        return "x" * len(opaque[0]) if whole else " " + opaque[0][1:]
+
+    text = _OPAQUE.sub(covered, raw)
+    if "(" not in text:
+        return text
+    pieces: list[str] = []
+    depth = copied = 0
+    for mark in _IN_COMMENTS.finditer(text):
+        if mark[0] == "(":
+            if depth == 0:
+                pieces.append(text[copied : mark.start()])
+                copied = mark.start()
+            depth += 1
+        elif mark[0] == ")" and depth:
+            depth -= 1
+            if depth == 0:
+                pieces.append(" " * (mark.end() - copied))
+                copied = mark.end()
+    return "".join(pieces) + (" " * (len(text) - copied) if depth else text[copied:])
+
+
+def _phrase_text(opaque: re.Match[str]) -> str:
+    quoted = opaque["quoted"]
+    if quoted is None:
+        text = _decoded(opaque[0])
+        return _quoted(text) if _SPECIALS.search(text) else text
+    return _quoted(decoded_words(_unquoted(quoted))) if opaque["end"] and "=?" in quoted else quoted
+
+
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _unquoted(phrase: str) -> str:
+    return _ESCAPE.sub(r"\1", phrase[1:-1])
+
+
+def _decoded(words: str) -> str:
+    """Encoded words as text. Those of one charset are joined first: some senders part them within a character."""
+    runs: list[tuple[str, bytes]] = []
+    for charset, encoding, content in _WORD_PARTS.findall(words):
+        try:
+            if encoding in "qQ":
+                octets = binascii.a2b_qp(content.encode("utf-8", "replace"), header=True)
+            else:
+                octets = binascii.a2b_base64(content.encode("utf-8", "replace") + b"==")
+        except binascii.Error:
+            return words
+        if runs and runs[-1][0] == charset.lower():
+            octets = runs.pop()[1] + octets
+        runs.append((charset.lower(), octets))
+    return _BREAKS.sub(" ", "".join(decoded_text(octets, charset) for charset, octets in runs))
+
+
+def _with_encoded_names(value: str) -> str:
+    pieces: list[str] = []
+    copied = 0
+    for mailbox in mailboxes(value):
+        written = value[mailbox.name]
+        name = written.strip()
+        if not name or (name.isascii() and "=?" not in name):
+            continue
+        start = mailbox.name.start + written.index(name)
+        text = _unquoted(name) if name[0] == name[-1] == '"' else name
+        pieces += [value[copied:start], " ".join(_encoded_words(text)), " "]
+        copied = mailbox.name.stop
+    return "".join([*pieces, value[copied:]])
+
+
+def _encoded_words(value: str) -> Iterable[str]:
+    """RFC 2047 words that decode to exactly this text; none ends within a character."""
+    word = b""
+    for character in value:
+        octets = character.encode("utf-8")
+        if len(word) + len(octets) > _ENCODED_WORD:
+            yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
+            word = b""
+        word += octets
+    yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="

@@ -1,0 +1,220 @@
+"""Who sent a message and who receives it: addresses in headers, and names that pretend to be some."""
+
+from __future__ import annotations
+
+import time
+from email.header import Header
+from email.headerregistry import Address
+from email.utils import formataddr
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directsuite.sandbox.messaging.composition import Addressee, Draft, compose
+from directsuite.sandbox.messaging.parsing import content_of
+from tests.sandbox.messaging.mailbox_server import ALICE, NOON
+
+names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40)
+plain_addresses = st.from_regex(
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?@[a-z0-9-]{1,12}(\.[a-z]{1,5})?", fullmatch=True
+)
+local_parts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20)
+
+
+def read(*lines: str | bytes) -> dict[str, Any]:
+    """The MessageDetail of a message with these headers."""
+    octets = [line.encode("utf-8") if isinstance(line, str) else line for line in lines]
+    detail: dict[str, Any] = msgspec.json.decode(content_of(b"\r\n".join([*octets, b"", b"text", b""])).detail)
+    return detail
+
+
+def recipients(*lines: str | bytes) -> list[str]:
+    return [recipient["email"] for recipient in read(*lines)["recipients"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "sender"),
+    [
+        ("=?utf-8?q?M=C3=BCller=2C_Hans?= <hans@x.test>", "hans@x.test"),
+        ("=?utf-8?q?spoof=40evil=2Etest=2C?= <real@x.test>", "real@x.test"),
+        ("=?utf-8?q?spoof=40evil=2Etest?= <real@x.test>", "real@x.test"),
+        ("=?utf-8?q?=3Cspoof=40evil=2Etest=3E?= <real@x.test>", "real@x.test"),
+        ("=?utf-8?b?c3Bvb2ZAZXZpbC50ZXN0LCA8?= <real@x.test>", "real@x.test"),
+        ("=?utf-8?q?=0D=0ATo=3A_spoof=40evil=2Etest?= <real@x.test>", "real@x.test"),
+        ('"=?utf-8?q?=22_=3Cspoof=40evil=2Etest=3E?=" <real@x.test>', "real@x.test"),
+        ("=?utf-8?q?spoof=40evil=2Etest?=@x.test", "=?utf-8?q?spoof=40evil=2Etest?=@x.test"),
+        ("spoof@evil.test <real@x.test>", "real@x.test"),
+        ("'spoof@evil.test' <real@x.test>", "real@x.test"),
+        ('"spoof@evil.test" <real@x.test>', "real@x.test"),
+        ('"spoof@evil.test, " <real@x.test>', "real@x.test"),
+        ('"a \\" <spoof@evil.test>" <real@x.test>', "real@x.test"),
+        ("(spoof@evil.test (nested)) real@x.test (spoof@evil.test)", "real@x.test"),
+        ("=?utf-8?Q?Müller, Hans?= <real@x.test>", "real@x.test"),
+        ("Müller, Hans <real@x.test>", "real@x.test"),
+        ('"unterminated <real@x.test>', "real@x.test"),
+        ("J [x] <real@x.test>", "real@x.test"),
+        ("<@route.test,@other.test:real@x.test>", "real@x.test"),
+        ("mailto:real@x.test", "real@x.test"),
+        ("Name <mailto:real@x.test>", "real@x.test"),
+        ("Name <real@x.test", "real@x.test"),
+        ("real @ x . test", "real@x.test"),
+        ('Name <"a b, c"@x.test>', '"a b, c"@x.test'),
+        ("real@[IPv6:::1]", "real@[IPv6:::1]"),
+        ("Group: real@x.test, other@x.test;", "real@x.test"),
+        ("two@signs@x.test", "two@signs@x.test"),  # no address: what the header says
+        ("nobody", "nobody"),
+    ],
+)
+def test_the_sender_is_the_address_and_no_name(value: str, sender: str) -> None:
+    assert read(f"From: {value}")["sender"] == sender
+    assert read("From: a@x.test", f"Reply-To: {value}")["replyTo"] == sender
+
+
+@pytest.mark.parametrize(
+    ("value", "addresses"),
+    [
+        ("=?utf-8?q?spoof=40evil=2Etest=2C?= <a@x.test>, b@x.test", ["a@x.test", "b@x.test"]),
+        ("undisclosed-recipients:;", []),
+        ("undisclosed recipients", []),
+        ("Müller, Hans <a@x.test>, Team: b@x.test, C <c@x.test>;, d@x.test", [f"{c}@x.test" for c in "abcd"]),
+        ("a@x.test;b@x.test", ["a@x.test", "b@x.test"]),
+        ("a@x.test, ,b@x.test,", ["a@x.test", "b@x.test"]),
+        ("a@x.test (b@x.test, c@x.test), d@x.test", ["a@x.test", "d@x.test"]),
+        ("", []),
+    ],
+)
+def test_the_recipients_are_those_that_are_named(value: str, addresses: list[str]) -> None:
+    assert recipients(f"To: {value}") == addresses
+
+
+@given(name=names, local=local_parts)
+def test_an_address_is_read_as_the_standard_library_writes_it(name: str, local: str) -> None:
+    address = Address("", local, "x.test").addr_spec
+    written = formataddr((name, address))
+    assert read(f"From: {written}")["sender"] == address
+    assert recipients(f"To: {written}, a@x.test,\r\n {written}", f"Cc: {written}") == [
+        address,
+        "a@x.test",
+        address,
+        address,
+    ]
+
+
+@given(name=names, address=plain_addresses, charset=st.sampled_from(["utf-8", "utf-16", "x-none"]))
+def test_no_encoded_word_changes_an_address(name: str, address: str, charset: str) -> None:
+    words = Header(name, "utf-8").encode() or "=?utf-8?q??="
+    for phrase in (words, words.replace("utf-8", charset), f'"{words}"', f"({words})", f"x {words}"):
+        assert read(f"From: {phrase} <{address}>")["sender"] == address
+        assert recipients(f"To: {phrase} <{address}>, b@x.test") == [address, "b@x.test"]
+
+
+@given(name=names, address=plain_addresses)
+def test_a_reply_to_that_was_given_is_read_back(name: str, address: str) -> None:
+    quoted = '"' + name.replace("\\", r"\\").replace('"', r"\"") + '"'
+    draft = Draft(
+        ALICE, [Addressee("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
+    )
+    composed = compose(draft, message_id="<1@x.test>", at=NOON)
+    assert composed.delivered == content_of(composed.delivered.raw)
+    detail = msgspec.json.decode(composed.delivered.detail)
+    assert detail["replyTo"] == address
+    assert address.encode() in composed.delivered.raw  # RFC 2047, section 5: never within an encoded word
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("=?utf-8?q?M=C3=BCller=2C_Hans?= <hans@x.test>", '"Müller, Hans" <hans@x.test>'),
+        ("=?utf-8?q?M=C3?= =?utf-8?q?=BCller?= <hans@x.test>", "Müller <hans@x.test>"),
+        ('"=?utf-8?q?M=C3=BC=22?=" <hans@x.test>', '"Mü\\"" <hans@x.test>'),
+        ("=?utf-8?q?=0D=0ABcc=3A?= <hans@x.test>", '" Bcc:" <hans@x.test>'),
+    ],
+)
+def test_a_decoded_name_can_be_read_again(value: str, text: str) -> None:
+    detail = read(f"From: {value}")
+    assert detail["headers"] == [{"name": "From", "value": text}]
+    assert read(f"From: {text}")["sender"] == detail["sender"] == "hans@x.test"
+
+
+@pytest.mark.parametrize("header", ["Subject : x", "Subject\t: x", "subject  :x"])
+def test_blanks_before_the_colon_end_no_headers(header: str) -> None:
+    detail = read("From: a@x.test", header, "To: b@x.test")
+    assert (detail["subject"], detail["recipients"], detail["body"]) == (
+        "x",
+        [{"email": "b@x.test", "type": "TO"}],
+        "text\r\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["garbage", ": nameless", "two words: x", ">From a@x.test Mon", "gärbage: x", "x\r\n y"]
+)
+def test_a_line_that_is_no_header_ends_no_headers(line: str) -> None:
+    detail = read("From: a@x.test", line, "To: b@x.test", "Subject: x")
+    assert (detail["subject"], detail["body"]) == ("x", "text\r\n")
+    assert [header["name"] for header in detail["headers"]] == ["From", "To", "Subject"]
+
+
+def test_the_line_of_an_mbox_is_no_content() -> None:
+    assert read("From a@x.test Mon May  1 12:00:00 2026", "Subject: x")["subject"] == "x"
+
+
+def test_text_without_a_blank_line_before_it_is_the_body() -> None:
+    assert content_of(b"Subject: x\r\nDear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards\r\n").detail.count(
+        b"Dear colleague\\r\\nplease see"
+    )
+
+
+@pytest.mark.parametrize(
+    ("charset", "meant", "text"),
+    [
+        ("gb2312", "gb18030", "镕"),
+        ("gbk", "gb18030", "㐀"),
+        ("ks_c_5601-1987", "cp949", "똠"),
+        ("shift_jis", "cp932", "①"),
+        ("iso-8859-1", "cp1252", "“€”"),
+        ("us-ascii", "utf-8", "ü"),
+    ],
+)
+def test_a_charset_is_read_as_what_senders_mean_by_it(charset: str, meant: str, text: str) -> None:
+    octets = text.encode(meant)
+    word = "".join(f"={octet:02X}" for octet in octets)
+    filename = f"Content-Disposition: attachment; filename*={charset}''{word.replace('=', '%')}"
+    detail = read(f"Subject: =?{charset}?q?{word}?=", filename)
+    assert (detail["subject"], detail["attachments"][0]["filename"]) == (text, text)
+    body = b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)
+    assert msgspec.json.decode(content_of(body).detail)["body"] == text
+
+
+HOSTILE = [
+    "(",
+    '"',
+    '"\\',
+    '\\"',
+    "<",
+    "<>",
+    ",",
+    ";",
+    ":",
+    "@",
+    "a@",
+    "a.",
+    " ",
+    "a ",
+    "[",
+    "=?",
+    "=?a?q?",
+    "=?a?q?x",
+    "=?a?q??=",
+]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
+    """Half a megabyte is quick; what takes the square of it would need minutes."""
+    began = time.process_time()
+    read(f"From: {pattern * (500_000 // len(pattern))}", f"Subject: {pattern * (500_000 // len(pattern))}")
+    assert time.process_time() - began < 20
