@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,28 @@ from hypothesis import strategies as st
 
 from directsuite.cli.mail.file_names import safe_name, written
 
+DEVICES = ["CON", "prn", "Aux", "NUL", "CONIN$", "conout$", "COM1", "lpt0", "COM\u00b9", "LPT\u00b2"]
 
-@given(st.text() | st.text(alphabet="./\\:-~ \x00aux.con\u202e") | st.none())
+NAMES = st.one_of(
+    st.none(),
+    st.text(),
+    st.text("./\\:-~_ \x00aux.con$\u00a0\u202e\u200f\u0338"),
+    st.tuples(st.sampled_from(DEVICES), st.text(". \u3000x", max_size=250), st.text(". x", max_size=30)).map("".join),
+    st.tuples(st.text(max_size=3), st.text(". \u00adxü_", min_size=100, max_size=200), st.text(". _x")).map("".join),
+)
+
+
+@given(NAMES)
 def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> None:
     safe = safe_name(name, "fallback")
     assert safe not in ("", ".", "..")
-    assert not set(safe) & set('/\\:*?"<>|\x00\r\n\x1b\u202e')
+    assert not set(safe) & set('/\\:*?"<>|')
+    assert not {unicodedata.category(letter) for letter in safe} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert safe[0] not in ".-"
-    assert safe[-1] not in ". "
-    assert len(os.fsencode(safe)) <= 200
+    assert safe == safe.strip()
+    assert safe[-1] != "."
+    assert safe.partition(".")[0].rstrip().upper() not in {device.upper() for device in DEVICES}
+    assert len(safe.encode()) <= 150
     assert safe_name(safe, "fallback") == safe
 
 
@@ -35,8 +48,17 @@ def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> No
         (None, "fallback"),
         ("NUL", "_NUL"),
         ("com1.txt", "_com1.txt"),
+        ("CONIN$", "_CONIN$"),
+        ("conout$ .txt", "_conout$ .txt"),
+        ("COM\u00b9.tar.gz", "_COM\u00b9.tar.gz"),
         ("console.txt", "console.txt"),
         ("x\u202efdp.exe", "x_fdp.exe"),
+        ("x\u200efdp\u061c.\u00adexe\u200f", "x_fdp_._exe_"),
+        ("report.pdf\u00a0. ", "report.pdf"),
+        ("\u3000 .hidden", "hidden"),
+        (f"{'x' * 129}. y{'z' * 30}", "x" * 129),
+        (f"con{' ' * 200}x.pdf", "_con.pdf"),
+        ("_" * 200 + "x", "fallback"),
         (f"{'x' * 300}.pdf", f"{'x' * 130}.pdf"),
         (f"{'ü' * 300}.pdf", f"{'ü' * 65}.pdf"),
     ],

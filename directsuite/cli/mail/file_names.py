@@ -11,23 +11,33 @@ from typing import BinaryIO
 
 _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
-_ODD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"/\\|?*\u2028-\u202e\u2066-\u2069\ud800-\udfff]+')
-_DEVICES = re.compile(r"(?i:con|prn|aux|nul|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
+_ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
+_BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
+_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
 
 
 def safe_name(name: str | None, fallback: str) -> str:
     """A file's name on any system: no folder, no device, not hidden, no control character, not too long.
 
-    fallback: where nothing is left of it.
+    fallback: a name that is safe already, where nothing is left of this one.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name or ""))[-1]
-    kept = _ODD.sub("_", last).strip(" .")
-    if not kept.strip("_"):
-        kept = fallback
-    if _DEVICES.match(kept) or kept.startswith("-"):  # which commands would take for an option
-        kept = f"_{kept}"
-    stem, ending = _parted(kept)
-    return f"{_cut(stem, _LONGEST - _LONGEST_ENDING)}{_cut(ending, _LONGEST_ENDING)}"
+    marked = "".join("\0" if letter in '<>:"|?*' or unicodedata.category(letter) in _ODD else letter for letter in last)
+    safe, before = re.sub("\0+", "_", marked), None
+    while safe != before:  # what is cut may leave a name that is not safe
+        before, safe = safe, _shortened(_no_word_of_a_system(_BLANK.sub("", safe)))
+    return safe if safe.strip("_") else fallback
+
+
+def _no_word_of_a_system(name: str) -> str:
+    """Not a device of Windows, and nothing that commands would take for an option."""
+    return f"_{name}" if _DEVICES.match(name) or name.startswith("-") else name
+
+
+def _shortened(name: str) -> str:
+    stem, ending = _parted(name)
+    cut = stem.encode()[: _LONGEST - _LONGEST_ENDING].decode(errors="ignore")
+    return (stem if cut == stem else _BLANK.sub("", cut)) + ending
 
 
 def written(folder: Path, name: str, content: bytes) -> Path:
@@ -63,7 +73,3 @@ def _new(path: Path) -> BinaryIO:
 def _parted(name: str) -> tuple[str, str]:
     stem, dot, ending = name.rpartition(".")
     return (stem, f".{ending}") if stem and dot and len(ending.encode()) < _LONGEST_ENDING else (name, "")
-
-
-def _cut(text: str, longest: int) -> str:
-    return text.encode()[:longest].decode(errors="ignore")

@@ -20,12 +20,15 @@ from directsuite.messaging.arguments import INBOX
 _LONGEST = 200  # bytes; file systems take 255
 _KEPT = 20  # characters of a name that is too long: at most 8 bytes each
 _ODD = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
+_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9]) *(?:\.|\Z)")
 
 
 def directory_of_mailbox(mailbox: str) -> str:
     """The name of a mailbox's directory: for a Direct address, the address."""
     name = _component(mailbox)
-    return _shortened(f"%2E{name[1:]}" if name.startswith(".") else name, mailbox)
+    if name.startswith(".") or _DEVICES.match(name):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    return _ended(_shortened(name, mailbox))
 
 
 def directory_of_folder(folder: str) -> str:
@@ -35,7 +38,7 @@ def directory_of_folder(folder: str) -> str:
     root, dot, below = folder.partition(".")
     inside = root == INBOX and bool(dot)
     name = below if inside else folder
-    return "." + ("" if inside else "%~") + _shortened(".".join(map(_component, name.split("."))), name)
+    return "." + ("" if inside else "%~") + _ended(_shortened(".".join(map(_component, name.split("."))), name))
 
 
 def _component(text: str) -> str:
@@ -50,6 +53,11 @@ def _encoded(odd: re.Match[str]) -> str:
         return f"%{ord(text):02X}"
     utf16 = text.encode("utf-16-be", "surrogatepass")
     return "&" + base64.b64encode(utf16, b"+,").rstrip(b"=").decode("ascii") + "-"
+
+
+def _ended(name: str) -> str:
+    """The name with a blank or dot at its end encoded, which Windows drops."""
+    return f"{name[:-1]}%{ord(name[-1]):02X}" if name.endswith((" ", ".")) else name
 
 
 def _shortened(name: str, text: str) -> str:

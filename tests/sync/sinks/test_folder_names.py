@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
 
 HOSTILE = st.one_of(
-    st.text(st.one_of(st.characters(), st.sampled_from("./\\\0%&~-AIXNBO\ud800")), max_size=30),
+    st.text(st.one_of(st.characters(), st.sampled_from("./\\\0%&~-AIXNBO \ud800")), max_size=30),
     st.text(min_size=150, max_size=400),
     st.builds("INBOX.{}".format, st.text(st.sampled_from("./&%~-ü\ud800a"), max_size=6)),
 )
@@ -40,8 +40,16 @@ def test_names_are_those_of_maildir_plus_plus(folder: str, directory: str) -> No
 
 def test_a_mailbox_is_named_by_its_address() -> None:
     assert directory_of_mailbox("nurse@direct.example.org") == "nurse@direct.example.org"
-    assert directory_of_mailbox("..") == "%2E."
+    assert directory_of_mailbox("..") == "%2E%2E"
     assert directory_of_mailbox("") == "%"
+
+
+def test_no_directory_has_a_name_that_windows_changes_or_keeps_for_devices() -> None:
+    assert directory_of_mailbox("con.smith@direct.example.org") == "%63on.smith@direct.example.org"
+    assert directory_of_mailbox("CONOUT$") == "%43ONOUT$"
+    assert directory_of_mailbox("console@direct.example.org") == "console@direct.example.org"
+    assert directory_of_mailbox("nurse@direct.example.org.") == "nurse@direct.example.org%2E"
+    assert directory_of_folder("INBOX.Letters ") == ".Letters%20"
 
 
 @given(folder=HOSTILE)
@@ -53,6 +61,7 @@ def test_no_name_leads_elsewhere(folder: str) -> None:
             assert name.isascii()
             assert name.isprintable()
             assert len(name) <= 255
+            assert name[-1] not in ". "
     assert not directory_of_mailbox(folder).startswith(".")
 
 
