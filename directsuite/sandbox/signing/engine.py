@@ -11,15 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pikepdf
-from pyhanko.pdf_utils.misc import PdfError
-
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.base64_text import decoded
 from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.inspect import inspect
-from directsuite.sandbox.signing.refusals import InvalidActionError
+from directsuite.sandbox.signing.refusals import InvalidActionError, RefusedError
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -28,13 +25,6 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import KeySource
     from directsuite.sandbox.signing.signature_request import SignatureRequest
-
-# What pikepdf and pyHanko raise where an object of the document is not of the type that PDF has for its place. The
-# types are wide, and could hide a fault of our own: hence the log. RuntimeError is qpdf's, and a recursion too deep.
-_MALFORMED = (
-    *(pikepdf.PdfError, PdfError, ValueError, TypeError, AttributeError),
-    *(KeyError, IndexError, AssertionError, RuntimeError),
-)
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -104,6 +94,8 @@ def _malformed_is_refused() -> Generator[None]:
     """Turn what the libraries say of a document that breaks PDF's rules into a refusal."""
     try:
         yield
-    except _MALFORMED as error:
+    except (RefusedError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  the libraries raise almost anything where an object has a wrong type
         logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
         raise InvalidActionError("the document is malformed") from None

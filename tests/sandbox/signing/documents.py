@@ -135,6 +135,11 @@ def saved(pdf: pikepdf.Pdf) -> bytes:
     return output.getvalue()
 
 
+def stream(pdf: Any, content: bytes, **entries: Any) -> Any:
+    """A stream with this content, made in `pdf`: pikepdf types this method in part only."""
+    return pdf.make_stream(content, **entries)
+
+
 def certified(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
     """The document with a certification signature that permits what it says. Not to be called on an event loop."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))

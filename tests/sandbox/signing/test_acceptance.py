@@ -1,0 +1,136 @@
+"""What Save accepts, Sign signs; what it refuses, it refuses with the reason."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pikepdf
+import pytest
+from pikepdf import Array, Dictionary, Name, String
+from pyhanko.pdf_utils.crypt.pubkey import RecipientEncryptionPolicy
+from pyhanko.pdf_utils.reader import PdfFileReader
+
+from . import documents
+from .caller import Caller, text_by_poppler, valid_by_pdfsig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from directsuite.sandbox.signing.keys import FileKeyStore
+
+
+def draft_of_aes_256() -> bytes:
+    """Encrypted by revision 5, with an empty user password."""
+    return _encrypted(documents.plain(), R=5, aes=True)
+
+
+def without_key_length() -> bytes:
+    """Encrypted by revision 4, whose dictionary does not tell the length of the key."""
+    content = _encrypted(documents.plain(), R=4, aes=True)
+    assert content.count(b"/Length 128") == 1
+    return content.replace(b"/Length 128", b"           ")
+
+
+def xfa_form_with_usage_rights() -> bytes:
+    """An encrypted XFA form whose catalog holds the signature of its usage rights, which is never encrypted."""
+    with pikepdf.open(io.BytesIO(documents.consent())) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        form["/XFA"] = Array([String("template"), documents.stream(pdf, b"<template/>")])
+        rights = Dictionary(Type=Name.Sig, Filter=Name("/Adobe.PPKLite"), Contents=String(b"0" * 37))
+        rights["/ByteRange"] = Array([0, 1, 2, 3])
+        pdf.Root["/Perms"] = Dictionary(UR3=rights)
+        content = documents.saved(pdf)
+    return _encrypted(content, R=4, aes=True)
+
+
+def with_broken_metadata() -> bytes:
+    """XMP that is not well-formed."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        output = io.BytesIO()
+        pdf.Root["/Metadata"] = documents.stream(pdf, b"<x:xmpmeta \xff", Type=Name.Metadata, Subtype=Name.XML)
+        pdf.save(output, fix_metadata_version=False)  # which would mend it
+        return output.getvalue()
+
+
+def with_broken_cross_references() -> bytes:
+    """A cross-reference stream whose compressed bytes end too early."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        output = io.BytesIO()
+        pdf.save(output, object_stream_mode=pikepdf.ObjectStreamMode.generate)
+    content = output.getvalue()
+    end = content.rindex(b"\nendstream")
+    return content[: end - 6] + b"\0" * 6 + content[end:]
+
+
+def with_all_objects_on_a_line() -> bytes:
+    """No cross-reference table, and no line between the objects."""
+    page = b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]>>endobj"
+    objects = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj " + page
+    return b"%PDF-1.4\n" + objects + b" trailer<</Root 1 0 R/Size 4>>"
+
+
+def with_high_object_numbers() -> bytes:
+    """No cross-reference table, and objects with numbers above a third of the file's size."""
+    return re.sub(rb"\b([123]) 0 ", rb"2580\1 0 ", with_all_objects_on_a_line().replace(b"endobj ", b"endobj\n"))
+
+
+def with_a_wrong_startxref() -> bytes:
+    """The end points to a part of the cross-reference table that does not lead to the catalog."""
+    content = documents.plain()
+    return content.replace(b"xref\n0", b"xref\n9", 1)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(draft_of_aes_256, without_key_length, xfa_form_with_usage_rights, with_broken_metadata),
+        *(with_broken_cross_references, with_all_objects_on_a_line, with_high_object_numbers, with_a_wrong_startxref),
+    ],
+)
+async def test_what_other_readers_open_can_be_saved_and_signed(
+    signing: Caller, tmp_path: Path, build: Callable[[], bytes]
+) -> None:
+    content = build()
+    text_by_poppler(content, tmp_path)
+    identifier = await signing.save(content)
+    body = {"name": "A", "widget": {"x": 10, "y": 10, "width": 99, "height": 50, "page": 1}}
+    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [body, {"name": "B"}]})
+    signed = {name: valid for name, valid in (await signing.signatures(identifier)).items() if valid is not None}
+    assert signed == {"A": True, "B": True}
+    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
+    with pikepdf.open(io.BytesIO(await signing.pull(identifier))) as pdf:
+        assert pdf.is_encrypted is (b"/Encrypt" in content)
+        assert pdf.allow.print_highres is not pdf.is_encrypted
+
+
+async def test_a_document_for_holders_of_certificates_is_refused_as_such(signing: Caller, keys: FileKeyStore) -> None:
+    copy_into: Any = import_module("pyhanko.pdf_utils.writer").copy_into_new_writer  # whose types are partial
+    writer = copy_into(PdfFileReader(io.BytesIO(documents.plain())))
+    writer.encrypt_pubkey([keys.signer().signing_cert], policy=RecipientEncryptionPolicy(ignore_key_usage=True))
+    output = io.BytesIO()
+    writer.write(output)
+    assert "certificates" in await signing.refused("POST", body=base64.b64encode(output.getvalue()))
+
+
+async def test_a_signed_document_that_takes_no_further_signature_is_refused(signing: Caller) -> None:
+    identifier = await signing.save(documents.plain())
+    signed: bytes = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={})
+    with pikepdf.open(io.BytesIO(signed)) as pdf:
+        content = _encrypted(documents.saved(pdf), R=5, aes=True)
+    assert "signed" in await signing.refused("POST", body=base64.b64encode(content))
+
+
+def _encrypted(content: bytes, **how: Any) -> bytes:
+    """The document, encrypted for an empty user password and without permission to print."""
+    with pikepdf.open(io.BytesIO(content)) as pdf:
+        output = io.BytesIO()
+        warnings.filterwarnings("ignore", "Encryption R=5 is deprecated")  # pytest takes the filter back
+        allowed = pikepdf.Permissions(print_lowres=False, print_highres=False)
+        pdf.save(output, encryption=pikepdf.Encryption(owner="owner", user="", allow=allowed, **how))
+        return output.getvalue()
