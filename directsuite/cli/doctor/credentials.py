@@ -8,8 +8,9 @@ messaging       GetMessageCount of INBOX
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -113,7 +114,7 @@ class Credentials:
         url: dict[str, Any] = {name: f"{getattr(self.settings, name)}/{_NOWHERE}"}
         elsewhere = attrs.evolve(self.settings, **url)
         other = await self._answer(elsewhere, token, ask)
-        same = isinstance(other, ServiceError) and (other.status, other.message) == (error.status, error.message)
+        same = isinstance(other, ServiceError) and _said(other) == _said(error)
         return failed(_of(error, service)) if same else ok("the token is accepted")
 
     async def _answer(
@@ -129,6 +130,17 @@ class Credentials:
     @property
     def _once(self) -> dict[str, Any]:
         return {"timeout": self.limit, "retry": RetryPolicy.none()}
+
+
+def _said(error: ServiceError) -> tuple[object, ...]:
+    """The status, and what the service's own body says, but for the path: both `error` and `description`."""
+    try:
+        body: object = json.loads(error.body)
+    except (ValueError, RecursionError):
+        body = None
+    members = cast("dict[str, object]", body) if isinstance(body, dict) else {}
+    texts = [str(members.get(name)).replace(f"/{_NOWHERE}", "") for name in ("error", "description")]
+    return error.status, *texts
 
 
 def _of(error: DirectSuiteError, service: str) -> str:

@@ -82,12 +82,15 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @asynccontextmanager
 async def server(
-    answer: Callable[[], web.Response] = web.Response, *, tls: SSLContext | None = None
+    answer: Callable[[], web.Response] | None = None,
+    *,
+    at: Callable[[str], web.Response] = lambda _: web.Response(),
+    tls: SSLContext | None = None,
 ) -> AsyncGenerator[str]:
-    """Something that answers every request so; its URL."""
+    """Something that answers every request so, or a request of a path so; its URL, whose path is /service."""
 
-    async def handler(_: web.Request) -> web.Response:
-        return answer()
+    async def handler(request: web.Request) -> web.Response:
+        return at(request.path) if answer is None else answer()
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from aiohttp import web
 
@@ -51,6 +53,32 @@ async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_u
             "failed",
             f"what answers there isn't this service: check the path of DIRECTSUITE_{service.upper()}_URL",
         )
+
+
+def not_found(description: str) -> web.Response:
+    return web.json_response({"error": "Not Found", "description": description}, status=404)
+
+
+def documents_and_paths(path: str) -> web.Response:
+    """Says not found of both, and which only in the description."""
+    known = path.startswith(("/service/pdf/", "/service/api/fax/"))
+    return not_found("there is no such document" if known else f"no endpoint {path}")
+
+
+def one_description_for_all(path: str) -> web.Response:
+    return not_found(f"no endpoint GET {path} at 2026-05-01T12:00:00Z")
+
+
+@pytest.mark.parametrize(("at", "result"), [(documents_and_paths, "ok"), (one_description_for_all, "failed")])
+async def test_a_description_tells_a_missing_document_from_a_missing_path(
+    at: Callable[[str], web.Response], result: str, machine: Machine
+) -> None:
+    async with server(at=at) as url:
+        machine.set("DIRECTSUITE_SIGNING_URL", url)
+        machine.set("DIRECTSUITE_FAX_URL", url)
+        machine.set("DIRECTSUITE_TOKEN", WRONG)
+        told = await machine.doctor()
+    assert [told.results(service)["token"] for service in ("signing", "fax")] == [result, result]
 
 
 async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandbox: Sandbox) -> None:
