@@ -25,6 +25,7 @@ from directsuite.messaging import arguments, operations
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import (
     Message,
+    MessageDetail,
     MessageHeader,
     MessageWithHeader,
     SendMessageResponse,
@@ -166,7 +167,7 @@ class SentMessage:
             SENT, begin, None, timeout=self.deadline.left()
         )
         for message in messages:
-            marks = [header.value for header in message.headers if (header.name or "").lower() == REQUEST_ID.lower()]
+            marks = _marks_of(message)
             self.shows_marks = self.shows_marks or bool(marks)
             if self.mark in marks:
                 return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
@@ -177,6 +178,12 @@ class SentMessage:
 def request_id(address: str, key: str) -> str:
     """The mark that stands for a caller's key: a hash, since the recipients see it."""
     return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
+
+
+def _marks_of(message: MessageDetail) -> set[str]:
+    """The marks that a listing shows: one without a value, or in another form, must not pass for another's."""
+    values = (header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID.lower())
+    return {mark for value in values if (mark := (value or "").strip().lower())}
 
 
 def marked(message: Message, mark: str) -> MessageWithHeader:

@@ -54,3 +54,31 @@ async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedSe
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, settle=30)
     assert caught.value.looked
     assert sum(clock.sleeps) == pytest.approx(30)
+
+
+@pytest.mark.parametrize("shown", [" {} ", "{}\r\n", "", None], ids=["blanks", "line break", "empty", "null"])
+@pytest.mark.parametrize("upper", [False, True], ids=["as sent", "in capitals"])
+async def test_a_mark_that_a_listing_shows_in_another_form_is_no_absent_one(
+    server: ScriptedServer, shown: str | None, upper: bool
+) -> None:
+    """Sent again, the recipients would have it twice."""
+
+    async def lost_but_listed(exchange: Exchange) -> None:
+        if "SendWithHeader" in exchange.request.target:
+            await plays.reset(exchange)
+            return
+        marks = [sent.document["message"]["headers"][0]["value"] for sent in server.to("SendWithHeader")]
+        values = [None if shown is None else shown.format(mark.upper() if upper else mark) for mark in marks]
+        headers = [[{"name": "X-Request-ID", "value": value}] for value in values]
+        messages = [{"uid": uid, "msgID": f"<{uid}@x>", "headers": each} for uid, each in enumerate(headers, start=1)]
+        await plays.answer({"success": True, "messages": messages})(exchange)
+
+    server.otherwise = lost_but_listed
+    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+        sending = suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, resend=True)
+        if shown:
+            assert (await sending).smtp_id == "<1@x>"
+        else:
+            with pytest.raises(ds.OutcomeUnknownError):
+                await sending
+    assert len(server.to("SendWithHeader")) == 1
