@@ -122,12 +122,12 @@ class FaxWatch:
         return sorted(fresh, key=_age_of)
 
     async def _read_newest(self, look: _Look) -> None:
-        """Read what has come since a look began that failed: pages up to one of which it has seen all."""
+        """Read what has come since a look began that failed: pages up to one that has nothing else."""
         offset, newest, has_new = 0, dict[str, _Known](), True
         while has_new:
-            page = await page_at(self.faxes.page, offset)
-            has_new = len(page) == PAGE and any(_record_of(each, 0.0)[0] not in look.seen for each in page)
+            page, before = await page_at(self.faxes.page, offset), len(newest)
             self._sift(page, look, newest)
+            has_new = len(page) == PAGE and len(newest) > before  # not so for ever where a server repeats its pages
             offset += PAGE
         look.seen = newest | look.seen  # the newest first
         look.offset += len(newest)

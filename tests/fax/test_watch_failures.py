@@ -134,3 +134,34 @@ async def test_however_many_are_deleted_meanwhile_none_that_is_there_is_missed(d
     listed.meanwhile = lambda: listed.faxes.__delitem__(slice(deleted))
     watch = watching(listed)
     assert set(await looked(watch)) | set(await looked(watch)) >= set(handles(100 - deleted))
+
+
+async def test_a_server_that_ignores_the_offset_does_not_keep_a_look_after_a_failure_for_ever() -> None:
+    listed = Failing(faxes(10), repeats=0, fails=lambda calls: calls == 2)
+    listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(11, 10))
+    watch = watching(listed)
+    with pytest.raises(ds.ServerError):
+        await watch.look()
+    listed.fails = lambda calls: calls > 20  # it would go on without a pause
+    assert [each.message_handle for each in await watch.look()] == handles(11)
+    assert await watch.look() == []
+
+
+async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() -> None:
+    listed = Failing(faxes(30), fails=lambda calls: calls == 3)
+    listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(50, 30))
+    watch = watching(listed)
+    with pytest.raises(ds.ServerError):
+        await watch.look()
+    page = listed.page
+
+    async def shifting(offset: int) -> ds.FaxMessageInformation:
+        """Ten more come after the newest page was given."""
+        answer = await page(offset)
+        if len(listed.faxes) == 50:
+            listed.faxes[:0] = faxes(60, 50)
+        return answer
+
+    listed.page = shifting  # type: ignore[method-assign]
+    assert await looked(watch) == handles(50)
+    assert await looked(watch) == handles(60, 50)
