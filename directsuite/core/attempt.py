@@ -138,6 +138,7 @@ class Attempts:
     async def _answer(self, call: Call[R], incoming: Incoming, bound: Bound) -> R | DirectSuiteError:
         """What the answer says: the response, or the error that it is."""
         if call.receive is not None and 200 <= incoming.status < 300:
+            call.endpoint.limits.breaker.answered()  # others need not wait until all of it has come
             if call.options.timeout is None:
                 call.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
             self._bound_attempt(call, bound)
@@ -183,6 +184,7 @@ class Attempts:
             """The connection has taken more of the body."""
             if call.status is not None or bound.expired:
                 return
+            call.endpoint.limits.breaker.flows(probe=call.probe)
             if call.options.timeout is None:
                 call.deadline = max(call.deadline, time() + pause)
             if call.operation.may_repeat:

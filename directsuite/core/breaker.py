@@ -30,6 +30,7 @@ class Breaker:
         self._probe_at: float | None = None
         self._probe = 0
         self._probes = 0
+        self._probed_at = 0.0
 
     @property
     def closed(self) -> bool:
@@ -51,6 +52,7 @@ class Breaker:
             return 0
         self._probes += 1
         self._probe = self._probes
+        self._probed_at = self._clock.monotonic()
         return self._probe
 
     def answered(self) -> None:
@@ -70,6 +72,11 @@ class Breaker:
         self._probe = 0
         self._probe_at = self._clock.monotonic() + self._pause
         self._tell(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
+
+    def flows(self, *, probe: int) -> None:
+        """The body of an attempt is being taken. One that takes longer than a pause leaves the probe to another."""
+        if probe and self._clock.monotonic() - self._probed_at >= self._pause:
+            self.abandoned(probe=probe)
 
     def abandoned(self, *, probe: int) -> None:
         """An attempt ended without telling anything about the service, such as by its caller's leaving."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
+from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -15,7 +18,7 @@ from directsuite.core.breaker import Breaker
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 
 from . import plays
-from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, SEND, failure_of, opened
+from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, PDF, SEND, failure_of, opened
 from .scripted_server import Play, ScriptedServer
 from .virtual_time import ManualClock, until
 
@@ -154,6 +157,44 @@ async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServ
         probe.cancel()
         await asyncio.wait([probe])
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
+
+
+async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """A download may take hours, in which other calls would be refused."""
+    pdf = base64.b64encode(b"%PDF-1.7 " + bytes(30))
+    server.plays(plays.hang_up, plays.pieces(pdf[:20], plays.Pause(15), pdf[20:]))
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
+        await failure_of(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(10)
+        probe = asyncio.create_task(suite.signing.download("doc", tmp_path / "doc.pdf"))
+        await asyncio.sleep(5)
+        await GET_DOC_INFO.call(suite)
+        assert not probe.done()
+        await probe
+
+
+async def test_an_upload_that_takes_long_is_the_probe_for_one_pause_only(server: ScriptedServer) -> None:
+    async def pdf() -> AsyncGenerator[bytes]:
+        yield PDF
+        for _ in range(6):
+            await asyncio.sleep(5)
+            yield bytes(100_000)
+
+    server.plays(plays.hang_up)
+    server.otherwise = plays.answer({"identifier": "doc"})
+    async with opened(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
+        await failure_of(GET_DOC_INFO.call(suite))
+        await asyncio.sleep(10)
+        probe = asyncio.create_task(suite.signing.save(pdf()))
+        await asyncio.sleep(7)
+        assert isinstance(await failure_of(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
+        await asyncio.sleep(7)
+        await GET_DOC_INFO.call(suite)
+        assert not probe.done()
+        await probe
 
 
 async def test_services_go_down_one_by_one(server: ScriptedServer) -> None:
