@@ -134,7 +134,7 @@ def _check_span(begin: datetime | None, end: datetime | None) -> None:
     for parameter, moment in (("begin", begin), ("end", end)):
         if moment is not None:
             aware(moment, parameter)
-    if begin is not None and end is not None and begin > end:
+    if begin is not None and end is not None and within_years(begin) > within_years(end):
         raise InvalidArgumentError("it lies before begin", parameter="end")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import span_in_milliseconds, span_in_utc
 
 from .stage import MESSAGE, SUCCESS, Stage
@@ -132,3 +134,14 @@ def test_naive_datetime_is_refused(span: object, parameter: str, zone: tzinfo | 
     assert callable(span)
     with pytest.raises(ValueError, match=f"^{parameter}: "):
         span(*((naive, aware) if parameter == "begin" else (aware, naive)))
+
+
+def test_the_hour_that_a_zone_has_twice_counts_as_it_passes() -> None:
+    """Datetimes of one zone compare by their clocks' faces, on which 1:10 comes again after 1:30."""
+    zone = ZoneInfo("America/New_York")
+    before = datetime(2026, 11, 1, 1, 30, tzinfo=zone)
+    after = datetime(2026, 11, 1, 1, 10, fold=1, tzinfo=zone)
+    assert span_in_utc(before, after) == ("20261101053000", "20261101061000")
+    for span in (span_in_milliseconds, span_in_utc):
+        with pytest.raises(InvalidArgumentError):
+            span(after, before)
