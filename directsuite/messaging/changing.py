@@ -116,7 +116,8 @@ class Changing(Reading):
         if verify:
             deadline = self._deadline(timeout)
             there = await self.get_message_metadata(folder, timeout=deadline.left())
-            message_ids = [message.msg_id for message in there if message.uid in set(listed)]
+            copied = frozenset(listed)
+            message_ids = [message.msg_id for message in there if message.uid in copied]
             proof = await Arrivals.expected(self, dest_folder, message_ids, deadline)
             timeout = deadline.left()
         body = self._uids_body(listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -197,3 +198,21 @@ async def test_a_malformed_message_id_is_no_obstacle_to_saving(server: ScriptedS
     async with opened(server) as suite:
         await _box(suite).save_raw_messages("INBOX.B", [ds.RawMessage(data=b"Message-ID: <\r\n\r\nHello")], verify=True)
     assert len(server.to("SaveRawMessages")) == 1
+
+
+@pytest.mark.slow
+async def test_a_verified_copy_of_many_messages_takes_no_longer_for_each_of_the_folder(server: ScriptedServer) -> None:
+    metadata = {"success": True, "messages": [{"uid": uid, "msgID": f"<{uid}@x>"} for uid in range(20_000)]}
+
+    async def play(exchange: Exchange) -> None:
+        is_look = "MetaData" in exchange.request.target
+        await plays.answer(metadata if is_look else {"success": True, "uids": []})(exchange)
+
+    server.otherwise = play
+    async with opened(server) as suite:
+        seconds = list[float]()
+        for count in (1, 5_000):
+            began = time.process_time()
+            await _box(suite).copy_messages_by_uids("INBOX", "INBOX.Kept", range(count), verify=True)
+            seconds.append(time.process_time() - began)
+    assert seconds[1] < 3 * seconds[0] + 0.2
