@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from directsuite.core.sqlite_file import SqliteFile
@@ -20,6 +20,7 @@ from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen
 from directsuite.jobs.delivery.following import Following
 from directsuite.jobs.sqlite_journal import SqliteJournal
+from directsuite.messaging import arguments
 from directsuite.messaging.models import MessageStatus
 from directsuite.messaging.tracking import bare
 
@@ -95,9 +96,9 @@ class Journal(SqliteJournal):
     async def forget(self, before: datetime) -> int:
         """Forget messages that are over, were added before this, and whose changes are done; how many they are.
 
-        One that is added again is followed anew. before: an aware datetime.
+        One that is added again is followed anew. before: an aware datetime. Raises InvalidArgumentError.
         """
-        moment = before.astimezone(UTC).timestamp()
+        moment = arguments.aware(before, "before").timestamp()
         return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
 
     def _following(self, mailbox: str) -> Following:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -116,3 +117,10 @@ async def test_one_is_added_to_an_open_journal_alone(scene: Scene) -> None:
     tracker = scene.tracker(scene.journal())
     with pytest.raises(ds.ClosedError):
         await tracker.add("<1@direct.example.test>")
+
+
+@pytest.mark.parametrize("before", [datetime(2026, 1, 1), "2026-01-01"], ids=["naive", "text"])  # noqa: DTZ001
+async def test_only_an_aware_moment_says_what_to_forget(scene: Scene, before: Any) -> None:
+    async with scene.journal() as journal:
+        with pytest.raises(ds.InvalidArgumentError):
+            await journal.forget(before)
