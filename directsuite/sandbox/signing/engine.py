@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.signature_request import SignatureRequest
 
 logger = logging.getLogger("directsuite.sandbox")
+
+_at_work: ContextVar[bool] = ContextVar("_at_work", default=False)
+
+
+def _is_of_others(_: logging.LogRecord) -> bool:
+    """Return False for what the PDF libraries log of the sandbox's documents: tracebacks that name their signers."""
+    return not _at_work.get()
+
+
+for _name in list(logging.Logger.manager.loggerDict):  # a filter works at the logger alone, not at those below it
+    if _name.split(".")[0] in ("pyhanko", "pyhanko_certvalidator", "pikepdf"):
+        logging.getLogger(_name).addFilter(_is_of_others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +86,26 @@ CHANGES: dict[str, Callable[[bytes, Circumstances], Change]] = {
 def receive(body: bytes) -> tuple[bytes, bool]:
     """The document in the base64 body of Save, and whether it had to be repaired. Raises InvalidParameterError."""
     content = decoded(body, "the body")
-    with _malformed_is_refused():
+    with _at_work_on_a_document():
         return document.accepted(content)
 
 
 def change(operation: str, content: bytes, circumstances: Circumstances) -> Change:
     """What one of `CHANGES` makes of a document. Raises RefusedError."""
-    with _malformed_is_refused():
+    with _at_work_on_a_document():
         return CHANGES[operation](content, circumstances)
 
 
 def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any]:
     """The members of GetDocInfo that come from the document. Raises RefusedError."""
-    with _malformed_is_refused():
+    with _at_work_on_a_document():
         return inspect(content, keys.trust_roots(), moment)
 
 
 @contextmanager
-def _malformed_is_refused() -> Generator[None]:
-    """Turn what the libraries say of a document that breaks PDF's rules into a refusal."""
+def _at_work_on_a_document() -> Generator[None]:
+    """Keep the libraries' logs back, and turn what they raise for a document that breaks PDF's rules into a refusal."""
+    token = _at_work.set(True)
     try:
         yield
     except (RefusedError, MemoryError):
@@ -99,3 +113,5 @@ def _malformed_is_refused() -> Generator[None]:
     except Exception as error:  # noqa: BLE001  the libraries raise almost anything where an object has a wrong type
         logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
         raise InvalidActionError("the document is malformed") from None
+    finally:
+        _at_work.reset(token)

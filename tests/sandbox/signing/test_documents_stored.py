@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -20,6 +21,7 @@ from directsuite.sandbox.signing.base64_text import decoded, encoded
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing.signature_request import SignatureRequest
+from directsuite.sandbox.signing.validate import validate
 
 from . import documents
 from .conftest import account_from_header
@@ -196,6 +198,18 @@ async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
     assert "AttributeError" in record.getMessage()
     assert "%PDF" not in record.getMessage()
     assert record.exc_info is None
+
+
+async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
+    signing: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    stranger = FileKeyStore.open(None)
+    circumstances = engine.Circumstances([SignatureRequest(name="A")], stranger, datetime(2026, 3, 1, tzinfo=UTC))
+    signed = await asyncio.to_thread(engine.change, "Sign", documents.plain(), circumstances)
+    assert await signing.signatures(await signing.save(signed.content)) == {"A": False}
+    assert caplog.records == []
+    await asyncio.to_thread(validate, signed.content, KEYS.trust_roots(), circumstances.at)  # as an application would
+    assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
 def test_every_operation_has_its_route(service: SigningService) -> None:
