@@ -38,11 +38,12 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
-            if field.kind in ("text", "choice"):
-                if outdated or not _has_appearance(widget):
-                    _draw_text(pdf, form, field, widget)
-            elif field.kind in _MARKS:
-                _show_state(pdf, field, widget)
+            if field.kind in _MARKS:
+                _show_state(pdf, field, widget, outdated=outdated)
+            elif (outdated or not _has_appearance(widget)) and (
+                field.kind in ("text", "choice") or _caption(field, widget) is not None
+            ):
+                _draw_text(pdf, form, field, widget)
     if "/NeedAppearances" in form:
         del form["/NeedAppearances"]
 
@@ -53,7 +54,8 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
 
 
 def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pikepdf.Object) -> None:
-    text = _shown_text(field)
+    caption = _caption(field, widget)
+    text = _shown_text(field) if caption is None else caption
     font = font_for(text)
     if font is None:
         raise InvalidActionError(
@@ -67,7 +69,7 @@ def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pik
         font=font,
         size=abs(float(sized.group(1))) if sized else 0.0,
         colour=_SIZE.sub("", default).strip() or "0 g",
-        alignment=_integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
+        alignment=1 if caption is not None else _integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
         width=width,
         height=height,
     )
@@ -86,6 +88,14 @@ def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pik
     widget["/AP"] = Dictionary(N=stream)
     if "/AS" in widget:
         del widget["/AS"]
+
+
+def _caption(field: Field, widget: pikepdf.Object) -> str | None:
+    """The text on a push button that tells how it looks, icons excepted; None for any other field."""
+    looks = widget.get("/MK")
+    if field.kind != "pushbutton" or looks is None or "/I" in looks:
+        return None
+    return text_of(looks.get("/CA"))
 
 
 def _shown_text(field: Field) -> str:
@@ -115,23 +125,25 @@ def _chosen(field: Field) -> set[int]:
     return {position for position, (exported, shown) in enumerate(_options(field)) if {exported, shown} & set(values)}
 
 
-def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object) -> None:
+def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outdated: bool) -> None:
     """Make a check box or radio button show what its field's value says, whatever it showed before."""
-    if field.get("/V") is None:
-        return
-    wanted = f"/{field.value or 'Off'}"
+    own = widget.get("/AS")
+    wanted = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
     appearance = widget.get("/AP")
     states = appearance.get("/N") if appearance is not None else None
-    if not isinstance(states, pikepdf.Dictionary) or isinstance(states, pikepdf.Stream):
-        # without any appearance, what a button's own state is called stands in /AS alone
-        own = widget.get("/AS")
-        lit = wanted != "/Off" and (str(own) == wanted if own is not None else len(field.widgets) == 1)
-        drawn = {"/Off": _mark(pdf, field, widget, lit=False)}
-        if lit:
-            drawn[wanted] = _mark(pdf, field, widget, lit=True)
-        states = Dictionary(drawn)
-        widget["/AP"] = Dictionary(N=states)
-    widget["/AS"] = Name(wanted) if wanted in states else Name.Off
+    if isinstance(states, pikepdf.Dictionary) and not isinstance(states, pikepdf.Stream):
+        names = list(states.keys())
+        drawn: dict[str, pikepdf.Object] = {
+            name: state for name, state in states.items() if isinstance(state, pikepdf.Stream)
+        }
+    else:  # without any appearance, what a button's own state is called stands in /AS alone
+        names = [str(own)] if own is not None else [wanted] * (len(field.widgets) == 1)
+        drawn = {}
+    shown = wanted if wanted in names else "/Off"
+    if shown not in drawn and (outdated or not drawn):
+        drawn[shown] = _mark(pdf, field, widget, lit=shown != "/Off")
+        widget["/AP"] = Dictionary(N=Dictionary(drawn))
+    widget["/AS"] = Name(shown)
 
 
 def _mark(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, lit: bool) -> pikepdf.Object:

@@ -54,12 +54,15 @@ def read_picture(picture: bytes) -> Image:
 
 
 def draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
-    """A PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees."""
+    """A PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees.
+
+    Its background is white, since the page below may be a dark scan.
+    """
     across, up, matrix = upright(turned, width, height)
     text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
     with pikepdf.new() as pdf:
         resources = Dictionary()
-        content = b"%.3f %.3f %.3f %.3f %.3f %.3f cm\n" % matrix
+        content = b"1 g 0 0 %.3f %.3f re f\n%.3f %.3f %.3f %.3f %.3f %.3f cm\n" % (width, height, *matrix)
         if picture is not None:
             beside = across >= up
             room = (across / 2, up) if beside else (across, up / 2)

@@ -149,9 +149,10 @@ def certified(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
     return bytes(output.getvalue())
 
 
-def left_to_viewers(value: str) -> bytes:
-    """A text field without an appearance, in a form that asks viewers to draw it."""
-    with pikepdf.open(io.BytesIO(one_field(FT=Name.Tx, T=String("note"), V=String(value)))) as pdf:
+def left_to_viewers(value: str, **members: Any) -> bytes:
+    """A field, of text unless `members` say otherwise, in a form that asks viewers to draw it."""
+    field = members or {"FT": Name.Tx, "V": String(value)}
+    with pikepdf.open(io.BytesIO(one_field(T=String("note"), **field))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         form["/NeedAppearances"] = True
         return saved(pdf)

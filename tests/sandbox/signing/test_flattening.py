@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pikepdf
 import pytest
-from pikepdf import Array, Name, String
+from pikepdf import Array, Dictionary, Name, String
 
 from directsuite.sandbox.signing import fonts
 
 from . import documents
-from .caller import Caller, font_with, text_by_poppler, valid_by_pdfsig
+from .caller import Caller, font_with, page_by_poppler, text_by_poppler, valid_by_pdfsig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +97,32 @@ async def test_a_missing_check_mark_is_drawn(signing: Caller) -> None:
     with pikepdf.open(io.BytesIO(content)) as pdf:
         page: Any = pdf.pages[0].obj
         assert len(page["/Resources"]["/XObject"]) == 1
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"FT": Name.Btn, "V": Name.Off, "AS": Name.Off, "AP": Dictionary(N=Dictionary(Yes=Dictionary()))},
+        {"FT": Name.Btn, "V": Name.Off},
+        {"FT": Name.Btn},
+        {"FT": Name.Btn, "Ff": 1 << 16},
+        {"FT": Name.Tx},
+    ],
+)
+async def test_the_frame_of_a_field_left_to_viewers_keeps_its_colour(
+    signing: Caller, tmp_path: Path, field: dict[str, Any]
+) -> None:
+    looks = Dictionary(BC=Array([1, 0, 0]), BG=Array([1, 1, 0]), CA=String("4"))
+    box = documents.left_to_viewers("", **field, MK=looks, BS=Dictionary(W=4))
+    content = await signing.ok("PATCH", f"/{await signing.save(box)}/flatten/pull")
+    drawn = page_by_poppler(content, tmp_path)
+    assert [drawn.getpixel(place) for place in ((52, 135), (60, 128))] == [(255, 0, 0), (255, 255, 0)]
+
+
+async def test_the_caption_of_a_push_button_left_to_viewers_is_drawn(signing: Caller, tmp_path: Path) -> None:
+    button = documents.left_to_viewers("", FT=Name.Btn, Ff=1 << 16, MK=Dictionary(CA=String("Submit")))
+    content = await signing.ok("PATCH", f"/{await signing.save(button)}/flatten/pull")
+    assert "Submit" in text_by_poppler(content, tmp_path)
 
 
 @pytest.mark.parametrize(

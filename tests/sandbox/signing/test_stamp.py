@@ -53,7 +53,7 @@ async def test_the_graphical_signature_stands_in_the_appearance(
             [(60, 60, True)] if pictured else []
         )
     drawn = page_by_poppler(content, tmp_path)
-    # The picture fills a square of 76 points from (112, 102) on; its right half lets the page show through.
+    # The picture fills a square of 76 points from (112, 102) on; its right half lets the background show through.
     left_half = [drawn.getpixel(place) for place in ((115, 105), (130, 140), (145, 175))]
     assert (left_half == [BLUE] * 3) is pictured
     if pictured:
@@ -66,3 +66,18 @@ async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: Call
     content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
     text = " ".join(text_by_poppler(content, tmp_path).split())
     assert "Alexandra Reason: agreed 2026-03-01 07:00:00 EST" in text
+
+
+@pytest.mark.parametrize("degrees", [0, 90])
+async def test_the_lines_are_readable_on_a_dark_page(signing: Caller, tmp_path: Path, degrees: int) -> None:
+    with pikepdf.open(io.BytesIO(documents.turned(degrees))) as pdf:
+        pdf.pages[0].contents_add(b"0 g 0 0 612 792 re f")
+        dark = documents.saved(pdf)
+    body = {"gsName": "Alexandra", "widget": WIDGET}
+    drawn = page_by_poppler(
+        await signing.ok("PATCH", f"/{await signing.save(dark)}/sign/pull", json=body), tmp_path
+    ).rotate(degrees, expand=True)
+    colours: Any = drawn.crop((100, 100, 300, 180)).getcolors(100_000)
+    light = sum(number for number, colour in colours if colour == WHITE)
+    assert 0.5 < light / (200 * 80) < 0.99
+    assert {drawn.getpixel(place) for place in ((98, 140), (302, 140), (200, 98), (200, 182))} == {(0, 0, 0)}
