@@ -40,13 +40,20 @@ FAILED = 1
 """The exit status where an extra is missing, nobody reads what a command prints, or directsuite is at fault."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells count it: 128 and the number of SIGINT."""
+AGAIN = "nothing was changed: give the same command again"
+"""How a command goes on that only reads, or has not begun."""
+
+begun = False
+"""Whether the work of the command has begun, which `Command.run` notes: until then, modules are imported."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; without `arguments`, the process's own."""
-    prepare_streams()
-    prepare_width()
+    global begun
+    begun = False
     try:
+        prepare_streams()
+        prepare_width()
         require("cli")
         from directsuite.cli.app import run
 
@@ -72,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"directsuite: {ending_of(error)[1]}\n")
         return FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("\ndirectsuite: interrupted\n")
+        line = "\n" if sys.stderr.isatty() else ""  # the terminal stands behind ^C
+        sys.stderr.write(f"{line}directsuite: {'interrupted' if begun else f'stopped; {AGAIN}'}\n")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
         sys.stderr.write(f"directsuite: {_unexpected(error)}\n")

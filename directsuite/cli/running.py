@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from directsuite import cli
 from directsuite.cli.exit_status import ExitStatus, ending_of
 from directsuite.cli.refusal import NotThereError, RefusedError
 from directsuite.cli.signals import told_to
@@ -25,9 +26,6 @@ from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.suite import DirectSuite
-
-AGAIN = "nothing was changed: give the same command again"
-"""How a command that only reads goes on."""
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -43,7 +41,7 @@ class Command:
     kind of error, where the command knows better than the table of all.
     """
 
-    resume: str = AGAIN
+    resume: str = cli.AGAIN
     find_out: str = ""
     options: Mapping[str, str] = attrs.field(factory=dict[str, str])
     advice: Mapping[type[BaseException], str] = attrs.field(factory=dict[type[BaseException], str])
@@ -51,6 +49,7 @@ class Command:
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """The exit status, when all has been said."""
+        cli.begun = True
         try:
             return int(asyncio.run(_cancelled_by_sigterm(begin())))
         except KeyboardInterrupt as signalled:

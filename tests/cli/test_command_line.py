@@ -11,6 +11,7 @@ import pytest
 
 from directsuite import __version__
 from directsuite.cli import app, main
+from directsuite.cli.running import Command
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox"]
@@ -137,16 +138,53 @@ def test_no_option_is_named_that_a_command_does_not_have(
     assert [option for option in named if option not in told] == []
 
 
-def test_interrupt_ends_with_130_and_no_traceback(
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ("send --to a@b.test", "aiohttp"),
+        ("sync run --mailbox a@b.test", "directsuite.cli.running"),
+        ("sign in --output out --name a", "aiohttp"),
+        ("doctor", "cyclopts"),
+        ("sandbox --memory", "asyncio"),
+    ],
+)
+def test_interrupt_while_a_command_is_being_imported_says_how_to_go_on(
+    command: str, module: str, tmp_path: Path
+) -> None:
+    program = f"""
+import sys
+from directsuite.cli import main
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+sys.exit(main({command.split()!r}))
+"""
+    (tmp_path / "in").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "directsuite: stopped; nothing was changed: give the same command again\n"
+
+
+def test_interrupt_after_a_command_began_does_not_say_that_nothing_was_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    async def work() -> int:
+        return 0
+
     def interrupted(_: object) -> int:
+        Command().run(work)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(app, "run", interrupted)
     assert main(["demo"]) == 130
     told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "\ndirectsuite: interrupted\n")
+    assert (told.out, told.err) == ("", "directsuite: interrupted\n")
 
 
 def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(
