@@ -97,6 +97,7 @@ def sandbox(
     host: str = "127.0.0.1",
     data: Annotated[Path | None, Parameter(group=_KEPT, converter=named)] = None,
     memory: Annotated[bool, Flag, Parameter(group=_KEPT)] = False,
+    profile: Annotated[list[Literal["strict", "java", "attachment-list"]] | None, Parameter(negative="")] = None,
 ) -> int:
     """Run the four services on this machine, with demo content.
 
@@ -112,10 +113,12 @@ def sandbox(
         The folder that keeps the state; directsuite-sandbox where nothing is given.
     memory: bool
         Keep the state in memory and forget it at the end.
+    profile: list
+        Answer otherwise than the specification says, as some servers do; may be given several times.
     """
     from directsuite.cli.sandbox import serve
 
-    return serve(host=host, port=port, data=data, memory=memory)
+    return serve(host=host, port=port, data=data, memory=memory, profile=profile or "strict")
 
 
 @app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)

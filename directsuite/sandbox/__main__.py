@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from directsuite.sandbox.messaging.profile import PROFILES
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PORT, run
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _LAST_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: --port, --host, and --data DIR or --memory. Gives the exit status.
+    """The command line: --port, --host, --profile, and --data DIR or --memory. Gives the exit status.
 
     Raises SystemExit, with 2, where an option is wrong.
     """
@@ -27,11 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--host", default=DEFAULT_HOST, help="a loopback address (default: %(default)s)")
+    parser.add_argument("--profile", action="append", choices=PROFILES, help="answer so; may be given several times")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
     chosen = parser.parse_args(arguments)
-    return run(None if chosen.memory else chosen.data, host=chosen.host, port=chosen.port)
+    return run(
+        None if chosen.memory else chosen.data, host=chosen.host, port=chosen.port, profile=chosen.profile or "strict"
+    )
 
 
 def _port(text: str) -> int:

@@ -13,6 +13,7 @@
     PATCH  fax/{handle}   {"status"}        POST   inbound/{address}?folder=   a raw message (.eml)
     POST   messages/{smtpId}/status         {"recipient", "status"}
     POST   mailboxes/{address}/renumber     {"folder"?, "first"?}: other uids, as after a restore
+    GET    profile                          POST   profile                     {"profile"}: one, or a list of several
     POST   tokens         {"account"?, "seconds"?}
     POST   tokens/expire  {"account"?}      POST   sessions/expire             {"username"?}
     GET    ca.pem                           the certificate that signatures lead to, not JSON
@@ -226,6 +227,16 @@ async def _force_status(sandbox: Sandbox, request: web.Request) -> Mapping[str, 
     return {"recipient": recipient, "status": status}
 
 
+async def _profile(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+    return {"profile": sandbox.profile}
+
+
+async def _set_profile(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+    profile: Any = (await read_object(request)).get("profile")
+    sandbox.profile = profile
+    return await _profile(sandbox, request)
+
+
 async def _issue_token(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
     body = await read_object(request)
     account, lifetime = text_member(body, "account", "demo"), _seconds({"seconds": 3600, **body})
@@ -264,6 +275,8 @@ _CONTROLS: tuple[tuple[str, str, Control], ...] = (
     ("POST", "inbound/{address}", _inbound),
     ("POST", "messages/{smtp_id}/status", _force_status),
     ("POST", "mailboxes/{address}/renumber", _renumber),
+    ("GET", "profile", _profile),
+    ("POST", "profile", _set_profile),
     ("POST", "tokens", _issue_token),
     ("POST", "tokens/expire", _expire_tokens),
     ("POST", "sessions/expire", _expire_sessions),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.profile import Profiles
 
 Seed = Callable[["sqlite3.Connection", int], None]
 """Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
@@ -93,7 +93,7 @@ class Sandbox(Verbs):
         port: int = 0,
         clock: Clock | None = None,
         seed: Seed | None = None,
-        profile: Profile = "strict",
+        profile: Profiles = "strict",
         csv_above: int = 100,
         missing_status: int = 400,
     ) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.profile import Profiles
 
 SCHEMAS = (
     clock_row.SCHEMA,
@@ -49,11 +49,11 @@ _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography")
 class Habits:
     """Where servers differ: what a sandbox does of it at first.
 
-    profile: `java` answers as some Java servers do. csv_above: a status report about more ids than this comes as CSV.
+    profile: one or several of messaging/profile.py. csv_above: a status report about more ids than this comes as CSV.
     missing_status: the HTTP status for a document that is not there.
     """
 
-    profile: Profile = "strict"
+    profile: Profiles = "strict"
     csv_above: int = 100
     missing_status: int = 400
 

@@ -14,9 +14,13 @@ import sqlite3
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from directsuite.sandbox.sample_content import add_sample_content, summary
 from directsuite.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.messaging.profile import Profiles
 
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
@@ -27,36 +31,38 @@ class CannotStartError(Exception):
     """The sandbox did not open; the text says why, and what to do."""
 
 
-def run(folder: Path | None = None, *, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> int:
+def run(
+    folder: Path | None = None, *, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, profile: Profiles = "strict"
+) -> int:
     """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start.
 
     folder: where the state is kept; None for memory.
     """
     try:
-        asyncio.run(serve(folder, host=host, port=port))
+        asyncio.run(serve(folder, host=host, port=port, profile=profile))
     except CannotStartError as error:
         sys.stderr.write(f"the sandbox cannot start: {error}\n")
         return 1
     return 0
 
 
-async def serve(folder: Path | None, *, host: str, port: int) -> None:
+async def serve(folder: Path | None, *, host: str, port: int, profile: Profiles = "strict") -> None:
     """Serve until SIGINT or SIGTERM comes. Raises CannotStartError, for a port in use or a damaged state."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
-        sandbox = await _opened(running, folder, host, port)
+        sandbox = await _opened(running, folder, host, port, profile)
         ready = json.dumps({"ready": True, "urls": sandbox.urls})
         sys.stdout.write(f"{summary(sandbox)}\n{ready}\n")
         sys.stdout.flush()
         await stop.wait()
 
 
-async def _opened(running: AsyncExitStack, folder: Path | None, host: str, port: int) -> Sandbox:
+async def _opened(running: AsyncExitStack, folder: Path | None, host: str, port: int, profile: Profiles) -> Sandbox:
     try:
-        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content)
+        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=profile)
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"

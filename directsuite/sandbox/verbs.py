@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.profile import Profiles
     from directsuite.sandbox.services import Services
 
 DEMO_ACCOUNT = "demo"
@@ -48,12 +48,16 @@ class Verbs:
         return self._opened
 
     @property
-    def profile(self) -> Profile:
-        """`strict` follows the specification, `java` answers as some Java servers do."""
+    def profile(self) -> Profiles:
+        """`strict` follows the specification; `java`, `attachment-list` or a list of both answer as some servers do.
+
+        With `java`, dates are milliseconds, an empty list is null and a list of one is the object; with
+        `attachment-list`, received messages have that member for `attachments`. Raises ValueError for another name.
+        """
         return self._services.messaging.profile
 
     @profile.setter
-    def profile(self, profile: Profile) -> None:
+    def profile(self, profile: Profiles) -> None:
         """Answer so from now on."""
         self._services.messaging.profile = profile
 

@@ -78,6 +78,7 @@ def _directsuite_loop() -> Iterator[LoopThread]:
 def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
     """The four services on loopback, in memory, with nothing in them but a demo account; another for each test.
 
+    `directsuite_sandbox.profile = "attachment-list"`, or `"java"`, or a list of both, has it answer as some servers do.
     Its async methods may be awaited in any event loop. `directsuite_sandbox.environment` has the variables with which
     `DirectSuite.from_env` finds it.
     """

@@ -10,7 +10,7 @@
     composition.py    a send request becomes an RFC 5322 message;  parsing.py: a message becomes a MessageDetail
     headers.py        header values: what they say, the addresses in them, and text as a header has it
     delivery.py       what becomes of each recipient;  report.py: the status report
-    profile.py        answers in the manner of some Java servers
+    profile.py        answers that differ from the specification as those of some servers do
 
 What the sandbox does where the specification is silent:
 
@@ -22,7 +22,7 @@ What the sandbox does where the specification is silent:
 | T-User | right password, but the Direct address is not his, or has no mailbox: code 2 |
 | user states | patients only, see registration/user_states.py: 1 for a disabled user, 2 for a T-User in his place |
 | certificates | expired or revoked: 2 for Send and Forward; what is sent to such a user is Remotely Failed |
-| folder names | `INBOX` in any case, the rest exact; parents made on the way; up to 255 characters, none control |
+| folder names | the same in any case, kept as first spelt; parents are made; up to 255 characters, none control |
 | INBOX.Trash | not reserved: it may be renamed or deleted, and comes back when a message is deleted into it |
 | MoveFolder | children move along and uids stay; 4 if the target exists, is reserved or is inside the folder |
 | SetFoldersSubscribed | answers the folders that it set; an unknown one refuses all; new folders are subscribed |
@@ -37,6 +37,7 @@ What the sandbox does where the specification is silent:
 | sender, subject | case-blind substring of the decoded header; the empty text finds all |
 | dates in | inclusive; 0 as endTime in milliseconds is open; the UTC form covers the whole second it names |
 | dates out | ISO 8601 in UTC with milliseconds: `2026-05-01T12:00:00.000+0000` |
+| attachments received | in `attachments`; in `attachmentList` with the profile attachment-list |
 | metadata | body null, attachments without content |
 | addresses | read before encoded words are decoded; a header without any is given as its text; in `headers`, decoded |
 | SaveRawMessages | appends, unread, received now, whatever uid, msgID and folder say; all or nothing |

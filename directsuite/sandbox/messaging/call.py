@@ -32,14 +32,9 @@ class Call(NamedTuple, Generic[R]):
     at_ms: int
     csv_above: int
 
-    @property
-    def folder_name(self) -> str:
-        """The folder that the path names, as it is kept."""
-        return folders.canonical(self.path["folderName"])
-
-    def folder(self, connection: sqlite3.Connection) -> int:
-        """The id of the folder that the path names. Refuses with code 3 if there is none."""
-        return folders.folder_id(connection, self.account, self.path["folderName"])
+    def folder(self, connection: sqlite3.Connection) -> folders.Folder:
+        """The folder that the path names. Refuses with code 3 if there is none."""
+        return folders.folder(connection, self.account, self.path["folderName"])
 
     def record(self, connection: sqlite3.Connection, subject: str, **detail: Any) -> None:
         """Write this call's effect into the ledger."""

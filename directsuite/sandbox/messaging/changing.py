@@ -60,11 +60,12 @@ def delete_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> 
     forever = boolean_segment(call.path["deleteForever"])
     folder = call.folder(connection)
     if forever:
-        removed = store.remove(connection, folder, call.request.uids)
+        removed = store.remove(connection, folder.id, call.request.uids)
     else:
-        removed = list(store.move(connection, folder, folders.trash_id(connection, call.account), call.request.uids))
+        trash = folders.trash_id(connection, call.account)
+        removed = list(store.move(connection, folder.id, trash, call.request.uids))
     if removed:
-        call.record(connection, call.folder_name, uids=removed, forever=forever)
+        call.record(connection, folder.name, uids=removed, forever=forever)
     return {}
 
 
@@ -80,17 +81,18 @@ def mark_unread(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answ
 
 def _transfer(connection: sqlite3.Connection, call: Call[UidsRequest], transfer: store.Transfer) -> Answer:
     source = call.folder(connection)
-    destination = folders.canonical(call.path["destFolderName"])
-    destination_id = folders.folder_id(connection, call.account, destination)
-    transferred = transfer(connection, source, destination_id, call.request.uids)
+    destination = folders.folder(connection, call.account, call.path["destFolderName"])
+    transferred = transfer(connection, source.id, destination.id, call.request.uids)
     if transferred:
         new_uids = list(transferred.values())
-        call.record(connection, call.folder_name, uids=list(transferred), destination=destination, new_uids=new_uids)
+        uids = list(transferred)
+        call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
     return {}
 
 
 def _mark(connection: sqlite3.Connection, call: Call[UidsRequest], *, seen: bool) -> Answer:
-    marked = store.mark(connection, call.folder(connection), call.request.uids, store.Flag.SEEN, value=seen)
+    folder = call.folder(connection)
+    marked = store.mark(connection, folder.id, call.request.uids, store.Flag.SEEN, value=seen)
     if marked:
-        call.record(connection, call.folder_name, uids=marked)
+        call.record(connection, folder.name, uids=marked)
     return {}

@@ -1,8 +1,9 @@
 """Folders of a mailbox, named in the manner of IMAP with `.` between the levels.
 
-A folder keeps the uid that its next message gets and never takes it back, so that a uid is not used twice in its
-life. Its own id is never used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that
-was deleted and made anew starts at uid 1 under another id.
+Names are the same in any case, in every level; a folder keeps the spelling that it was made with. It keeps the uid that
+its next message gets, too, and never takes it back, so that a uid is not used twice in its life. Its own id is never
+used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that was deleted and made anew
+starts at uid 1 under another id.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ CREATE TABLE IF NOT EXISTS folder(
 _LONGEST_NAME = 255
 
 
+class Folder(NamedTuple):
+    """A folder: its id, which is its UIDVALIDITY, and its name as it is kept."""
+
+    id: int
+    name: str
+
+
 class Subscriptions(NamedTuple):
     """Folders by their names as they are kept, each once: all that were named, and those that this changed."""
 
     names: list[str]
     changed: list[str]
-
-
-def canonical(name: str) -> str:
-    """The name as it is kept: `INBOX` is the same in any case (RFC 3501 section 5.1), the rest is exact."""
-    head = name[: len(INBOX)]
-    return INBOX + name[len(INBOX) :] if head.upper() == INBOX and name[len(INBOX) :][:1] in ("", ".") else name
 
 
 def create_initial(connection: sqlite3.Connection, account: int) -> None:
@@ -50,18 +52,23 @@ def create_initial(connection: sqlite3.Connection, account: int) -> None:
         _insert(connection, account, name)
 
 
+def folder(connection: sqlite3.Connection, account: int, name: str) -> Folder:
+    """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
+    found = _find(connection, account, name)
+    if found is None:
+        raise Refusal(Code.FOLDER, f"There is no folder {name!r}")
+    return found
+
+
 def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
     """The id of a folder, which is its UIDVALIDITY. Refuses with code 3 if the mailbox has no such folder."""
-    found = _find(connection, account, canonical(name))
-    if found is None:
-        raise Refusal(Code.FOLDER, f"There is no folder {canonical(name)!r}")
-    return found
+    return folder(connection, account, name).id
 
 
 def trash_id(connection: sqlite3.Connection, account: int) -> int:
     """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
     found = _find(connection, account, TRASH)
-    return _insert(connection, account, TRASH) if found is None else found
+    return _insert(connection, account, TRASH) if found is None else found.id
 
 
 def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
@@ -75,9 +82,7 @@ def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
 
 def create(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Make a folder, and its parents if they are missing; the name as it is kept."""
-    kept = _name_for_new(name)
-    if _find(connection, account, kept) is not None:
-        raise Refusal(Code.OTHER, f"The folder {kept!r} exists already")
+    kept = _name_for_new(connection, account, name)
     _create_parents(connection, account, kept)
     _insert(connection, account, kept)
     return kept
@@ -85,13 +90,11 @@ def create(connection: sqlite3.Connection, account: int, name: str) -> str:
 
 def rename(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
     """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
-    old, new = canonical(name), _name_for_new(new_name)
-    folder_id(connection, account, old)
+    old = folder(connection, account, name).name
     _require_not_reserved(old)
-    if f"{new}.".startswith(f"{old}."):
+    if f"{new_name}.".casefold().startswith(f"{old}.".casefold()):
         raise Refusal(Code.OTHER, "A folder cannot be moved into itself")
-    if _find(connection, account, new) is not None:
-        raise Refusal(Code.OTHER, f"The folder {new!r} exists already")
+    new = _name_for_new(connection, account, new_name)
     _create_parents(connection, account, new)
     connection.execute(
         "UPDATE folder SET name = :new || substr(name, length(:old) + 1)"
@@ -103,8 +106,7 @@ def rename(connection: sqlite3.Connection, account: int, name: str, new_name: st
 
 def delete(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Delete a folder with its messages and sub-folders; the name as it was kept."""
-    kept = canonical(name)
-    folder_id(connection, account, kept)
+    kept = folder(connection, account, name).name
     _require_not_reserved(kept)
     connection.execute(
         "DELETE FROM folder"
@@ -116,8 +118,7 @@ def delete(connection: sqlite3.Connection, account: int, name: str) -> str:
 
 def names_below(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
     """All sub-folders of `root` at any depth, by full name, in order."""
-    kept = canonical(root)
-    folder_id(connection, account, kept)
+    kept = folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
         " AND subscribed >= :subscribed ORDER BY name",
@@ -128,19 +129,21 @@ def names_below(connection: sqlite3.Connection, account: int, root: str, *, subs
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
     """Subscribe to folders or unsubscribe from them, all or none."""
-    kept = list(dict.fromkeys(canonical(name) for name in names))
+    kept = list(dict.fromkeys(folder(connection, account, name) for name in names))
     changed: list[str] = []
-    for name in kept:
+    for found in kept:
         update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
-        folder = folder_id(connection, account, name)
-        if connection.execute(update, {"subscribed": subscribed, "folder": folder}).rowcount:
-            changed.append(name)
-    return Subscriptions(kept, changed)
+        if connection.execute(update, {"subscribed": subscribed, "folder": found.id}).rowcount:
+            changed.append(found.name)
+    return Subscriptions([found.name for found in kept], changed)
 
 
-def _find(connection: sqlite3.Connection, account: int, name: str) -> int | None:
-    row = connection.execute("SELECT id FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
-    return None if row is None else row["id"]
+def _find(connection: sqlite3.Connection, account: int, name: str) -> Folder | None:
+    row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
+    if row is None:  # another spelling, which SQLite can't compare beyond ASCII
+        rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
+        row = next((row for row in rows.fetchall() if row["name"].casefold() == name.casefold()), None)
+    return None if row is None else Folder(row["id"], row["name"])
 
 
 def _insert(connection: sqlite3.Connection, account: int, name: str) -> int:
@@ -157,16 +160,23 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
             _insert(connection, account, parent)
 
 
-def _name_for_new(name: str) -> str:
-    kept = canonical(name)
-    _require_not_reserved(kept)
-    if not kept.startswith(f"{INBOX}."):
+def _name_for_new(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """The name that a folder is made with: below its nearest parent as that is spelt, and else as it is given."""
+    if (existing := _find(connection, account, name)) is not None:
+        _require_not_reserved(existing.name)
+        raise Refusal(Code.OTHER, f"The folder {existing.name!r} exists already")
+    if not name.casefold().startswith(f"{INBOX}.".casefold()):
         raise Refusal(Code.OTHER, "The name of a folder starts with INBOX.")
-    if len(kept) > _LONGEST_NAME or not all(kept.split(".")):
+    if len(name) > _LONGEST_NAME or not all(name.split(".")):
         raise Refusal(Code.OTHER, f"The name of a folder has at most {_LONGEST_NAME} characters and no empty level")
-    if any(unicodedata.category(character) == "Cc" for character in kept):
+    if any(unicodedata.category(character) == "Cc" for character in name):
         raise Refusal(Code.OTHER, "The name of a folder has no control characters")
-    return kept
+    levels = name.split(".")
+    for depth in range(len(levels) - 1, 0, -1):
+        parent = _find(connection, account, ".".join(levels[:depth]))
+        if parent is not None:
+            return ".".join((parent.name, *levels[depth:]))
+    return name
 
 
 def _require_not_reserved(name: str) -> None:

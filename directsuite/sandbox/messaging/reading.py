@@ -35,34 +35,36 @@ def boolean_segment(text: str) -> bool:
 
 def message_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
     """How many messages the folder has."""
-    return {"count": store.count(connection, call.folder(connection)).all}
+    return {"count": store.count(connection, call.folder(connection).id).all}
 
 
 def unread_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
     """How many unread messages the folder has."""
-    return {"count": store.count(connection, call.folder(connection)).unread}
+    return {"count": store.count(connection, call.folder(connection).id).unread}
 
 
 def deleted_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
     """How many deleted messages the folder has: all of INBOX.Trash; elsewhere those that carry the flag."""
-    counted = store.count(connection, call.folder(connection))
-    return {"count": counted.all if call.folder_name == folders.TRASH else counted.deleted}
+    folder = call.folder(connection)
+    counted = store.count(connection, folder.id)
+    return {"count": counted.all if folder.name == folders.TRASH else counted.deleted}
 
 
 def uids(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
     """All uids of the folder."""
-    return {"uids": store.uids(connection, call.folder(connection))}
+    return {"uids": store.uids(connection, call.folder(connection).id)}
 
 
 def raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
     """The bytes of messages, as base64."""
-    found = store.raw_messages(connection, call.folder(connection), call.request.uids)
+    folder = call.folder(connection)
+    found = store.raw_messages(connection, folder.id, call.request.uids)
     return {
         "messages": [
             {
                 "uid": message.uid,
                 "msgID": message.message_id,
-                "folder": call.folder_name,
+                "folder": folder.name,
                 "data": pybase64.b64encode(message.raw).decode("ascii"),
             }
             for message in found
@@ -75,8 +77,8 @@ def messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) ->
 
     def read(connection: sqlite3.Connection, call: Call[Any]) -> Answer:
         folder = call.folder(connection)
-        found = store.messages(connection, folder, select(call), whole=whole)
-        return {"messages": [_detail(message, call.folder_name) for message in found]}
+        found = store.messages(connection, folder.id, select(call), whole=whole)
+        return {"messages": [_detail(message, folder.name) for message in found]}
 
     return read
 

@@ -57,7 +57,7 @@ async def forward(call: Call[UidsRequest], database: Database) -> Answer:
     recipients = _addressees(call.request.addressees())
     require_recipients(recipients)
     originals = await database.read(
-        lambda connection: store.raw_messages(connection, call.folder(connection), call.request.uids)
+        lambda connection: store.raw_messages(connection, call.folder(connection).id, call.request.uids)
     )
     if not originals:
         raise Refusal(Code.OTHER, "There is no message with these uids")
@@ -76,8 +76,8 @@ async def save_raw_messages(call: Call[RawMessagesRequest], database: Database) 
 
 def _append(connection: sqlite3.Connection, call: Call[RawMessagesRequest], contents: Iterable[Content]) -> Answer:
     folder = call.folder(connection)
-    uids = [store.append(connection, folder, content, received_ms=call.at_ms) for content in contents]
-    call.record(connection, call.folder_name, uids=uids)
+    uids = [store.append(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
+    call.record(connection, folder.name, uids=uids)
     return {}
 
 

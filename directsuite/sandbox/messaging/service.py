@@ -18,7 +18,7 @@ from directsuite.sandbox.messaging import accounts, delivery, folders, store
 from directsuite.sandbox.messaging.call import Answer, Call
 from directsuite.sandbox.messaging.operations import OPERATIONS, BringsIn, Operation, Reads
 from directsuite.sandbox.messaging.parsing import content_of
-from directsuite.sandbox.messaging.profile import Profile, java_answer
+from directsuite.sandbox.messaging.profile import Profiles, answer_in_profiles, require_profiles
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import Request, read_body
 from directsuite.sandbox.registration.user_states import DISABLED, WITHOUT_CERTIFICATE, state_of
@@ -42,15 +42,26 @@ _LARGE = 256 * 1024  # octets of JSON that take longer to read than a thread tak
 class MessagingService:
     """Mailboxes and delivery over HTTP (specification section 4.C).
 
-    profile: `java` answers as some Java servers do (profile.py). csv_above: a status report about more ids than this
-    comes as CSV; 0 makes every report CSV. Both may be changed while the service runs.
+    profile: one or several of profile.py, which answer otherwise than the specification. csv_above: a status report
+    about more ids than this comes as CSV; 0 makes every report CSV. Both may be changed while the service runs.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, profile: Profile = "strict", csv_above: int = 100) -> None:
-        self.profile: Profile = profile
+    def __init__(self, database: Database, clock: Clock, *, profile: Profiles = "strict", csv_above: int = 100) -> None:
+        self.profile = profile
         self.csv_above = csv_above
         self._database = database
         self._clock = clock
+
+    @property
+    def profile(self) -> Profiles:
+        """The profile or profiles, as they were set."""
+        return self._profile
+
+    @profile.setter
+    def profile(self, profile: Profiles) -> None:
+        """Answer so from now on. Raises ValueError for an unknown one."""
+        self._profiles = require_profiles(profile)
+        self._profile: Profiles = profile
 
     def routes(self) -> list[web.RouteDef]:
         """A route for each operation, named as the specification names it."""
@@ -116,8 +127,8 @@ class MessagingService:
 
     def _rendered(self, members: Answer) -> bytes:
         answer = msgspec.json.encode({"success": True, "code": Code.SUCCESS, "message": "OK", **members})
-        if self.profile == "java":
-            return msgspec.json.encode(java_answer(msgspec.json.decode(answer)))
+        if self._profiles:
+            return msgspec.json.encode(answer_in_profiles(msgspec.json.decode(answer), self._profiles))
         return answer
 
 

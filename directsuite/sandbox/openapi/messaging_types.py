@@ -119,6 +119,9 @@ _messages: dict[str, Schema] = {
             {
                 **_message_optional,
                 "attachments": array_of(ref("AttachmentDetail"), "Attachments."),
+                "attachmentList": array_of(
+                    ref("AttachmentDetail"), "The name of `attachments` in the sandbox's profile attachment-list."
+                ),
                 "uid": long("Received order within the folder; unique and unchanging there."),
                 "msgnum": integer("Message number."),
                 "msgID": text("Message-ID; null when the header is absent."),

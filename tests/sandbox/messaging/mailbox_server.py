@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.profile import Profiles
 
 ALICE = "alice@direct.clinic.test"
 BOB = "bob@direct.clinic.test"
@@ -127,7 +127,7 @@ class MessagingServer:
 
 @asynccontextmanager
 async def messaging_server(
-    *, folder: Path | None = None, profile: Profile = "strict"
+    *, folder: Path | None = None, profile: Profiles = "strict"
 ) -> AsyncGenerator[MessagingServer]:
     """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
     database = Database(folder, [ledger.SCHEMA, SCHEMA, REGISTRATION_SCHEMA])

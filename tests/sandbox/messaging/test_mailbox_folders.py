@@ -162,3 +162,32 @@ async def test_other_booleans_in_the_path_are_refused(mail: MessagingServer, lit
     assert await mail.refused("GetFolders", "INBOX", literal) == 4
     body = {"auth": credentials(), "uids": [1]}
     assert await mail.refused("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4
+
+
+@pytest.mark.parametrize("other", ["inbox.STRASSE.ü.b", "INBOX.Straße.Ü.B", "inbox.straße.ü.b"])
+async def test_folders_are_the_same_in_any_case(mail: MessagingServer, other: str) -> None:
+    await mail.done("CreateFolder", "inbox.Straße.ü")
+    await mail.done("CreateFolder", "INBOX.straße.Ü.b")
+    name = "INBOX.Straße.ü.b"
+    assert (await mail.done("GetFolders", other.rpartition(".")[0], "false"))["folders"] == [name]
+    assert await mail.refused("CreateFolder", other) == 4
+    assert await mail.refused("MoveFolder", "INBOX.straße", other) == 4
+    await deliver(mail, 4, other)
+    assert await mail.uids(other) == [1, 2, 3, 4]
+    (found,) = (await mail.with_uids("GetMessagesByUIDs", other, uids=[1]))["messages"]
+    (raw,) = (await mail.with_uids("GetRawMessagesByUIDs", other, uids=[1]))["messages"]
+    assert (found["folder"], raw["folder"]) == (name, name)
+    await mail.with_uids("CopyMessagesByUIDs", other, "inbox.DRAFTS", uids=[1])
+    await mail.with_uids("MoveMessagesByUIDs", other, "Inbox.drafts", uids=[2])
+    await mail.with_uids("MoveMessagesByUIDs", "inbox.drafts", other, uids=[1])
+    await mail.with_uids("DeleteMessagesByUIDs", other, "false", uids=[3])
+    assert (await mail.done("GetDeletedMessageCount", "inbox.trash"))["count"] == 1
+    moved = (await mail.effects("MoveMessagesByUIDs"))[0]
+    assert (moved["subject"], moved["detail"]["destination"]) == (name, "INBOX.Drafts")
+    body = {"auth": credentials(), "folders": [other, other.upper()], "subscribed": False}
+    assert (await mail.done("SetFoldersSubscribed", "", body=body))["folders"] == [name]
+    await mail.done("MoveFolder", other, "inbox.SENT.New")
+    assert await mail.uids("INBOX.Sent.new") == [1, 4, 5]
+    assert await mail.refused("DeleteFolder", "inbox.sent") == 4
+    await mail.done("DeleteFolder", "inbox.sent.new")
+    assert await mail.refused("GetUIDs", "INBOX.Sent.New") == 3

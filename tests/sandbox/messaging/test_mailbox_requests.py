@@ -16,16 +16,20 @@ from directsuite.sandbox.messaging.refusals import Refusal
 from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest, read_body
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
+    BOB,
     PASSWORD,
     RAW,
     MessagingServer,
     credentials,
+    encoded,
     message,
     messaging_server,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from directsuite.sandbox.messaging.profile import Profile
 
 
 @pytest.fixture
@@ -130,7 +134,7 @@ async def test_the_largest_uid_is_only_unknown(mail: MessagingServer) -> None:
     assert (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
 
 
-@pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sent", "..", "a/b", "\0", "%00", "ü"])
+@pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sen", "..", "a/b", "\0", "%00", "ü"])
 async def test_folders_that_do_not_exist_are_refused_with_code_3(mail: MessagingServer, folder: str) -> None:
     for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
         assert await mail.refused(operation, folder) == 3
@@ -184,3 +188,58 @@ async def test_the_java_profile_answers_as_java_servers_do() -> None:
         await mail.send()
         assert len((await mail.done("GetMessages", "INBOX.Sent"))["messages"]) == 2
         assert await mail.refused("GetUIDs", "INBOX.Missing") == 3
+
+
+ATTACHED = [{"content": encoded(b"<ccd/>"), "contentType": "text/xml", "filename": "ccd.xml"}]
+
+
+async def test_the_attachment_list_profile_spells_it_as_the_wsdl_does() -> None:
+    async with messaging_server(profile="attachment-list") as mail:
+        await mail.send(attachmentList=ATTACHED)
+        await mail.send()
+        for username, folder in ((BOB, "INBOX"), (ALICE, "INBOX.Sent")):
+            first, second = await mail.messages(folder, username)
+            assert "attachments" not in first | second
+            assert (first["attachmentList"], second["attachmentList"]) == (ATTACHED, [])
+        (metadata, _) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+        assert metadata["attachmentList"] == [{"filename": "ccd.xml", "contentType": "text/xml"}]
+        assert (await mail.done("GetMessages", "INBOX"))["messages"] == []
+        (raw,) = (await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[2]))["messages"]
+        assert set(raw) == {"uid", "msgID", "folder", "data"}
+
+
+async def test_profiles_combine() -> None:
+    async with messaging_server(profile=["java", "attachment-list"]) as mail:
+        await mail.send(attachmentList=ATTACHED)
+        one = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        assert (one["attachmentList"], one["recipients"]["email"]) == (ATTACHED[0], BOB)
+        mail.service.profile = "strict"
+        (one,) = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        assert one["attachments"] == ATTACHED
+
+
+@pytest.mark.parametrize("profile", ["strict", "attachment-list"])
+async def test_lists_are_arrays(profile: Profile) -> None:
+    async with messaging_server(profile=profile) as mail:
+        for count in range(3):
+            for operation, member in (
+                ("GetMessages", "messages"),
+                ("GetMessageMetaData", "messages"),
+                ("GetUnreadMessages", "messages"),
+                ("GetUIDs", "uids"),
+            ):
+                assert len((await mail.done(operation, "INBOX.Sent"))[member]) == count
+            raw = await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1, 2, 3])
+            assert len(raw["messages"]) == count
+            smtp_id = await mail.send()
+            assert len((await mail.done("GetMessageStatus", smtp_id))["messageLogs"]) == 1
+        assert (await mail.done("GetFolders", "INBOX.Sent", "false"))["folders"] == []
+        for message in await mail.messages("INBOX.Sent"):
+            assert all(isinstance(message[name], list) for name in ("recipients", "headers"))
+
+
+@pytest.mark.parametrize("profile", ["", "axios", ["java", "axios"], None, 1, [["java"]], {"java": 1}])
+async def test_another_profile_is_refused(mail: MessagingServer, profile: Any) -> None:
+    with pytest.raises(ValueError, match="one of strict, java, attachment-list"):
+        mail.service.profile = profile
+    assert mail.service.profile == "strict"

@@ -132,6 +132,18 @@ def _mailboxes(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM mailbox_account").fetchone()[0])
 
 
+@pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite.cli"])
+async def test_profiles_are_given_one_by_one(module: str) -> None:
+    options = ("--memory", "--port", "0", "--profile", "java", "--profile", "attachment-list")
+    program = (module, *(("sandbox",) if module == "directsuite.cli" else ()), *options)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", *program, stdout=asyncio.subprocess.PIPE)
+    _, urls = await ready(process)
+    async with aiohttp.ClientSession() as http, http.get(f"{urls['control']}/profile") as answer:
+        assert await answer.json() == {"profile": ["java", "attachment-list"]}
+    process.terminate()
+    await process.communicate()
+
+
 @pytest.mark.parametrize("program", [("directsuite.sandbox",), ("directsuite.cli", "sandbox")])
 def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program: tuple[str, ...]) -> None:
     (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)

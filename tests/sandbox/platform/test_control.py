@@ -40,6 +40,17 @@ async def test_clock_can_be_frozen_set_advanced_and_resumed(sandbox: Sandbox, ht
     assert body["now"].startswith("2029-01-01T00:00:0")
 
 
+async def test_profiles_can_be_set_one_or_several(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert (await control(sandbox, http, "GET", "profile"))[1] == {"profile": "strict"}
+    for profile in ("java", ["java", "attachment-list"], []):
+        assert await control(sandbox, http, "POST", "profile", {"profile": profile}) == (200, {"profile": profile})
+        assert sandbox.profile == profile
+    wrongs: list[Any] = ["axios", ["axios"], None, 1, {"java": True}, [[]]]
+    for wrong in wrongs:
+        assert (await control(sandbox, http, "POST", "profile", {"profile": wrong}))[0] == 400
+    assert sandbox.profile == []
+
+
 async def test_accounts_of_every_kind_work_at_once(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     accounts: list[dict[str, Any]] = [
         {"kind": "mailbox", "address": ALICE, "password": "secret"},
