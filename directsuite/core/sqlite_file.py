@@ -1,6 +1,6 @@
 """An SQLite file that is a program's own: locked, private, opened, and given its tables.
 
-file.db, -wal, -shm    not on a network file system
+file.db, -wal, -shm    not on a network file system; for their owner alone
 file.db.lock           locked while a process has it open for writing
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ if sys.platform != "win32":
 E = TypeVar("E", bound=DirectSuiteError)
 
 _CHECKPOINT = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
+_BESIDE = ("", "-wal", "-shm", "-journal", ".lock")
 _ROWS = 50  # of a statement
 _ERRORS = (sqlite3.Error, MemoryError)  # the second is what SQLITE_NOMEM comes as
 _PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
@@ -84,6 +86,7 @@ class SqliteFile(Generic[E]):
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._locked(path))
+                self._make(path)
                 self._make_private(path)
             with self.explaining():
                 connection = stack.enter_context(contextlib.closing(_connected(path)))
@@ -113,6 +116,7 @@ class SqliteFile(Generic[E]):
             raise self._unusable(error) from None
         if not is_there:
             raise self.error(f"There is no {self.noun} at this path: name the one that the worker writes.")
+        self._make_private(path)
         with self.explaining(), contextlib.closing(_connected(path)) as connection:
             version = self._version(connection)
             if read_only:
@@ -135,10 +139,28 @@ class SqliteFile(Generic[E]):
             )
         return int(version)
 
-    def _make_private(self, path: Path) -> None:
+    def _make(self, path: Path) -> None:
         """Make the file, for its owner alone; SQLite gives the files beside it the same mode."""
         try:
             path.touch(0o600)  # under the lock: closing a file of this process takes SQLite's own locks from it
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _make_private(self, path: Path) -> None:
+        """Take the file, and those beside it, from others: a back-up may have been restored with another mode."""
+        if sys.platform == "win32":
+            return
+        try:
+            for suffix in _BESIDE:
+                with contextlib.suppress(FileNotFoundError):  # SQLite removes some when it closes the file
+                    each = path.with_name(path.name + suffix)
+                    if each.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                        each.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        except PermissionError:
+            raise self.error(
+                f"Others than its owner may read the {self.noun}'s file, and this user may not change that: "
+                "run as its owner, or make this user its owner."
+            ) from None
         except OSError as error:
             raise self._unusable(error) from None
 

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import queue
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -33,12 +34,15 @@ _GROUP = 256  # pieces of work that share one commit at the most
 class Database:
     """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema.
 
-    Raises sqlite3.Error where the file cannot be read. Once it is closed, all work is refused with RuntimeError.
+    Raises sqlite3.Error where the file cannot be read, and OSError where others can't be kept from reading it.
+    Once it is closed, all work is refused with RuntimeError.
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+            (folder / _FILE).touch(0o600)
+            make_private(*(folder / (_FILE + suffix) for suffix in ("", "-wal", "-shm")))
         location = str(folder / _FILE) if folder is not None else ":memory:"
         writing = _connect(location, "\n".join(schemas))
         self._writer = self._reader = _Worker("sandbox-writer", writing, begin="BEGIN IMMEDIATE", group=_GROUP)
@@ -69,6 +73,17 @@ class Database:
         if self._reader is not self._writer:
             self._reader.close()
         self._writer.close()
+
+
+def make_private(*files: Path) -> None:
+    """Take files, where they are there, from others than their owner: they may have been copied with another mode.
+
+    Raises OSError.
+    """
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077 and sys.platform != "win32":
+                file.chmod(0o600)
 
 
 def _connect(location: str, script: str) -> sqlite3.Connection:

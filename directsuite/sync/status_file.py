@@ -53,13 +53,15 @@ def write_status(path: Path, status: WorkerStatus) -> None:
     text = text.ljust((len(text) * 3 // 2 // _BLOCK + 1) * _BLOCK)
     temporary = path.with_name(f"{path.name}.new")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary.unlink(missing_ok=True)  # with the mode that it may have got from a back-up
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, for its mode
             file.write(text)
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        path.chmod(0o600)
         with path.open("r+b") as file:
             file.write(text)
             file.truncate()

@@ -258,7 +258,9 @@ async def test_a_record_that_broke_off_with_the_machine_is_no_hindrance(typist: 
     assert (await typist.run(*KEYED)).status == 0
     (record,) = typist.folder.joinpath("state", "sends").iterdir()
     record.write_bytes(record.read_bytes().splitlines()[1][:-7])  # the first attempt was not yet on the disk
+    record.chmod(0o644)  # as a back-up may be restored
     assert (await typist.run(*KEYED)).status == 0
+    assert sys.platform == "win32" or stat.S_IMODE(record.stat().st_mode) == 0o600
     assert await sent(typist) == 2  # as it must be: what isn't written down was never sent
     again = await typist.run(*KEYED, "--json")
     assert json.loads(again.out)["sent_before"] is True

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
+import stat
+import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,7 @@ import pytest
 
 from directsuite.sandbox.database import Database
 from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.signing.keys import FileKeyStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,6 +34,10 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 
 add_b = partial(add, name="b")
+
+
+def divide(_: sqlite3.Connection) -> str:
+    return str(1 // 0)
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -152,7 +160,7 @@ async def test_whatever_fails_wherever_is_told_and_got_over(
 
     first = database._writer.submit(names)
     assert await asyncio.to_thread(gate.reached.wait, 20)  # what comes now shares one transaction
-    group = [database._writer.submit(work) for work in (hold, partial(add, name="a"), lambda _: 1 // 0, add_b)]
+    group = [database._writer.submit(work) for work in (hold, partial(add, name="a"), divide, add_b)]
     gate.open.set()
     async with asyncio.timeout(20):
         await first
@@ -260,6 +268,26 @@ def test_damaged_file_is_an_error_that_leaves_nothing_open(tmp_path: Path, conte
     with pytest.raises(sqlite3.DatabaseError):
         Database(tmp_path, [SCHEMA])
     assert threading.active_count() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+def test_state_is_for_its_owner_alone_whatever_it_was_before(tmp_path: Path) -> None:
+    def modes() -> set[int]:
+        return {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+
+    folders = [tmp_path / "state", tmp_path / "restored"]
+    for folder in folders:
+        database = Database(folder, [SCHEMA])
+        keys = FileKeyStore.open(folder)
+        keys.authority_pem()
+        assert modes() == {0o600}
+        database._writer.connection.execute("PRAGMA wal_checkpoint")
+        for each in folder.iterdir():
+            each.chmod(0o644)
+        if folder != folders[-1]:
+            shutil.copytree(folder, folders[-1])
+        database.close()
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
 async def test_sandbox_says_before_and_after_that_it_is_closed() -> None:

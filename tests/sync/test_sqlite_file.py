@@ -13,12 +13,14 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.jobs.delivery import Journal as DeliveryJournal
 from directsuite.jobs.signing import Journal as SigningJournal
+from directsuite.sync.database import STORE
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.store import Delta, Folder, Lease, State, StoreError
 from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
@@ -222,6 +224,77 @@ async def test_files_are_for_their_owner_alone(path: Path) -> None:
         await store.claim(MAILBOX)
         names = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     assert names == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db.lock"], 0o600)
+
+
+async def look_beside(path: Path) -> None:
+    with STORE.beside(path, read_only=True):
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
+@pytest.mark.parametrize("use", [*KINDS.values(), look_beside])
+async def test_files_that_others_may_read_are_taken_from_them(
+    use: Callable[[Path], Awaitable[None]], mode: int, path: Path, tmp_path: Path
+) -> None:
+    kind = opened_and_closed if use is look_beside else use
+    restored = tmp_path / "restored.db"
+    await kind(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # keeps the files beside it, with what is in them
+        connection.execute("PRAGMA user_version = 1")
+        for suffix in ("", "-wal", "-shm"):
+            copy = tmp_path / f"restored.db{suffix}"
+            copy.write_bytes((tmp_path / f"store.db{suffix}").read_bytes())
+            copy.chmod(mode)
+    seen = set[int]()
+    connected: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def watching(*of: Any, **how: Any) -> sqlite3.Connection:
+        seen.update(stat.S_IMODE(each.stat().st_mode) for each in tmp_path.glob("restored.db*"))
+        return connected(*of, **how)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite3, "connect", watching)
+        await use(restored)
+    assert seen == {0o600}
+    assert stat.S_IMODE(restored.stat().st_mode) == 0o600
+
+
+_OF_ANOTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from directsuite.sync.database import STORE
+from directsuite.sync.sqlite import SqliteStore
+os.setuid(65534)
+try:
+    if sys.argv[2] == "beside":
+        with STORE.beside(Path(sys.argv[1])):
+            pass
+    else:
+        asyncio.run(SqliteStore(sys.argv[1]).open())
+except Exception as error:
+    print(repr(error))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("use", ["writing", "beside"])
+def test_a_file_of_another_user_that_others_may_read_is_refused(use: str) -> None:
+    with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
+        folder = Path(made)
+        folder.chmod(0o777)
+        asyncio.run(opened_and_closed(folder / "store.db"))
+        for each in folder.iterdir():
+            each.chmod(0o666)
+        said = subprocess.run(
+            [sys.executable, "-c", _OF_ANOTHER, str(folder / "store.db"), use],
+            capture_output=True,
+            cwd=_HERE,
+            check=True,
+            text=True,
+        )
+    assert said.stdout.startswith("StoreError(\"Others than its owner may read the store's file"), said
+    assert str(folder) not in said.stdout
 
 
 async def test_it_keeps_the_pragmas_that_its_promises_need(path: Path) -> None:

@@ -59,6 +59,10 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, mailb
 def test_it_is_for_its_owner_alone_and_leaves_nothing_beside_it(path: Path) -> None:
     for _ in range(2):
         write_status(path, ONE)
+        for name in (path, path.with_name(f"{path.name}.new")):  # as a back-up may be restored
+            name.touch()
+            name.chmod(0o644)
+    write_status(path, ONE)
     assert [each.name for each in path.parent.iterdir()] == ["sync.db.status.json"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -82,9 +86,11 @@ def test_on_a_full_disk_it_takes_the_room_of_the_one_before(path: Path, monkeypa
         return opens(name, flags, *more, **others)
 
     monkeypatch.setattr(os, "open", full)
+    path.chmod(0o644)
     longer = status({"jane@direct.example": MailboxProgress(name="", problem="x" * 500)}, written_at=3.0)
     write_status(path, longer)
     assert read_status(path) == longer
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.stat().st_size == room
 
 

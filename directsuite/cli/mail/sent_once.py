@@ -73,6 +73,7 @@ def record_of(mark: str) -> Generator[SendRecord]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(folder / mark, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        (folder / mark).chmod(0o600)  # it may come from a back-up
     except OSError as error:
         raise RefusedError(
             f"what --key needs to remember can't be written ({reason_of(error)}): name another folder with {STATE}"

@@ -11,6 +11,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from directsuite.sandbox.database import make_private
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -95,11 +97,12 @@ class FileKeyStore:
     def _read(self) -> _Pem | None:
         if self._folder is None or not all((self._folder / name).exists() for name in _FILES.values()):
             return None
+        make_private(*(self._folder / name for name in _FILES.values()))
         return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILES.items()})
 
     def _write(self, pem: _Pem) -> _Pem:
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(0o700, parents=True, exist_ok=True)
             for part, name in _FILES.items():
                 unfinished = self._folder / (name + ".new")
                 unfinished.unlink(missing_ok=True)
