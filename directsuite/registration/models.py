@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.wire.given import needs_text
+from directsuite.wire.given import needs_text, text
 from directsuite.wire.models import Model, OpenEnum, Wire
 
 SUCCESS = "000"
@@ -113,11 +113,20 @@ class DirectUser(BaseUser):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUserDetail(DirectUser):
-    """A Direct user and the state of the address."""
+    """A Direct user and the state of the address, which `direct_address` gives; `email` is the regular one."""
 
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
     user_state: Annotated[UserStateType | None, Wire("UserStateType", also=("userState",))] = None
+
+    def direct_address(self, domain: str) -> str:
+        """The address to write to, in the domain that was asked about.
+
+        Raises ValueError where the answer has no username.
+        """
+        if not self.username:
+            raise ValueError("this DirectUserDetail has no username")
+        return f"{self.username}@{text(domain, 'domain')}"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -48,6 +48,15 @@ def test_both_names_at_once_lose_nothing() -> None:
     assert json.loads(codec.encode(detail)) == document
 
 
+def test_direct_address_is_the_username_in_the_domain() -> None:
+    user = ds.DirectUserDetail(username="ada", email="ada@mail.example.com")
+    assert user.direct_address("direct.example.org") == "ada@direct.example.org"
+    with pytest.raises(ds.InvalidArgumentError):
+        user.direct_address("")
+    with pytest.raises(ValueError, match="no username"):
+        ds.DirectUserDetail(email="ada@mail.example.com").direct_address("direct.example.org")
+
+
 SECRETS: list[tuple[ds.Model, str, str]] = [
     (ds.Login("reseller", "Zaphod"), "password", "password"),
     (ds.UserPassword("patient", "Zaphod"), "password", "password"),
