@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from directsuite.errors import ResponseDecodeError
@@ -23,33 +24,61 @@ COLUMNS = (
     "unique_id",
     "patient_id",
 )
-_HEADER = ("from", "to")
+_TITLES = ("from", "to")
+_SEPARATORS = ",;\t"
+_BORDER = re.compile(r"-{3,}\s*(BEGIN|END)\b.*-{3,}", re.IGNORECASE)
+"""A line before or after the records, as around a PEM document: `-----BEGIN MESSAGE LOG DATA-----`."""
 
 
 def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
-    """The records of a CSV report as arguments for DirectMessageLog; a heading line is passed over.
+    """The records of a CSV report as arguments for DirectMessageLog; titles and borders are passed over.
 
     Blanks around a cell are none of it. A size or a time that can't be read is None, with the text as it came in
     `extra`: the report's formats are not specified, and one odd cell should not hide a delivery.
     """
-    for number, cells in enumerate(_lines(document)):
-        if not cells or (number == 0 and tuple(cell.strip().lower() for cell in cells[:2]) == _HEADER):
-            continue
+    text = document.decode("utf-8-sig", "replace")
+    for cells in _without_titles(_lines(text, _separator(text))):
         record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
-            text = record.get(name)
+            cell = record.get(name)
             try:
-                record[name] = None if text is None else read(text)
+                record[name] = None if cell is None else read(cell)
             except (ValueError, MismatchError):
-                record[name], extra[wire] = None, text
+                record[name], extra[wire] = None, cell
         if record.get("status"):
             record["status"] = status(record["status"])
         yield {**record, "extra": extra}
 
 
-def _lines(document: bytes) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(document.decode("utf-8-sig", "replace"), newline=""))
+def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The records' lines. Titles stand before the first, or behind a border, since a report may hold several tables."""
+    first = True
+    for cells in lines:
+        if _BORDER.fullmatch(cells[0].strip()) and not any(cells[1:]):
+            first = True
+        elif not first or tuple(cell.strip().lower() for cell in cells[:2]) != _TITLES:
+            first = False
+            yield cells
+        else:
+            first = False
+
+
+def _separator(text: str) -> str:
+    """What separates cells: of the possible ones, that which cuts the first line into the most."""
+
+    def width(separator: str) -> int:
+        """How many cells it makes."""
+        try:
+            return next((len(cells) for cells in _lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0)
+        except ResponseDecodeError:
+            return 0
+
+    return max(_SEPARATORS, key=width)
+
+
+def _lines(text: str, separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     while True:
         try:
             cells = next(reader)
@@ -57,5 +86,6 @@ def _lines(document: bytes) -> Iterator[list[str]]:
             return
         except csv.Error:  # a cell longer than any report's
             break
-        yield cells
+        if cells:
+            yield cells
     raise ResponseDecodeError("the report is not CSV", path="$.csvData")
