@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from directsuite.core.events import CircuitOpened as CircuitOpened
     from directsuite.core.events import Event as Event
     from directsuite.core.events import Listener as Listener
+    from directsuite.core.events import NullElementsSkipped as NullElementsSkipped
     from directsuite.core.events import OutcomeLeftUnknown as OutcomeLeftUnknown
     from directsuite.core.events import RenewalFailed as RenewalFailed
     from directsuite.core.events import Renewed as Renewed
@@ -109,6 +110,8 @@ if TYPE_CHECKING:
     from directsuite.signing.models import Widget as Widget
     from directsuite.signing.service import Signing as Signing
     from directsuite.suite import DirectSuite as DirectSuite
+    from directsuite.wire.hooks import make_converter as make_converter
+    from directsuite.wire.hooks import register_hooks as register_hooks
     from directsuite.wire.models import Model as Model
     from directsuite.wire.models import OpenEnum as OpenEnum
 else:
@@ -116,8 +119,8 @@ else:
         "core.connector": "FreshConnector",
         "core.events": (
             "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "
-            "CircuitOpened Event Listener OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled ServicePaused "
-            "SessionRenewed TokenRefreshed"
+            "CircuitOpened Event Listener NullElementsSkipped OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled "
+            "ServicePaused SessionRenewed TokenRefreshed"
         ),
         "core.facade": "RawResponse",
         "core.listing": "Listing",
@@ -154,6 +157,7 @@ else:
         ),
         "signing.service": "Signing",
         "suite": "DirectSuite",
+        "wire.hooks": "make_converter register_hooks",
         "wire.models": "Model OpenEnum",
     }
     _MODULES = {name: f"directsuite.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -29,6 +29,7 @@ from directsuite.core.events import (
     CallStarted,
     CircuitOpened,
     Event,
+    NullElementsSkipped,
     OutcomeLeftUnknown,
     RenewalFailed,
     Renewed,
@@ -51,6 +52,7 @@ _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0
 _COUNTERS: Final = {
     "directsuite.retries": ("{retry}", "Attempts made again after a failure."),
     "directsuite.unknown_outcomes": ("{call}", "Calls whose side effect may or may not have happened."),
+    "directsuite.null_elements": ("{element}", "Elements of answers' lists that were null, and passed over."),
     "directsuite.renewals": ("{renewal}", "New bearer tokens and registration sessions, and failures to get one."),
     "directsuite.pauses": ("{pause}", "Times that a service asked, with Retry-After, to be left alone."),
     "directsuite.circuit_openings": (
@@ -70,7 +72,7 @@ class OpenTelemetry:
         http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts under way
         directsuite.call.duration      seconds of each call       directsuite.retries
         directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
-        directsuite.circuit_openings
+        directsuite.circuit_openings   directsuite.null_elements
 
     `error.type` is the HTTP status from 400, else the name of the error's class. Raises ConfigurationError where the
     package opentelemetry-api is missing.
@@ -234,6 +236,8 @@ class _Metrics:
                 self._count("directsuite.retries", _of_operation(event))
             case OutcomeLeftUnknown():
                 self._count("directsuite.unknown_outcomes", _of_operation(event))
+            case NullElementsSkipped():
+                self._count("directsuite.null_elements", _of_operation(event), event.elements)
             case CallFinished():
                 self._leave(event.call)
                 attributes = _of_operation(event)
@@ -257,8 +261,8 @@ class _Metrics:
         for call in list(self._under_way):
             self._leave(call)
 
-    def _count(self, name: str, attributes: Attributes) -> None:
-        self._counters[name].add(1, attributes)
+    def _count(self, name: str, attributes: Attributes, times: int = 1) -> None:
+        self._counters[name].add(times, attributes)
 
     def _leave(self, call: int) -> None:
         attributes = self._under_way.pop(call, None)

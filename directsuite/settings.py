@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import attrs
 
@@ -19,9 +19,12 @@ from directsuite.core.secure_url import is_proxy_url, problem_of_url
 from directsuite.errors import ConfigurationError
 from directsuite.fieldwise import Fieldwise
 
+if TYPE_CHECKING:
+    import cattrs
+
 SERVICES = ("signing", "fax", "message", "registration")
 _PREFIX = "DIRECTSUITE_"
-_NOT_IN_FILES = {"retry", "tls", "session_factory", "close_session"}
+_NOT_IN_FILES = {"retry", "tls", "session_factory", "close_session", "converter"}
 
 
 class Variables(Mapping[str, str]):
@@ -69,6 +72,15 @@ _SESSION_FACTORY = Check(
 ).or_none()
 
 
+def _is_converter(value: object) -> bool:
+    from cattrs import Converter  # most programs give none
+
+    return isinstance(value, Converter)
+
+
+_CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).or_none()
+
+
 @discreet_init
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Settings(Fieldwise):
@@ -85,7 +97,9 @@ class Settings(Fieldwise):
     TLS and proxy then hold where these are None; its connector is a FreshConnector, or has force_close=True; auth and
     trust_env are refused; its middlewares are left out, since one might send a request twice. close_session: False
     leaves that session open at the end, for others who share it; a call that then still waits for an answer does so
-    until its own deadline. allow_insecure_http: permit http:// to other machines.
+    until its own deadline. allow_insecure_http: permit http:// to other machines. converter: a cattrs converter of your
+    own, by which every answer is read and every request written; it gets the hooks of `register_hooks` where it hasn't
+    them.
 
     Raises ConfigurationError for a value of another type, or one that can't be right, and names the setting.
     """
@@ -110,6 +124,7 @@ class Settings(Fieldwise):
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)
     close_session: bool = attrs.field(default=True, validator=FLAG)
     allow_insecure_http: bool = attrs.field(default=False, validator=FLAG)
+    converter: cattrs.Converter | None = attrs.field(default=None, repr=False, validator=_CONVERTER)
 
     @classmethod
     @discreet

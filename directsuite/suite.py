@@ -28,6 +28,7 @@ from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_optional_secret, as_secret
 from directsuite.settings import Settings, Variables
 from directsuite.signing.service import Signing
+from directsuite.wire.codec import Codec
 
 if TYPE_CHECKING:  # OAuth, T-Users and shared limits are imported when they are used
     from directsuite.core.shared_connections import Sharing
@@ -121,6 +122,7 @@ class DirectSuite:
             max_response_bytes=settings.max_response_bytes,
             retry=settings.retry,
             events=events,
+            codec=Codec(settings.converter),
         )
         self._caches: list[TokenCache] = []
         self._lifecycle.fetching = self._caches

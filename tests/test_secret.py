@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.secret import as_optional_secret, as_secret
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
+
+CODEC = Codec()
 
 TEXT = "hunter2-Zaphod"
 
@@ -72,7 +74,7 @@ def test_no_other_encoder_takes_it(encode: Callable[[object], object]) -> None:
 
 
 def test_the_codec_puts_it_on_the_wire() -> None:
-    assert codec.encode(ds.Login("reseller", TEXT)) == b'{"username":"reseller","password":"hunter2-Zaphod"}'
+    assert CODEC.encode(ds.Login("reseller", TEXT)) == b'{"username":"reseller","password":"hunter2-Zaphod"}'
 
 
 def test_plain_texts_become_secrets() -> None:

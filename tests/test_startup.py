@@ -34,7 +34,6 @@ def imported() -> set[str]:
 @pytest.mark.parametrize(
     "module",
     [
-        "cattrs",
         "csv",
         "directsuite.messaging.report",
         "directsuite.messaging.tuser",

@@ -10,7 +10,7 @@ import directsuite as ds
 from benchmarks.peers import work
 from benchmarks.peers.files import size_of
 from directsuite.messaging.models import GetMessageResponse
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
 
 _SIGNATURE = ds.Signature(
     name=work.SIGNATURE["name"],
@@ -20,6 +20,9 @@ _SIGNATURE = ds.Signature(
     timezone=work.SIGNATURE["timezone"],
     gmt_offset=work.SIGNATURE["GMTOffset"],
 )
+
+
+_CODEC = Codec()
 
 
 class Client:
@@ -57,7 +60,7 @@ class Client:
 
     def messages(self, body: bytes) -> int:
         """Models, with the attachments' contents as bytes."""
-        return len(codec.decode(GetMessageResponse, body).messages)
+        return len(_CODEC.decode(GetMessageResponse, body).messages)
 
     async def upload(self, path: Path) -> int:
         """Save, from the path."""

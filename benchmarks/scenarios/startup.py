@@ -15,7 +15,6 @@ _READY = """
 import asyncio
 import directsuite as ds
 from directsuite import types
-from directsuite.wire.codec import decode, encode
 
 URL = "http://127.0.0.1:9"
 ANSWERS = {
@@ -29,9 +28,10 @@ async def ready():
     settings = ds.Settings(signing_url=URL, fax_url=URL, message_url=URL, registration_url=URL)
     async with ds.DirectSuite(settings, token="1", login=ds.Login("a", "b")) as suite:
         assert suite.signing and suite.fax and suite.registration and suite.mailbox("a@b.test", "c")
-        encode(ds.Message(subject="a", recipients=[ds.Recipient("a@b.test")]))
+        codec = suite._transport.codec
+        codec.encode(ds.Message(subject="a", recipients=[ds.Recipient("a@b.test")]))
         for model, answer in ANSWERS.items():
-            decode(model, answer)
+            codec.decode(model, answer)
 
 asyncio.run(ready())
 """

@@ -6,7 +6,7 @@ Objects here show nothing of what they hold, so that no frame's locals do.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import aiohttp
@@ -16,7 +16,9 @@ from directsuite.core import outcome
 from directsuite.core.operation import Operation
 from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.secret import Secret
-from directsuite.wire import base64, codec
+from directsuite.wire import base64
+from directsuite.wire.codec import Codec
+from directsuite.wire.hooks import unread_list, wire_name
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
 from directsuite.wire.parsing import parse
@@ -118,22 +120,31 @@ class Answer:
         return f"Answer(status={self.status}, bytes={len(self.body)})"
 
 
-def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | DirectSuiteError:
-    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered."""
+def interpret(
+    operation: Operation[R],
+    answer: Answer,
+    limit: int,
+    codec: Codec,
+    skipped: Callable[[int], None] | None = None,
+) -> R | DirectSuiteError:
+    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
+
+    skipped: told how many elements of lists were null, and passed over.
+    """
     about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
     if answer.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
         text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
         return ResponseDecodeError(text, body=answer.body[: outcome.KEPT], too_large=True, **about)
     if operation.response is not bytes or answer.status >= 300:
-        document = _parsed(operation, answer)
+        document = _parsed(operation, answer, codec)
         refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
         if refusal is not None:
             return refusal
     else:
         document = None
     try:
-        return _read(operation, answer, document)
+        return _read(operation, answer, document, codec, skipped)
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
     except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
@@ -143,7 +154,9 @@ def interpret(operation: Operation[R], answer: Answer, limit: int) -> R | Direct
     return ResponseDecodeError(text, path=path, body=answer.body[: outcome.KEPT], **about)
 
 
-def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
+def _read(
+    operation: Operation[R], answer: Answer, document: Any, codec: Codec, skipped: Callable[[int], None] | None
+) -> R:
     if answer.status < 200:
         raise MismatchError("of a final status")
     if operation.response is bytes:
@@ -155,11 +168,13 @@ def _read(operation: Operation[R], answer: Answer, document: Any) -> R:
     if not operation.refusals.says_yes(document):
         raise MismatchError("true", f"$.{operation.refusals.flag}")
     model = cast("type[Model]", operation.response)
-    response = codec.structure(model, document)
+    response = codec.structure(model, document, skipped)
     for name in operation.essential:
         value = getattr(response, name)
         if value is None or (isinstance(value, str | Secret) and not value):
-            raise MismatchError("present", f"$.{codec.wire_name(model, name)}")
+            raise MismatchError("present", f"$.{wire_name(model, name)}")
+    if getattr(response, "extra", True) and (unread := unread_list(model, document)) is not None:
+        raise MismatchError("present", f"$.{unread}")
     return cast("R", response)
 
 
@@ -169,7 +184,7 @@ def _media_type(header: str) -> str:
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-def _parsed(operation: Operation[Any], answer: Answer) -> Any:
+def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
     # In parts, what spoils the last one is found after the rest was believed: not where that decides what happened.
     try:
         if operation.response is not bytes and operation.may_repeat and answer.status < 300:

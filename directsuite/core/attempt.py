@@ -39,6 +39,7 @@ from directsuite.errors import (
     OutcomeUnknownError,
     TransportError,
 )
+from directsuite.wire.codec import Codec
 from directsuite.wire.mismatch import MismatchError
 
 R = TypeVar("R")
@@ -59,6 +60,7 @@ class Attempts:
         timeout: float,
         attempt_timeout: float,
         max_response_bytes: int,
+        codec: Codec,
     ) -> None:
         self._lifecycle = lifecycle
         self._suite_timeout = timeout
@@ -68,6 +70,7 @@ class Attempts:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=attempt_timeout)
         self._conclusions = Conclusions(clock, lifecycle, attempt_timeout=attempt_timeout)
         self._max_response_bytes = max_response_bytes
+        self._codec = codec
 
     async def run(self, call: Call[R]) -> R:
         """One request and its answer, within the deadline; every failure leaves it as a typed error."""
@@ -157,7 +160,7 @@ class Attempts:
             incoming.close()
             if call.operation.limited and call.endpoint.limits.exhausted:
                 await _two_turns()  # who waited for the connection finds it, and sends, before this is decoded
-        return interpret(call.operation, answer, self._max_response_bytes)
+        return interpret(call.operation, answer, self._max_response_bytes, self._codec, call.tell_skipped)
 
     def _url(self, call: Call[Any]) -> URL:
         path = call.path

@@ -14,7 +14,7 @@ from directsuite.core.body import RequestBody
 from directsuite.core.bound import NEVER
 from directsuite.core.checks import POSITIVE
 from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.events import CallEvent, Events
+from directsuite.core.events import CallEvent, Events, NullElementsSkipped
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.retry import RetryPolicy
@@ -66,6 +66,11 @@ class StreamReader(Protocol[T_co]):
     @property
     def pending(self) -> int:
         """Bytes that it keeps since they are not whole yet."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """How many elements of lists it has passed over, since they were null."""
         ...
 
     def feed(self, piece: bytes) -> Iterator[T_co]:
@@ -194,6 +199,10 @@ class Call(Generic[R]):
             **details,
         )
         self.events.emit(event)
+
+    def tell_skipped(self, elements: int) -> None:
+        """Emit the event of so many elements of lists that were null."""
+        self.tell(NullElementsSkipped, elements=elements)
 
     def streams(self, status: int) -> bool:
         """Whether an answer of this status is left open for the reader of a stream."""

@@ -8,6 +8,7 @@
     │   ├── AttemptFailed
     │   ├── RetryScheduled
     │   ├── OutcomeLeftUnknown   a side effect may or may not have happened
+    │   ├── NullElementsSkipped  lists of an answer held null in the place of elements
     │   └── CallFinished
     ├── Renewed                  a new bearer token or registration session is in use
     │   ├── TokenRefreshed
@@ -108,6 +109,13 @@ class OutcomeLeftUnknown(CallEvent):
 
     cancelled: bool
     how_to_find_out: str
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class NullElementsSkipped(CallEvent):
+    """Lists of an answer, such as messages or recipients, held null in the place of so many elements."""
+
+    elements: int
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

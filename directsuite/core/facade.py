@@ -15,6 +15,7 @@ from directsuite.core.discreet import discreet
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
+from directsuite.wire.models import Model
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -88,6 +89,10 @@ class Facade:
         return self._transport.call(
             operation, *segments, body=body, options=self._timed(timeout), receive=receive, proof=proof
         )
+
+    def _body(self, request: Model | list[Model]) -> RequestBody:
+        """The body of a request."""
+        return RequestBody.of(self._transport.codec.encode(request))
 
     def _timed(self, timeout: float | None) -> Options:
         return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)

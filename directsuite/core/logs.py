@@ -22,6 +22,7 @@ from directsuite.core.events import (
     CircuitClosed,
     CircuitOpened,
     Event,
+    NullElementsSkipped,
     OutcomeLeftUnknown,
     RenewalFailed,
     RetryScheduled,
@@ -52,6 +53,7 @@ FIELDS: Mapping[str, str] = {
     "back_off": "next try in {:.0f} s",
     "failures": "{} in a row",
     "seconds": "for {:.1f} s",
+    "elements": "{} of them",
     "how_to_find_out": "to find out: {}",
 }
 """The fields of events that are written, in the order of a line, each with its phrase; without one it is in the
@@ -64,6 +66,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     AttemptFailed: (WARNING, "an attempt failed"),
     RetryScheduled: (INFO, "another attempt is made"),
     OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),
+    NullElementsSkipped: (INFO, "elements of the answer's lists were null, and passed over"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
     SessionRenewed: (INFO, "a new session is in use"),

@@ -39,6 +39,7 @@ from directsuite.errors import (
     ServiceError,
     TransportError,
 )
+from directsuite.wire.codec import Codec
 from directsuite.wire.mismatch import MismatchError
 
 R = TypeVar("R")
@@ -63,14 +64,21 @@ class Transport:
         max_response_bytes: int,
         retry: RetryPolicy,
         events: Events,
+        codec: Codec,
     ) -> None:
         self._endpoints = endpoints
         self._lifecycle = lifecycle
         self._clock = clock
         self.timeout = timeout
+        self.codec = codec
         self._max_response_bytes = max_response_bytes
         self._attempts = Attempts(
-            lifecycle, clock, timeout=timeout, attempt_timeout=attempt_timeout, max_response_bytes=max_response_bytes
+            lifecycle,
+            clock,
+            timeout=timeout,
+            attempt_timeout=attempt_timeout,
+            max_response_bytes=max_response_bytes,
+            codec=codec,
         )
         self._retry = retry
         self._events = events
@@ -154,6 +162,8 @@ class Transport:
                 chunk = b""  # the frame may stand in a traceback, and holds nothing of what was answered
                 for incoming in opened:
                     incoming.close()
+                if reader.skipped:
+                    call.tell_skipped(reader.skipped)
             raise self._verdict(call, failure).with_traceback(None)
 
     def _begin(

@@ -11,8 +11,8 @@ from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import PAGE, FaxWatch, page_at, watch
-from directsuite.wire import codec, given
+from directsuite.fax.watching import PAGE, FaxWatch, digest_of, page_at, watch
+from directsuite.wire import given
 
 
 class Fax(Facade):
@@ -138,7 +138,7 @@ class _Pages(Iterator[int]):
         """The messages of the latest page that came on none before, as many as are wanted."""
         fresh: list[FaxMessage] = []
         for message in page:
-            key = message.message_handle or codec.encode(message)
+            key = message.message_handle or digest_of(message)
             if key not in self._seen and len(self._seen) != self._limit:
                 self._seen.add(key)
                 fresh.append(message)

@@ -28,7 +28,6 @@ from directsuite.errors import (
     PermissionDeniedError,
 )
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
-from directsuite.wire import codec
 
 PAGE = 10
 """Messages that one answer of getMultipleMessageInfo holds (specification section 8)."""
@@ -264,9 +263,14 @@ async def page_at(fetch: Callable[[int], Awaitable[FaxMessageInformation]], offs
 
 def _record_of(message: FaxMessage, now: float) -> tuple[str, _Known]:
     """A record's key, and how it is seen now."""
-    digest = hashlib.blake2b(codec.encode(message), digest_size=16).digest()
+    digest = digest_of(message)
     under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
     return message.message_handle or f"\0{digest.hex()}", _Known(digest, message.message_handle, under_way, now)
+
+
+def digest_of(message: FaxMessage) -> bytes:
+    """What tells a record from others, and from itself before a change."""
+    return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()
 
 
 def _age_of(message: FaxMessage) -> tuple[bool, float]:

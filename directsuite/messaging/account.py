@@ -14,7 +14,6 @@ from directsuite.messaging import arguments
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import APIResponse, Authentication, Recipient, UidsRequest
 from directsuite.secret import Secret, as_secret
-from directsuite.wire import codec
 
 MAX_UID = 2**63 - 1
 
@@ -27,11 +26,11 @@ class Account(Facade):
         password = as_secret(password)
         self._username = arguments.address(username, "username")
         self._authentication = Authentication(username=username, password=password)
-        self._credentials = RequestBody.of(codec.encode(self._authentication))
+        self._credentials = self._body(self._authentication)
 
     def _uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
         request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
-        return RequestBody.of(codec.encode(request))
+        return self._body(request)
 
     def _deadline(self, timeout: float | None) -> Deadline:
         """The end of a method that makes several requests, by the same rules as that of one."""

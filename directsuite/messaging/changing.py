@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Proof
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, email, operations
@@ -13,7 +12,7 @@ from directsuite.messaging.arguments import flag
 from directsuite.messaging.arrivals import Arrivals
 from directsuite.messaging.models import APIResponse, RawMessage, RawMessagesRequest, SetFoldersSubscribedRequest
 from directsuite.messaging.reading import Reading
-from directsuite.wire import codec, given
+from directsuite.wire import given
 
 
 class Changing(Reading):
@@ -30,7 +29,7 @@ class Changing(Reading):
         if not listed:
             return []
         request = SetFoldersSubscribedRequest(auth=self._authentication, folders=listed, subscribed=subscribed)
-        body = RequestBody.of(codec.encode(request))
+        body = self._body(request)
         return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
 
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -192,7 +191,7 @@ class Changing(Reading):
             message_ids = [email.message_id(message.data or b"") for message in listed]
             proof = await Arrivals.expected(self, folder, message_ids, deadline)
             timeout = deadline.left()
-        body = RequestBody.of(codec.encode(RawMessagesRequest(auth=self._authentication, messages=listed)))
+        body = self._body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, proof=proof)
 
     def _gone(self, folder: str, uids: list[int]) -> Proof[APIResponse]:

@@ -127,7 +127,7 @@ class Listings(Reading):
     def _streamed(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
     ) -> AsyncGenerator[MessageDetail]:
-        options, reader = self._timed(timeout), MessageReader(operation)
+        options, reader = self._timed(timeout), MessageReader(operation, self._transport.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from directsuite.core import outcome
 from directsuite.core.operation import Operation
-from directsuite.messaging.models import MessageDetail
-from directsuite.wire import codec
+from directsuite.messaging.models import GetMessageResponse, MessageDetail
+from directsuite.wire.codec import Codec
+from directsuite.wire.hooks import unread_list
 from directsuite.wire.json_stream import ArraySplitter
 from directsuite.wire.mismatch import MismatchError
 
@@ -16,10 +17,13 @@ from directsuite.wire.mismatch import MismatchError
 class MessageReader:
     """Reads the `messages` of a GetMessageResponse, one at a time."""
 
-    def __init__(self, operation: Operation[Any]) -> None:
+    def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
+        self._codec = codec
         self._splitter = ArraySplitter("messages", shape=codec.shape_of(MessageDetail))
         self._number = 0
+        self.skipped = 0
+        """Elements of lists that were null, the messages themselves among them."""
 
     @property
     def pending(self) -> int:
@@ -30,7 +34,10 @@ class MessageReader:
         """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
         try:
             for element in self._splitter.feed(piece):
-                yield self._message(element)
+                if element is None:
+                    self._skip(1)
+                else:
+                    yield self._message(element)
                 self._number += 1
             return
         except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
@@ -39,9 +46,12 @@ class MessageReader:
 
     def _message(self, element: Any) -> MessageDetail:
         try:
-            return codec.structure(MessageDetail, element)
+            return self._codec.structure(MessageDetail, element, self._skip)
         except MismatchError as mismatch:
             raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
+
+    def _skip(self, elements: int) -> None:
+        self.skipped += elements
 
     def finish(self) -> None:
         """Raise the refusal that the answer is, seen from what stands around its messages."""
@@ -53,3 +63,5 @@ class MessageReader:
             raise MismatchError("true", f"$.{self._operation.refusals.flag}")
         if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
             raise MismatchError("a list", "$.messages")
+        if (unread := unread_list(GetMessageResponse, rest)) is not None:
+            raise MismatchError("present", f"$.{unread}")

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 import attrs
 
 from directsuite.core.body import AT_ONCE, RequestBody
 from directsuite.core.progress import Meter, Progress
 from directsuite.core.source import InMemory, content_of
-from directsuite.messaging.models import SendRequest
-from directsuite.wire import codec
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging.models import Attachment, SendRequest
+from directsuite.wire import base64
+from directsuite.wire.codec import Codec
 
 
-def send_body(request: SendRequest, progress: Progress | None = None) -> RequestBody:
+def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
     """The body of a send. Attachments made of paths, files and streams are read and coded while they are sent.
 
     Contents in memory are coded then too, where they are large. progress: told of the bytes of the former together.
     """
     meter = Meter(progress)
-    request = _with_sources(request)
-    document = codec.unstructure(request)
-    sources = [attachment.source for attachment in request.message.attachment_list]
-    if all(source is None for source in sources):
-        return RequestBody.of(codec.encode(document))
-    mark = secrets.token_hex(16)  # stands for a file's content in the JSON, and can't occur in it otherwise
-    entries: list[dict[str, Any]] = document["message"]["attachmentList"]
-    for entry, source in zip(entries, sources, strict=True):
-        if source is not None:
-            entry["content"] = mark
-    texts = codec.encode(document).split(mark.encode())
+    attachments = _with_sources(request.message.attachment_list)
+    sources = [attachment.source for attachment in attachments if attachment.source is not None]
+    if not sources:
+        return RequestBody.of(codec.encode(request))
+    mark = secrets.token_bytes(24)  # stands for a file's content, and can't occur otherwise
+    marked = [each if each.source is None else attrs.evolve(each, content=mark) for each in attachments]
+    request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=marked))
+    texts = codec.encode(request).split(base64.encode(mark))
+    if len(texts) != len(sources) + 1:
+        reason = "the converter writes contents otherwise than as base64, and so not those that are streamed"
+        raise InvalidArgumentError(reason, parameter="attachment_list")
     parts = [RequestBody.of(texts[0])]
-    contents = [content_of(source, parameter="attachment_list") for source in sources if source is not None]
+    contents = [content_of(source, parameter="attachment_list") for source in sources]
     told = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
     for content, accepted, text in zip(contents, told, texts[1:], strict=True):
         content.refuse_taken("attachment_list")
@@ -42,18 +43,16 @@ def send_body(request: SendRequest, progress: Progress | None = None) -> Request
     return RequestBody.joined(parts, meter.begin if sizes else _nothing)
 
 
-def _with_sources(request: SendRequest) -> SendRequest:
-    """The request with its contents in memory as sources, where coding all of them at once would take long."""
-    attachments = request.message.attachment_list
+def _with_sources(attachments: list[Attachment]) -> list[Attachment]:
+    """The attachments with their contents in memory as sources, where coding all of them at once would take long."""
     if sum(len(attachment.content) for attachment in attachments if attachment.source is None) <= AT_ONCE:
-        return request
-    attachments = [
+        return attachments
+    return [
         attrs.evolve(attachment, content=b"", source=InMemory(attachment.content))
         if attachment.source is None and attachment.content
         else attachment
         for attachment in attachments
     ]
-    return attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=attachments))
 
 
 def _nothing() -> None:

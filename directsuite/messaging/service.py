@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE
 from directsuite.core.progress import Progress
 from directsuite.errors import InvalidArgumentError
@@ -27,7 +26,6 @@ from directsuite.messaging.models import (
 )
 from directsuite.messaging.sending import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
-from directsuite.wire import codec
 
 M = TypeVar("M", bound=Message)
 
@@ -53,7 +51,9 @@ class Mailbox(Listings, Changing):
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = self._checked(message)
-        body = send_body(SendRequest(authentication=self._authentication, message=message), progress)
+        body = send_body(
+            self._transport.codec, SendRequest(authentication=self._authentication, message=message), progress
+        )
         return await self._call(operations.SEND, body=body, timeout=timeout)
 
     async def send_with_header(
@@ -64,7 +64,9 @@ class Mailbox(Listings, Changing):
         Operation SendWithHeader (specification 4.C). progress, timeout: as for `send`.
         """
         message = self._checked(message)
-        body = send_body(SendRequestWithHeader(authentication=self._authentication, message=message), progress)
+        body = send_body(
+            self._transport.codec, SendRequestWithHeader(authentication=self._authentication, message=message), progress
+        )
         return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)
 
     async def send_once(
@@ -142,7 +144,7 @@ class Mailbox(Listings, Changing):
         listed = arguments.texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)
-        body = RequestBody.of(codec.encode(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed)))
+        body = self._body(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed))
         return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
 
     async def track(

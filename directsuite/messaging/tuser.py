@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from directsuite.core.body import RequestBody
 from directsuite.core.facade import Facade
 from directsuite.core.progress import Progress
 from directsuite.core.transport import Transport
@@ -24,7 +23,6 @@ from directsuite.messaging.models import (
 from directsuite.messaging.sending import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
-from directsuite.wire import codec
 
 
 class TUser(Facade):
@@ -50,7 +48,9 @@ class TUser(Facade):
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = arguments.checked_message(message, self._address)
-        body = send_body(SendWithTuserRequest(authentication=self._authentication, message=message), progress)
+        body = send_body(
+            self._transport.codec, SendWithTuserRequest(authentication=self._authentication, message=message), progress
+        )
         return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
 
     async def send_with_header(
@@ -62,7 +62,7 @@ class TUser(Facade):
         """
         message = arguments.checked_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
-        body = send_body(request, progress)
+        body = send_body(self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
 
     async def get_message_status(
@@ -72,7 +72,7 @@ class TUser(Facade):
 
         Operation GetMessageStatusWithTuser (specification 4.C).
         """
-        body = RequestBody.of(codec.encode(self._authentication))
+        body = self._body(self._authentication)
         return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)
 
     async def track(

@@ -174,7 +174,7 @@ class AddUsersResponseV2(AddUsersResponse):
 class GetPatientAddressesResponse(ResellerAPIResponse):
     """Patients' Direct addresses that match."""
 
-    patient: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
+    patient: Annotated[list[DirectUserDetail], Wire(also=("addresses",))] = attrs.field(factory=list[DirectUserDetail])
 
 
 @attrs.frozen(repr=False, eq=False)

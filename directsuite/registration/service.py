@@ -24,7 +24,6 @@ from directsuite.registration.models import (
     UserPassword,
 )
 from directsuite.registration.settling import PatientSearch
-from directsuite.wire import codec
 
 SESSION_LIFETIME = 600.0
 """Seconds that a sessionId is good for after its login (specification section 8)."""
@@ -37,7 +36,7 @@ class SessionSource:
 
     def __init__(self, transport: Transport, login: Login) -> None:
         self._transport = transport
-        self._body = login_body(login)
+        self._body = login_body(transport, login)
 
     async def fetch(self) -> AccessToken:
         """Log in."""
@@ -46,9 +45,9 @@ class SessionSource:
         )
 
 
-def login_body(login: Login) -> RequestBody:
+def login_body(transport: Transport, login: Login) -> RequestBody:
     """The body of the login operation."""
-    return RequestBody.of(codec.encode(login))
+    return RequestBody.of(transport.codec.encode(login))
 
 
 def session_of(response: LoginResponse) -> AccessToken:
@@ -66,7 +65,7 @@ class Registration(Facade):
     def __init__(self, transport: Transport, sessions: TokenCache | None, login: Login | None) -> None:
         super().__init__(transport)
         self._sessions = sessions
-        self._login_body = None if login is None else login_body(login)
+        self._login_body = None if login is None else self._body(login)
 
     async def login(self, *, timeout: float | None = None) -> LoginResponse:
         """Log in anew, whatever is left of the current session; later calls use the new one.
@@ -90,7 +89,7 @@ class Registration(Facade):
         name who is there, if the names match: the payment confirmation can't be had again.
         """
         _refuse_incomplete(individual)
-        body = RequestBody.of(codec.encode(individual))
+        body = self._body(individual)
         search = PatientSearch.of(self._within_a_call(), direct_domain, individual)
         proof = None if search is None else search.proof()
         return await self._call(
@@ -105,7 +104,7 @@ class Registration(Facade):
         Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError where there is none.
         """
         _refuse_incomplete(individual)
-        body = RequestBody.of(codec.encode(individual))
+        body = self._body(individual)
         answer = await self._call(operations.GET_PATIENT_ADDRESS_BY_META, direct_domain, body=body, timeout=timeout)
         return answer.patient
 
@@ -131,7 +130,7 @@ class Registration(Facade):
         listed = list(passwords)
         if not listed:
             raise InvalidArgumentError("list at least one UserPassword", parameter="passwords")
-        body = RequestBody.of(codec.encode([codec.unstructure(password) for password in listed]))
+        body = self._body([*listed])
         await self._call(operations.SET_PATIENTS_PASSWORDS, direct_domain, body=body, timeout=timeout)
 
 

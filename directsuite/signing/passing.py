@@ -79,6 +79,11 @@ class _DocumentReader:
         """Nothing worth counting."""
         return 0
 
+    @property
+    def skipped(self) -> int:
+        """There are no lists."""
+        return 0
+
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The bytes that are settled by now."""
         for text in in_turns(piece):

@@ -16,7 +16,7 @@ from directsuite.signing.changing import Document, Place
 from directsuite.signing.models import DocumentUpdate, MultiSignRequest, Signature
 from directsuite.signing.settling import FORM_GONE, UNSIGNED_FIELDS_GONE, signed
 from directsuite.signing.storing import F, Storing
-from directsuite.wire import codec, given
+from directsuite.wire import given
 
 
 class Signing(Storing):
@@ -142,7 +142,7 @@ class Signing(Storing):
 
         Operation Sign (specification 4.A).
         """
-        body, effect = _sign_body(signature), signed([signature], identifier)
+        body, effect = self._signature_body(signature), signed([signature], identifier)
         return await self._update(operations.SIGN, identifier, effect, timeout, body)
 
     @overload
@@ -193,7 +193,7 @@ class Signing(Storing):
         Operation "Sign and pull" (specification 4.A).
         Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
         """
-        body, effect = _sign_body(signature), signed([signature], identifier)
+        body, effect = self._signature_body(signature), signed([signature], identifier)
         return await self._pull(operations.SIGN_AND_PULL, identifier, destination, effect, timeout, progress, body)
 
     async def multi_sign(
@@ -204,7 +204,7 @@ class Signing(Storing):
         Operation MultiSign (specification 4.A).
         """
         listed = _listed(signatures)
-        body, effect = _multi_sign_body(listed), signed(listed, identifier)
+        body, effect = self._body(MultiSignRequest(signatures=listed)), signed(listed, identifier)
         return await self._update(operations.MULTI_SIGN, identifier, effect, timeout, body)
 
     @overload
@@ -261,14 +261,13 @@ class Signing(Storing):
         Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
         """
         listed = _listed(signatures)
-        body, effect = _multi_sign_body(listed), signed(listed, identifier)
+        body, effect = self._body(MultiSignRequest(signatures=listed)), signed(listed, identifier)
         return await self._pull(
             operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, progress, body
         )
 
-
-def _sign_body(signature: Signature) -> RequestBody:
-    return RequestBody.of(codec.encode(given.instance(signature, Signature, "signature")))
+    def _signature_body(self, signature: Signature) -> RequestBody:
+        return self._body(given.instance(signature, Signature, "signature"))
 
 
 def _listed(signatures: Iterable[Signature]) -> list[Signature]:
@@ -276,7 +275,3 @@ def _listed(signatures: Iterable[Signature]) -> list[Signature]:
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
     return listed
-
-
-def _multi_sign_body(signatures: list[Signature]) -> RequestBody:
-    return RequestBody.of(codec.encode(MultiSignRequest(signatures=signatures)))

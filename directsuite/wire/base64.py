@@ -17,6 +17,11 @@ def encode(content: bytes | memoryview) -> bytes:
     return pybase64.b64encode(content)
 
 
+def encode_text(content: bytes) -> str:
+    """The same, as text."""
+    return pybase64.b64encode_as_string(content)
+
+
 def decode(text: bytes | str) -> bytes:
     """The bytes behind base64 text, with or without line breaks; MismatchError where it is anything else."""
     try:

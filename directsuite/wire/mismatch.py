@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class MismatchError(Exception):
+class MismatchError(ValueError):
     """A value that its field does not take: `path` is a JSON path from `$`, `expected` says what was wanted.
 
     Never holds the value: it may be a patient's.

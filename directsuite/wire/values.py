@@ -6,12 +6,14 @@ Tolerant where real servers are: digits as text for a number, a bare object for 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+import threading
 import types
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Annotated, Any, Protocol, TypeGuard, Union, get_args, get_origin
+from typing import Any, Protocol, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
@@ -19,7 +21,7 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.models import Model, OpenEnum
+from directsuite.wire.models import OpenEnum
 from directsuite.wire.parsing import Elements
 
 Read = Callable[[Any], Any]
@@ -67,8 +69,32 @@ class Leaf:
         try:
             self.read(value)
         except MismatchError as mismatch:
-            return MismatchError(mismatch.expected, path)
+            return MismatchError(mismatch.expected, path + mismatch.path[1:])
         return None
+
+
+class Hook(Leaf):
+    """A value that a hook of the program's own converter reads. What it raises may show the value, and is replaced."""
+
+    def __init__(self, hook: Callable[[Any, Any], Any], kind: Any) -> None:
+        def read(value: Any) -> Any:
+            try:
+                return hook(value, kind)
+            except (MismatchError, MemoryError, RecursionError):
+                raise
+            except Exception:  # noqa: BLE001, S110  a hook may raise anything
+                pass
+            raise MismatchError("what the converter's hook takes")
+
+        super().__init__(read)
+
+
+class EnumReader(Leaf):
+    """A member of an open enum."""
+
+    def __init__(self, cls: type[OpenEnum]) -> None:
+        self.known: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # cls's members
+        super().__init__(functools.partial(read_member, cls))
 
 
 class Maybe:
@@ -86,17 +112,37 @@ class Maybe:
         return None if is_nothing(value, self.kind) else self.inner.find(value, path)
 
 
+class _Skipped(threading.local):
+    """How many elements of lists this thread has passed over, since they were null."""
+
+    count = 0
+
+
+SKIPPED = _Skipped()
+
+
+def count_skipped(elements: int) -> None:
+    """Note that so many elements of a list were null."""
+    SKIPPED.count += elements
+
+
 class Sequence:
-    """A list; nothing reads as an empty one, a bare element as a list of one."""
+    """A list; nothing reads as an empty one, a bare element as a list of one. Null elements are passed over."""
 
     def __init__(self, item: Reader) -> None:
         self.item = item
         read = item.read
 
         def read_list(value: Any) -> list[Any]:
-            if _is_list(value) or isinstance(value, Elements):
-                return [read(element) for element in value]
-            return [] if value in _NOTHING else [read(value)]
+            if not (_is_list(value) or isinstance(value, Elements)):
+                return [] if value in _NOTHING else [read(value)]
+            elements: list[Any] = []
+            for element in value:
+                if element is None:
+                    count_skipped(1)
+                else:
+                    elements.append(read(element))
+            return elements
 
         self.read: Read = read_list
 
@@ -106,35 +152,50 @@ class Sequence:
             return None
         if not (_is_list(value) or isinstance(value, Elements)):
             return self.item.find(value, path)
-        found = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value))
+        found = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value) if element is not None)
         return next((mismatch for mismatch in found if mismatch is not None), None)
 
 
-def reader_for(annotation: Any, model_reader: Callable[[type[Model]], Reader]) -> Reader:
-    """The reader of a field annotated so; `model_reader` gives those of nested models."""
+def reader_for(annotation: Any, of_converter: Callable[[Any], Reader | None]) -> Reader:
+    """The reader of a field annotated so. of_converter: what the converter has for a type, which goes before ours."""
+    reader = of_converter(annotation)
+    if reader is not None:
+        return reader
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return reader_for(arguments[0], model_reader)
     if origin in (types.UnionType, Union):
         kinds = [kind for kind in arguments if kind is not type(None)]
         if set(kinds) == {date, str}:
-            inner: Reader = Leaf(read_day)
+            inner: Reader = _day_reader(of_converter(date), of_converter(str))
         elif len(kinds) == 1:
-            inner = reader_for(kinds[0], model_reader)
+            inner = reader_for(kinds[0], of_converter)
         else:
             raise TypeError(f"no reader for {annotation}")
         if len(kinds) == len(arguments):
             return inner
         return Maybe(inner, kinds[0] if len(kinds) == 1 else date)
     if origin is list:
-        return Sequence(reader_for(arguments[0], model_reader))
+        return Sequence(reader_for(arguments[0], of_converter))
     if origin is dict:
-        return Leaf(read_pairs)
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        return model_reader(annotation)
+        texts = of_converter(str)
+        return Leaf(read_pairs if texts is None else lambda value: _each(read_pairs(value), texts.read))
     if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
-        return Leaf(_enum_reader(annotation))
-    return _LEAVES[annotation]
+        return EnumReader(annotation)
+    return LEAVES[annotation]
+
+
+def _each(pairs: dict[str, str], read: Read) -> dict[str, Any]:
+    return {key: read(value) for key, value in pairs.items()}
+
+
+def _day_reader(days: Reader | None, texts: Reader | None) -> Reader:
+    """A day, or any other text; the converter may have hooks for each of them."""
+
+    def read(value: Any) -> Any:
+        day = read_day(value)
+        own = days if isinstance(day, date) else texts
+        return day if own is None else own.read(value)
+
+    return Leaf(read)
 
 
 def read_text(value: Any) -> str:
@@ -215,19 +276,12 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _enum_reader(cls: type[OpenEnum]) -> Read:
-    known: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # its members are cls's
-
-    def read_member(value: Any) -> OpenEnum:
-        try:
-            return known[value]
-        except (KeyError, TypeError):
-            return cls(read_text(value))
-
-    return read_member
+def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
+    """A member of an open enum."""
+    return cls(read_text(value))
 
 
-_LEAVES: dict[Any, Reader] = {
+LEAVES: dict[Any, Reader] = {
     str: Leaf(read_text),
     int: Leaf(read_int),
     float: Leaf(read_float),

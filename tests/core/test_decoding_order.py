@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ class Decodings:
         self._server = server
         monkeypatch.setattr(attempt, "interpret", self._interpret)
 
-    def _interpret(self, operation: Operation[object], answer: Answer, limit: int) -> object:
+    def _interpret(self, operation: Operation[object], answer: Answer, *others: Any) -> object:
         self.another_was_sent.append(any(map(_has_bytes, self._server._exchanges.values())))
-        return interpret(operation, answer, limit)
+        return interpret(operation, answer, *others)
 
 
 def _has_bytes(exchange: Exchange) -> bool:
@@ -64,9 +65,9 @@ async def test_connection_is_free_while_a_long_answer_is_decoded_unless_of_an_ef
 
     async with opened(server, max_connections=1) as suite:
 
-        def decode(operation: Operation[object], answer: Answer, limit: int) -> object:
+        def decode(operation: Operation[object], answer: Answer, *others: Any) -> object:
             seen.append(suite._transport._endpoints[operation.service].limits._free)
-            return interpret(operation, answer, limit)
+            return interpret(operation, answer, *others)
 
         monkeypatch.setattr(attempt, "interpret", decode)
         await ask.call(suite)

@@ -262,7 +262,7 @@ async def test_events_cost_nothing_where_nobody_listens(
 
 def test_every_event_is_frozen_and_keyword_only() -> None:
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
-    assert len(kinds) == 16
+    assert len(kinds) == 17
     for kind in kinds:
         assert all(field.kw_only for field in attrs.fields(kind))
         assert kind.__setattr__ is not object.__setattr__

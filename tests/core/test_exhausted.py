@@ -14,7 +14,6 @@ import pytest
 
 import directsuite as ds
 from directsuite.messaging.models import GetCountResponse, MessageDetail
-from directsuite.wire import codec
 
 from . import plays
 from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, failure_of, opened
@@ -42,9 +41,10 @@ def frames_of(error: BaseException) -> str:
 async def test_memory_that_ends_while_an_answer_is_read_leaves_nothing_of_it(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(codec._structurer(GetCountResponse).__globals__, "new", OUT_OF_MEMORY)
     server.otherwise = plays.answer({"success": True, "count": 7, "note": PATIENT})
     async with opened(server) as suite:
+        structure = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
+        monkeypatch.setitem(structure.__globals__, "new", OUT_OF_MEMORY)
         error = await caught(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, MemoryError)
     assert PATIENT not in frames_of(error)
@@ -81,7 +81,6 @@ async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
 async def test_streamed_message_that_is_nested_too_deeply_is_an_answer_that_does_not_fit(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(codec._structurer(MessageDetail).__globals__, "new", too_deep())
     server.otherwise = plays.answer(json.dumps({"success": True, "messages": [{"uid": 1}]}).encode())
 
     async def read(suite: ds.DirectSuite) -> None:
@@ -89,6 +88,8 @@ async def test_streamed_message_that_is_nested_too_deeply_is_an_answer_that_does
             pass
 
     async with opened(server) as suite:
+        structure = suite._transport.codec.converter.get_structure_hook(MessageDetail)
+        monkeypatch.setitem(structure.__globals__, "new", too_deep())
         error = await failure_of(read(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.path == "$.messages[0]"

@@ -82,6 +82,11 @@ ROWS: list[tuple[ds.Event, int, str]] = [
         f"GetUIDs: it may or may not have happened (call 7, the caller left, to find out: {HOW})",
     ),
     (
+        ds.NullElementsSkipped(elements=3, **GET_UIDS),
+        logging.INFO,
+        "GetUIDs: elements of the answer's lists were null, and passed over (call 7, 3 of them)",
+    ),
+    (
         ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS),
         logging.DEBUG,
         "GetUIDs: the call ended (call 7, attempts 2, after 3.500 s)",

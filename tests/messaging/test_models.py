@@ -9,7 +9,9 @@ import pytest
 
 import directsuite as ds
 from directsuite import types
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
+
+CODEC = Codec()
 
 MEDIA_TYPES: list[tuple[str | None, str]] = [
     ("text/xml", "text/xml"),
@@ -51,19 +53,19 @@ def test_an_attachment_from_a_path_is_named_and_typed_by_it(
 
 
 def test_the_path_of_an_attachment_never_goes_on_the_wire() -> None:
-    written = codec.encode(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
+    written = CODEC.encode(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
     assert b"Zaphod" not in written
     assert "Zaphod" not in repr(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
 
 
 def test_a_recipient_is_a_to_where_nothing_else_is_said() -> None:
-    assert codec.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
+    assert CODEC.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
     assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC
 
 
 def test_what_the_specification_requires_is_written_even_where_it_has_its_default() -> None:
-    assert codec.encode(ds.Message()) == b'{"htmlBody":false}'
-    assert codec.encode(ds.Attachment(content_type="a/b", filename="f")) == (
+    assert CODEC.encode(ds.Message()) == b'{"htmlBody":false}'
+    assert CODEC.encode(ds.Attachment(content_type="a/b", filename="f")) == (
         b'{"content":"","contentType":"a/b","filename":"f"}'
     )
 
@@ -71,7 +73,7 @@ def test_what_the_specification_requires_is_written_even_where_it_has_its_defaul
 def test_a_nested_subclass_is_written_with_all_its_fields() -> None:
     message = ds.MessageWithHeader(headers=[ds.MessageHeader("X-A", "1")])
     request = types.SendRequest(authentication=types.Authentication(username="a@b", password="p"), message=message)
-    assert codec.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
+    assert CODEC.unstructure(request)["message"]["headers"] == [{"name": "X-A", "value": "1"}]
 
 
 def test_a_raw_message_becomes_an_email() -> None:
@@ -98,7 +100,7 @@ def test_records_are_the_same_in_both_forms() -> None:
         b'"messageSize":2048,"status":"Delivered","ts":1467740835000,"xdrId":"x1","sourceId":"s1","uniqueId":"u1",'
         b'"patientId":"p1"}'
     )
-    as_logs = codec.decode(ds.DirectMessageStatusReportResponse, b'{"hasCvData":false,"messageLogs":[' + logs + b"]}")
+    as_logs = CODEC.decode(ds.DirectMessageStatusReportResponse, b'{"hasCvData":false,"messageLogs":[' + logs + b"]}")
     as_csv = ds.DirectMessageStatusReportResponse(has_cv_data=True, csv_data=CSV)
     assert as_csv.records == as_logs.records
     assert as_csv.records[0].status is ds.MessageStatus.DELIVERED

@@ -22,6 +22,7 @@ from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import DirectMessageStatusReportResponse, MessageStatus
 from directsuite.messaging.report import COLUMNS, rows
 from directsuite.wire import base64
+from directsuite.wire.codec import Codec
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.json_stream import ArraySplitter
 from directsuite.wire.mismatch import MismatchError
@@ -29,6 +30,7 @@ from directsuite.wire.mismatch import MismatchError
 from .whole_answers import MARKER
 
 LIMIT = 10**9
+CODEC = Codec()
 
 Seen = tuple[list[Any], object]
 """What a stream gave, and how it ended: with a rest, or with the words of its refusal."""
@@ -36,7 +38,7 @@ Seen = tuple[list[Any], object]
 
 def answer_is_typed(operation: Operation[Any], status: int, headers: dict[str, str], body: bytes) -> object:
     """An answer is a response or a typed error, which shows nothing of the body."""
-    result = interpret(operation, Answer(status, headers, body), LIMIT)
+    result = interpret(operation, Answer(status, headers, body), LIMIT, CODEC)
     if isinstance(result, DirectSuiteError):
         error_is_fit_to_be_seen(result)
         assert isinstance(result, ServiceError | ResponseDecodeError)
@@ -95,7 +97,7 @@ def _split(pieces: list[bytes]) -> Seen:
 
 
 def _messages(pieces: list[bytes]) -> Seen:
-    reader, seen = MessageReader(messaging.GET_MESSAGES), list[Any]()
+    reader, seen = MessageReader(messaging.GET_MESSAGES, CODEC), list[Any]()
     try:
         for piece in pieces:
             seen.extend(reader.feed(piece))

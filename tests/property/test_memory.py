@@ -20,12 +20,14 @@ from directsuite.messaging.message_reader import MessageReader
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
+from directsuite.wire.codec import Codec
 from tests.core import plays
 from tests.core.opened import ALICE, GET_DOC_INFO, PASSWORD, failure_of, opened
 from tests.core.scripted_server import ScriptedServer
 from tests.core.virtual_time import VirtualTimeLoop
 
 MB = 2**20
+CODEC = Codec()
 SIZE = MB // 16
 MOST = 200
 """Bytes of memory for a byte of an answer: the worst is a list of empty objects, each of which is a whole message."""
@@ -67,12 +69,12 @@ SHAPES: list[tuple[Operation[Any], bytes]] = [
 
 @pytest.mark.parametrize(("operation", "body"), SHAPES, ids=range(len(SHAPES)))
 def test_answer_takes_no_more_than_a_constant_times_its_size(operation: Operation[Any], body: bytes) -> None:
-    interpret(operation, Answer(200, {}, b"{}"), SIZE)  # its reader is made on first use
-    assert _peak(lambda: interpret(operation, Answer(200, {}, body), SIZE)) < MOST * len(body) + MB
+    interpret(operation, Answer(200, {}, b"{}"), SIZE, CODEC)  # its reader is made on first use
+    assert _peak(lambda: interpret(operation, Answer(200, {}, body), SIZE, CODEC)) < MOST * len(body) + MB
 
 
 def _read_messages(pieces: int) -> None:
-    reader = MessageReader(messaging.GET_MESSAGES)
+    reader = MessageReader(messaging.GET_MESSAGES, CODEC)
     for _ in reader.feed(b'{"success":true,"messages":['):
         pass
     piece = (b'{"uid":1,"body":"' + b"a" * 500 + b'"},') * 50

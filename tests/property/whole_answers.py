@@ -17,7 +17,7 @@ from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from directsuite.wire import codec
+from directsuite.wire.hooks import fields_of
 
 OPERATIONS: list[Operation[Any]] = [
     value
@@ -44,9 +44,9 @@ _LEAVES: dict[Any, Any] = {
 }
 
 
-def filled(cls: type[Model]) -> dict[str, Any]:
+def filled(cls: type[Any]) -> dict[str, Any]:
     """A document with every member that the model knows."""
-    document = {field.key: _sample(field.annotation) for field in codec._fields(cls)}
+    document = {field.key: _sample(field.annotation) for field in fields_of(cls)}
     return document | ({"code": "000"} if "sessionId" in document else {})
 
 

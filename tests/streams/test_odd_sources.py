@@ -20,6 +20,7 @@ from directsuite.core.source import content_of
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.messaging.sending import send_body
 from directsuite.secret import Secret
+from directsuite.wire.codec import Codec
 from tests.core import plays
 from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, failure_of, opened
 from tests.core.scripted_server import ScriptedServer
@@ -108,7 +109,7 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
     request = SendRequest(
         authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=letter(*attachments)
     )
-    body = send_body(request)
+    body = send_body(Codec(), request)
     chunks = await chunks_of(body)
     assert max(map(len, chunks)) <= LIMIT
     assert body.size == sum(map(len, chunks))

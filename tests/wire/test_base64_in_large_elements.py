@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from directsuite.messaging import operations
 from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import MessageDetail
-from directsuite.wire import codec, json_stream, parsing
+from directsuite.wire import json_stream, parsing
+from directsuite.wire.codec import Codec
 from directsuite.wire.json_stream import ArraySplitter
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.parsing import parse
 
+CODEC = Codec()
+
 LONG = 12
-SHAPE = codec.shape_of(MessageDetail)
+SHAPE = CODEC.shape_of(MessageDetail)
 
 CODED = st.binary(min_size=9, max_size=40).map(lambda content: base64.b64encode(content).decode())
 TEXTS = st.one_of(
@@ -67,7 +70,7 @@ def read(document: bytes, cuts: list[int], *, shape: bool) -> list[MessageDetail
     messages: list[MessageDetail] = []
     try:
         for begin, end in itertools.pairwise(edges):
-            messages += [codec.structure(MessageDetail, element) for element in splitter.feed(document[begin:end])]
+            messages += [CODEC.structure(MessageDetail, element) for element in splitter.feed(document[begin:end])]
         splitter.finish()
     except MismatchError as mismatch:
         return f"{mismatch.path}: {mismatch.expected}"
@@ -120,7 +123,7 @@ def test_content_is_decoded_without_the_parser(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(json_stream, "parse", counted)
     content = base64.b64encode(bytes(3000)).decode()
     document = json.dumps({"success": True, "messages": [{"uid": 1, "attachments": [{"content": content}]}]}).encode()
-    reader = MessageReader(operations.GET_MESSAGES)
+    reader = MessageReader(operations.GET_MESSAGES, CODEC)
     (message,) = reader.feed(document)
     assert message.attachments[0].content == bytes(3000)
     assert max(parsed) < 200

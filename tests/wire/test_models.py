@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.types import GetMessageResponse
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, field_types, instances_of
+
+CODEC = Codec()
 
 M = TypeVar("M", bound=ds.Model)
 
@@ -42,16 +44,16 @@ def test_the_models_of_all_services_are_found() -> None:
 @given(draw=st.data())
 def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: st.DataObject) -> None:
     model = draw.draw(instances_of(cls))
-    assert codec.decode(cls, codec.encode(model)) == model
+    assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
 @every_model
 @a_few
 @given(draw=st.data())
 def test_a_document_goes_back_out_as_it_came(cls: type[ds.Model], draw: st.DataObject) -> None:
-    document = json.loads(codec.encode(draw.draw(instances_of(cls))))
+    document = json.loads(CODEC.encode(draw.draw(instances_of(cls))))
     document |= {"somethingNew": draw.draw(JSON_VALUES)}
-    assert json.loads(codec.encode(codec.decode(cls, json.dumps(document).encode()))) == document
+    assert json.loads(CODEC.encode(CODEC.decode(cls, json.dumps(document).encode()))) == document
 
 
 def test_members_unknown_at_every_level_go_back_out() -> None:
@@ -67,12 +69,12 @@ def test_members_unknown_at_every_level_go_back_out() -> None:
             }
         ],
     }
-    answer = codec.decode(GetMessageResponse, json.dumps(document).encode())
+    answer = CODEC.decode(GetMessageResponse, json.dumps(document).encode())
     recipient = answer.messages[0].recipients[0]
     assert recipient.extra == {"display": {"deep": [1, {"x": None}]}}
     assert recipient.type == "REPLY"
     assert not recipient.type.is_known
-    assert json.loads(codec.encode(answer)) == document
+    assert json.loads(CODEC.encode(answer)) == document
 
 
 @every_model
@@ -93,7 +95,7 @@ def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.D
 @given(draw=st.data())
 def test_a_decoded_model_is_like_any_other(cls: type[ds.Model], draw: st.DataObject) -> None:
     # Decoding goes round __init__: whatever that would have set has to be there.
-    model = codec.decode(cls, codec.encode(draw.draw(instances_of(cls))))
+    model = CODEC.decode(cls, CODEC.encode(draw.draw(instances_of(cls))))
     assert pickle.loads(pickle.dumps(model)) == model  # noqa: S301  our own bytes
     assert {name: getattr(attrs.evolve(model), name) for name in field_types(cls)} == {
         name: getattr(model, name) for name in field_types(cls)
@@ -145,7 +147,7 @@ def test_no_text_of_a_model_appears_in_its_repr(cls: type[ds.Model]) -> None:
 
 
 def test_the_sentinel_is_where_a_repr_would_find_it() -> None:
-    assert SENTINEL in codec.encode(filled(ds.MessageDetail, SENTINEL)).decode()
+    assert SENTINEL in CODEC.encode(filled(ds.MessageDetail, SENTINEL)).decode()
     assert filled(ds.UserPassword, SENTINEL).password.reveal() == SENTINEL
 
 

@@ -11,9 +11,11 @@ import pytest
 
 import directsuite as ds
 from directsuite import types
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
 from tests.wire.model_classes import MODEL_CLASSES
 from tests.wire.specification_types import TYPES, document_of, fields_of
+
+CODEC = Codec()
 
 every_type = pytest.mark.parametrize("name", TYPES)
 
@@ -27,7 +29,7 @@ def _class(name: str) -> type[ds.Model]:
 
 @every_type
 def test_every_field_is_read_from_its_wire_name(name: str) -> None:
-    model = codec.decode(_class(name), json.dumps(document_of(name)).encode())
+    model = CODEC.decode(_class(name), json.dumps(document_of(name)).encode())
     assert model.extra == {}
     blank: Any = {field.name: field.default for field in attrs.fields(type(model))}
     for field in fields_of(name):
@@ -37,7 +39,7 @@ def test_every_field_is_read_from_its_wire_name(name: str) -> None:
 @every_type
 def test_every_field_is_written_under_its_wire_name(name: str) -> None:
     document = document_of(name)
-    assert json.loads(codec.encode(codec.decode(_class(name), json.dumps(document).encode()))) == document
+    assert json.loads(CODEC.encode(CODEC.decode(_class(name), json.dumps(document).encode()))) == document
 
 
 @every_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 from hypothesis import given
@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite import types
-from directsuite.wire import codec
+from directsuite.wire.codec import Codec
+from directsuite.wire.hooks import Field, fields_of
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
+from tests.property.whole_answers import filled
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES
+
+CODEC = Codec()
 
 
 @given(st.integers(-(10**39), 10**39))
@@ -101,12 +105,12 @@ def test_what_is_no_pairs_is_refused(value: object) -> None:
 def test_the_text_null_is_nothing_save_where_it_may_be_a_text(
     cls: type[ds.Model], document: dict[str, Any], field: str, expected: object
 ) -> None:
-    assert getattr(codec.decode(cls, json.dumps(document).encode()), field) == expected
+    assert getattr(CODEC.decode(cls, json.dumps(document).encode()), field) == expected
 
 
 def test_a_datetime_for_a_day_is_written_as_its_day() -> None:
     moment = datetime(1980, 1, 31, 23, tzinfo=timezone(timedelta(hours=-5)))
-    assert codec.encode(ds.IDProofedIndividual(dob=moment)) == b'{"dob":"1980-01-31"}'
+    assert CODEC.encode(ds.IDProofedIndividual(dob=moment)) == b'{"dob":"1980-01-31"}'
 
 
 SPOILT: list[tuple[type[ds.Model], object, str]] = [
@@ -132,7 +136,7 @@ SPOILT: list[tuple[type[ds.Model], object, str]] = [
 @pytest.mark.parametrize(("cls", "document", "path"), SPOILT, ids=lambda entry: entry if isinstance(entry, str) else "")
 def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], document: object, path: str) -> None:
     with pytest.raises(MismatchError) as caught:
-        codec.decode(cls, json.dumps(document).encode())
+        CODEC.decode(cls, json.dumps(document).encode())
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path} should be ")
     assert "Smi" not in f"{caught.value!s}{caught.value!r}{caught.value.args}"
@@ -143,17 +147,17 @@ def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], docum
 @pytest.mark.parametrize("text", [b"", b"{", b"{}x", b"[" * 100_000, b'{"a":"\xff"}', b'"\\ud800"', b"NaN"])
 def test_what_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(MismatchError) as caught:
-        codec.decode(ds.Page, text)
+        CODEC.decode(ds.Page, text)
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
 
 
 @given(cls=st.sampled_from(MODEL_CLASSES), value=JSON_VALUES)
 def test_any_json_is_a_model_or_a_mismatch(cls: type[ds.Model], value: Any) -> None:
     try:
-        model = codec.structure(cls, value)
+        model = CODEC.structure(cls, value)
     except MismatchError:
         return
-    assert codec.decode(cls, codec.encode(model)) == model
+    assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
 @pytest.mark.parametrize(
@@ -169,15 +173,82 @@ def test_any_json_is_a_model_or_a_mismatch(cls: type[ds.Model], value: Any) -> N
 def test_where_the_specification_shows_no_fields_odd_values_stay_in_extra(
     cls: type[ds.Model], document: dict[str, object]
 ) -> None:
-    model = codec.structure(cls, document)
+    model = CODEC.structure(cls, document)
     assert model.extra
-    assert codec.unstructure(model) == document
+    assert CODEC.unstructure(model) == document
+
+
+A, B = {"content": "QQ==", "contentType": "a/a"}, {"content": "Qg==", "contentType": "b/b"}
+
+
+@pytest.mark.parametrize(
+    ("document", "contents"),
+    [
+        ({"attachmentList": [A, B]}, [b"A", b"B"]),
+        ({"attachments": [], "attachmentList": [A]}, [b"A"]),
+        ({"attachments": None, "attachmentList": A}, [b"A"]),
+        ({"attachments": "null", "attachmentList": [A]}, [b"A"]),
+        ({"attachments": [A], "attachmentList": []}, [b"A"]),
+        ({"attachments": [A], "attachmentList": None}, [b"A"]),
+        ({"attachments": [A, B], "attachmentList": [A, B]}, [b"A", b"B"]),
+        ({"attachments": [A, A], "attachmentList": [A, A]}, [b"A", b"A"]),
+        ({"attachments": [A], "attachmentList": [B, A, A]}, [b"A", b"B", b"A"]),
+        ({"attachments": A, "attachmentList": B}, [b"A", b"B"]),
+        ({"attachments": [None, A], "attachmentList": [None, B]}, [b"A", b"B"]),
+    ],
+    ids=str,
+)
+def test_no_attachment_is_lost_under_either_of_two_names(document: dict[str, object], contents: list[bytes]) -> None:
+    message = CODEC.structure(ds.MessageDetail, document)
+    assert sorted(each.content for each in message.attachments) == sorted(contents)
+    assert CODEC.structure(ds.MessageDetail, CODEC.unstructure(message)) == message
+
+
+@pytest.mark.parametrize("document", [{"attachments": [A], "attachmentList": None}, {"attachmentList": []}], ids=str)
+def test_what_is_empty_under_another_name_goes_back_out(document: dict[str, object]) -> None:
+    assert (
+        CODEC.unstructure(CODEC.structure(ds.MessageDetail, document)).items()
+        >= {"attachmentList": document["attachmentList"]}.items()
+    )
+
+
+@pytest.mark.parametrize("document", [{"attachments": [A], "attachmentList": [{"content": "Smi*"}]}])
+def test_a_mismatch_in_the_second_of_two_lists_is_found(document: dict[str, object]) -> None:
+    with pytest.raises(MismatchError) as caught:
+        CODEC.structure(ds.MessageDetail, document)
+    assert caught.value.path == "$.attachmentList[0].content"
+
+
+@pytest.mark.parametrize(
+    ("cls", "document", "field", "expected"),
+    [
+        (ds.DirectUserDetail, {"UserStateType": "null", "userState": "activated"}, "user_state", "activated"),
+        (types.ResellerAPIResponse, {"errorMessage": "", "message": "text"}, "error_message", "text"),
+        (types.ResellerAPIResponse, {"errorMessage": "null", "message": "text"}, "error_message", "null"),
+        (ds.FaxMessage, {"MessageHandle": None, "messageHandle": "h"}, "message_handle", "h"),
+    ],
+)
+def test_of_two_names_the_one_that_says_something_is_read(
+    cls: type[ds.Model], document: dict[str, object], field: str, expected: object
+) -> None:
+    assert getattr(CODEC.structure(cls, document), field) == expected
+
+
+LISTING = [(cls, field) for cls in MODEL_CLASSES for field in fields_of(cls) if get_origin(field.annotation) is list]
+
+
+@pytest.mark.parametrize(("cls", "field"), LISTING, ids=lambda each: getattr(each, "__name__", None) or each.name)
+def test_null_in_any_list_is_passed_over(cls: type[ds.Model], field: Field) -> None:
+    seen: list[int] = []
+    model = CODEC.structure(cls, {**filled(cls), field.key: [None, None]}, seen.append)
+    assert getattr(model, field.name) == []
+    assert seen == [2]
 
 
 def test_half_a_surrogate_pair_is_refused_by_its_place_and_not_shown() -> None:
     message = ds.Message(subject="fine", recipients=[ds.Recipient("a@b"), ds.Recipient("Smith\ud800")])
     with pytest.raises(ds.InvalidArgumentError) as caught:
-        codec.encode(message)
+        CODEC.encode(message)
     assert caught.value.parameter == "recipients[1].email"
     assert "Smith" not in str(caught.value)
     assert caught.value.__context__ is None

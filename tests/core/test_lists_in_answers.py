@@ -1,0 +1,183 @@
+"""Lists of answers: null in the place of an element, other names, and lists under names that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+
+from . import plays
+from .opened import ALICE, LOGGED_IN, PASSWORD, PATIENT, failure_of, opened
+from .scripted_server import Exchange, ScriptedServer
+
+WITH_NULLS = [
+    None,
+    {
+        "uid": 1,
+        "recipients": [None, {"email": "a@b", "type": "TO"}],
+        "headers": [{"name": "X-A", "value": "1"}, None, None],
+        "attachments": [None],
+    },
+    None,
+]
+NULLS = 6
+
+
+async def _streamed(box: ds.Mailbox) -> list[ds.MessageDetail]:
+    return [message async for message in box.stream_messages()]
+
+
+WAYS: dict[str, Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]]] = {
+    "whole": lambda box: box.get_messages(),
+    "by uid": lambda box: box.get_messages_by_uids("INBOX", [1]),
+    "streamed": _streamed,
+}
+
+every_way = pytest.mark.parametrize("read", WAYS.values(), ids=WAYS.keys())
+
+
+@every_way
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
+async def test_null_in_a_list_is_passed_over_and_counted(
+    read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
+) -> None:
+    told: list[ds.Event] = []
+    server.otherwise = plays.answer({"success": True, "messages": WITH_NULLS, "padding": "x" * padding})
+    async with opened(server, listeners=[told.append]) as suite:
+        [message] = await read(suite.mailbox(ALICE, PASSWORD))
+    assert message.recipients == [ds.Recipient("a@b")]
+    assert message.headers == [ds.MessageHeader("X-A", "1")]
+    assert message.attachments == []
+    [skipped] = [event for event in told if isinstance(event, ds.NullElementsSkipped)]
+    assert (skipped.operation[:11], skipped.elements) == ("GetMessages", NULLS)
+
+
+async def test_an_answer_without_null_is_told_as_nothing_special(server: ScriptedServer) -> None:
+    told: list[ds.Event] = []
+    server.plays(
+        plays.answer({"success": True, "messages": WITH_NULLS}), plays.answer({"success": True, "messages": [{}]})
+    )
+    async with opened(server, listeners=[told.append]) as suite:
+        await suite.mailbox(ALICE, PASSWORD).get_messages()
+        await suite.mailbox(ALICE, PASSWORD).get_messages()
+    assert len([event for event in told if isinstance(event, ds.NullElementsSkipped)]) == 1
+
+
+Ask = Callable[[ds.DirectSuite], Awaitable[Any]]
+
+
+def _box(suite: ds.DirectSuite) -> ds.Mailbox:
+    return suite.mailbox(ALICE, PASSWORD)
+
+
+LISTS: dict[str, tuple[Ask, str, dict[str, Any], Any]] = {
+    "messages": (lambda suite: _box(suite).get_messages(), "messages", {"success": True}, {"subject": PATIENT}),
+    "streamed messages": (lambda suite: _streamed(_box(suite)), "messages", {"success": True}, {"uid": 1}),
+    "raw": (
+        lambda suite: _box(suite).get_raw_messages_by_uids("INBOX", [1]),
+        "messages",
+        {"success": True},
+        {"uid": 1},
+    ),
+    "uids": (lambda suite: _box(suite).get_uids(), "uids", {"success": True}, 1),
+    "folders": (lambda suite: _box(suite).get_folders(), "folders", {"success": True}, "INBOX"),
+    "status": (
+        lambda suite: _box(suite).get_message_status("<1@x>"),
+        "messageLogs",
+        {"success": True},
+        {"to": "a@b", "status": "Waiting"},
+    ),
+    "patients": (
+        lambda suite: suite.registration.get_patient_address_by_username("direct.example.test", "ada"),
+        "patient",
+        {"success": True, "code": "000"},
+        {"username": "ada"},
+    ),
+    "faxes": (
+        lambda suite: suite.fax.get_multiple_message_info("15551230001"),
+        "MessageDetail",
+        {"Username": "a"},
+        {"status": "waiting"},
+    ),
+    "document": (
+        lambda suite: suite.signing.get_doc_info("1"),
+        "signatures",
+        {"identifier": "1"},
+        {"name": "a", "isSigned": True},
+    ),
+}
+
+every_list = pytest.mark.parametrize(("ask", "name", "answer", "element"), LISTS.values(), ids=LISTS.keys())
+
+
+def _serve(server: ScriptedServer, answer: dict[str, Any]) -> None:
+    async def serve(exchange: Exchange) -> None:
+        """Log in, or answer."""
+        login = exchange.request.target.endswith("/login")
+        await plays.answer(LOGGED_IN if login else answer)(exchange)
+
+    server.otherwise = serve
+
+
+@every_list
+@pytest.mark.parametrize("own", [{}, None], ids=["absent", "null"])
+@pytest.mark.parametrize("several", [True, False], ids=["a list", "a bare element"])
+async def test_a_list_under_a_name_that_nobody_knows_is_no_empty_success(
+    ask: Ask,
+    name: str,
+    answer: dict[str, Any],
+    element: Any,
+    own: dict[str, Any] | None,
+    several: bool,
+    server: ScriptedServer,
+) -> None:
+    if not several and not isinstance(element, dict):
+        pytest.skip("a bare number or text says nothing")
+    others: dict[str, Any] = {"itemsOfAVersionToCome": [element] if several else element}
+    _serve(server, answer | ({name: own} if own is None else {}) | others)
+    async with opened(server) as suite:
+        error = await failure_of(ask(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.path == f"$.{name}"
+    assert PATIENT not in str(error)
+
+
+@every_list
+@pytest.mark.parametrize("others", [{}, {"x": []}, {"x": [None]}, {"x": {"requestId": 1}}, {"x": "text"}], ids=str)
+async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
+    ask: Ask, name: str, answer: dict[str, Any], element: Any, others: dict[str, Any], server: ScriptedServer
+) -> None:
+    _serve(server, answer | others)
+    async with opened(server) as suite:
+        await ask(suite)
+
+
+@every_list
+@pytest.mark.parametrize("empty", [True, False])
+async def test_a_list_under_its_own_name_may_have_others_beside_it(
+    ask: Ask, name: str, answer: dict[str, Any], element: Any, empty: bool, server: ScriptedServer
+) -> None:
+    _serve(server, answer | {name: [] if empty else [element], "warnings": ["none"]})
+    async with opened(server) as suite:
+        await ask(suite)
+
+
+async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer({"success": True, "csvData": "YUB4LGJAeQ==", "warnings": ["none"]})
+    async with opened(server) as suite:
+        answer = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
+    assert [record.to for record in answer.records] == ["b@y"]
+
+
+@pytest.mark.parametrize("addresses", [[{"username": "ada"}], {"username": "ada"}], ids=["a list", "a bare element"])
+@pytest.mark.parametrize("own", [{}, {"patient": []}, {"patient": None}], ids=str)
+async def test_patients_are_read_under_addresses_too(
+    addresses: object, own: dict[str, Any], server: ScriptedServer
+) -> None:
+    _serve(server, {"success": True, "code": "000", "addresses": addresses} | own)
+    async with opened(server) as suite:
+        found = await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
+    assert [user.username for user in found] == ["ada"]

@@ -1,0 +1,310 @@
+"""The converter that every answer and request goes through: the package's own, and those of programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any, cast, get_origin
+
+import attrs
+import cattrs
+import cattrs.preconf.json
+import cattrs.preconf.msgspec
+import cattrs.preconf.orjson
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite import types
+from directsuite.wire.codec import Codec
+from directsuite.wire.mismatch import MismatchError
+
+from .model_classes import MODEL_CLASSES, instances_of
+
+MOMENT = datetime(2016, 7, 5, 17, 47, 15, tzinfo=UTC)
+
+
+def _with_hooks(converter: cattrs.Converter) -> cattrs.Converter:
+    ds.register_hooks(converter)
+    return converter
+
+
+CONVERTERS: dict[str, Callable[[], cattrs.Converter]] = {
+    "own": ds.make_converter,
+    "plain": lambda: _with_hooks(cattrs.Converter()),
+    "no detailed validation": lambda: _with_hooks(cattrs.Converter(detailed_validation=False)),
+    "json": lambda: _with_hooks(cattrs.preconf.json.make_converter()),
+    "msgspec": lambda: _with_hooks(cattrs.preconf.msgspec.make_converter()),
+    "orjson": lambda: _with_hooks(cattrs.preconf.orjson.make_converter()),
+}
+MADE = {name: make() for name, make in CONVERTERS.items()}
+
+every_converter = pytest.mark.parametrize("make", CONVERTERS.values(), ids=CONVERTERS.keys())
+
+
+def _text_of(converter: Any, model: ds.Model) -> bytes:
+    """The JSON that this converter's own library makes of a model."""
+    text = converter.dumps(model) if hasattr(converter, "dumps") else json.dumps(converter.unstructure(model))
+    return text.encode() if isinstance(text, str) else text
+
+
+def _model_of(converter: Any, text: bytes, cls: type[ds.Model]) -> ds.Model:
+    loaded = hasattr(converter, "loads")
+    return cast("ds.Model", converter.loads(text, cls) if loaded else converter.structure(json.loads(text), cls))
+
+
+def _within_64_bits(value: Any) -> bool:
+    """Whether orjson takes the numbers in plain values."""
+    if isinstance(value, dict):
+        return all(map(_within_64_bits, cast("dict[str, Any]", value).values()))
+    if isinstance(value, list):
+        return all(map(_within_64_bits, cast("list[object]", value)))
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+@pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(draw=st.data())
+def test_every_type_comes_back_from_every_converter(name: str, cls: type[ds.Model], draw: st.DataObject) -> None:
+    converter = MADE[name]
+    model = draw.draw(instances_of(cls))
+    plain = converter.unstructure(model)
+    assert plain == MADE["own"].unstructure(model)
+    assert converter.structure(plain, cls) == model
+    if name != "orjson" or _within_64_bits(plain):
+        text = _text_of(converter, model)
+        assert _model_of(converter, text, cls) == model
+        assert Codec().decode(cls, text) == model
+
+
+@every_converter
+def test_what_a_preconfigured_converter_writes_otherwise_is_written_as_the_services_do(
+    make: Callable[[], cattrs.Converter],
+) -> None:
+    converter = make()
+    message = ds.MessageDetail(
+        received_date=MOMENT,
+        attachments=[ds.Attachment(content=b"\x00\x01", content_type="a/b")],
+        recipients=[ds.Recipient("a@b", ds.RecipientType("LATER"))],
+        extra={"importance": 1},
+    )
+    document = {
+        "htmlBody": False,
+        "recipients": [{"email": "a@b", "type": "LATER"}],
+        "receivedDate": "2016-07-05T17:47:15.000Z",
+        "attachments": [{"content": "AAE=", "contentType": "a/b", "filename": None}],
+        "importance": 1,
+    }
+    assert converter.unstructure(message) == document
+    assert converter.structure(document, ds.MessageDetail) == message
+    login = ds.Login("a", "hunter2")
+    assert converter.structure(converter.unstructure(login), ds.Login) == login
+    assert converter.unstructure(ds.IDProofedIndividual(dob=date(1970, 1, 31))) == {"dob": "1970-01-31"}
+    assert type(converter.unstructure(ds.RecipientType.TO)) is str
+
+
+@attrs.frozen
+class Filed:
+    """A class of the program's own, with one of the package's in it."""
+
+    checksum: bytes
+    at: datetime
+    message: ds.MessageDetail
+
+
+def test_types_of_the_programs_own_are_read_as_before() -> None:
+    converter = cattrs.preconf.json.make_converter()
+    filed = Filed(b"\x00\x01", MOMENT, ds.MessageDetail(uid=1, attachments=[ds.Attachment(content=b"\x00\x01")]))
+    before = converter.unstructure(filed.checksum)
+    ds.register_hooks(converter)
+    document = converter.unstructure(filed)
+    assert document["checksum"] == before
+    assert document["message"]["attachments"][0]["content"] == "AAE="
+    assert converter.loads(converter.dumps(filed), Filed) == filed
+
+
+MESSAGE = {
+    "uid": 1,
+    "subject": "Subject",
+    "expunged": True,
+    "size": 5,
+    "receivedDate": "2016-07-05T17:47:15Z",
+    "recipients": [{"email": "a@b", "type": "TO"}],
+    "attachments": [{"content": "AAE="}],
+}
+
+
+def _told(value: Any) -> str:
+    return f"read from {value!r}"
+
+
+def test_a_hook_for_a_type_holds_inside_models() -> None:
+    converter = ds.make_converter()
+    assert converter.structure(MESSAGE, ds.MessageDetail).subject == "Subject"  # a function made before is made anew
+    converter.register_structure_hook(str, lambda value, _: value.upper())
+    converter.register_structure_hook(int, lambda value, _: value + 100)
+    converter.register_structure_hook(datetime, lambda value, _: _told(value))
+    converter.register_structure_hook(bytes, lambda value, _: _told(value).encode())
+    message: Any = converter.structure(MESSAGE, ds.MessageDetail)
+    assert message.subject == "SUBJECT"
+    assert (message.uid, message.size) == (101, 105)
+    assert message.expunged is True  # a bool is an int for cattrs alone
+    assert message.received_date == "read from '2016-07-05T17:47:15Z'"
+    assert message.recipients == [ds.Recipient("A@B")]
+    assert message.attachments[0].content == b"read from 'AAE='"
+    assert converter.structure({"uids": [1, 2]}, types.GetUIDResponse).uids == [101, 102]
+    assert converter.structure({"folders": ["a"]}, types.GetFoldersResponse).folders == ["A"]
+    assert converter.structure({"metaData": {"a": "b"}}, ds.DocumentInfo).meta_data == {"a": "B"}
+
+
+def test_a_hook_for_dates_is_none_for_times() -> None:
+    converter = ds.make_converter()
+    converter.register_structure_hook(date, lambda value, _: date.fromisoformat(value).replace(year=2000))
+    assert converter.structure(MESSAGE, ds.MessageDetail).received_date == MOMENT
+    assert converter.structure({"startDate": "1970-01-31"}, ds.Product).start_date == date(2000, 1, 31)
+    assert converter.structure({"startDate": "soon"}, ds.Product).start_date == "soon"
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (ds.RecipientType, "recipients"),
+        (ds.OpenEnum, "recipients"),
+        (ds.Recipient, "recipients"),
+        (list[ds.Recipient], "recipients"),
+        (datetime | None, "received_date"),
+        (ds.Attachment, "attachments"),
+    ],
+    ids=str,
+)
+def test_a_hook_for_what_a_field_holds_is_called_for_it(kind: Any, field: str) -> None:
+    converter = ds.make_converter()
+    seen: list[Any] = []
+
+    def hook(value: Any, _: Any) -> Any:
+        """Note what is to be read."""
+        seen.append(value)
+        return "from the hook"
+
+    if get_origin(kind) is list:
+        converter.register_structure_hook_func(lambda found: found == kind, hook)
+    else:
+        converter.register_structure_hook(kind, hook)
+    message = converter.structure(MESSAGE, ds.MessageDetail)
+    assert len(seen) == 1
+    read: Any = getattr(message, field)
+    assert "from the hook" in (read, read[0], getattr(read[0], "type", None))
+
+
+def test_a_hook_registered_before_the_package_s_holds_too() -> None:
+    converter = cattrs.preconf.json.make_converter()
+    converter.register_structure_hook(datetime, lambda value, _: _told(value))
+    converter.register_structure_hook(ds.Recipient, lambda value, _: value["email"])
+    converter.register_unstructure_hook(datetime, str)
+    ds.register_hooks(converter)
+    message: Any = converter.structure(MESSAGE, ds.MessageDetail)
+    assert message.received_date == "read from '2016-07-05T17:47:15Z'"
+    assert message.recipients == ["a@b"]
+    assert converter.unstructure(ds.MessageDetail(received_date=MOMENT))["receivedDate"] == "2016-07-05 17:47:15+00:00"
+
+
+def test_a_hook_for_writing_holds_inside_models() -> None:
+    converter = ds.make_converter()
+    message = ds.MessageDetail(
+        subject="Subject", received_date=MOMENT, recipients=[ds.Recipient("a@b")], attachments=[ds.Attachment()]
+    )
+    assert converter.unstructure(message)["subject"] == "Subject"
+    converter.register_unstructure_hook(str, str.upper)
+    converter.register_unstructure_hook(datetime, datetime.timestamp)
+    converter.register_unstructure_hook(ds.RecipientType, lambda kind: kind.value.lower())
+    converter.register_unstructure_hook(ds.Attachment, lambda _: "left out")
+    converter.register_unstructure_hook(ds.Secret, lambda _: "kept back")
+    assert converter.unstructure(message) == {
+        "htmlBody": False,
+        "subject": "SUBJECT",
+        "recipients": [{"email": "A@B", "type": "to"}],
+        "receivedDate": MOMENT.timestamp(),
+        "attachments": ["left out"],
+    }
+    assert converter.unstructure(ds.Login("a", "b"))["password"] == "kept back"
+
+
+def test_a_class_has_one_function_for_each_converter() -> None:
+    first, second = ds.make_converter(), ds.make_converter()
+    assert first.get_structure_hook(ds.Recipient) is first.get_structure_hook(ds.Recipient)
+    assert first.get_structure_hook(ds.Recipient) is not second.get_structure_hook(ds.Recipient)
+    second.register_structure_hook(str, lambda value, _: value.upper())
+    assert first.structure({"email": "a@b"}, ds.Recipient) == ds.Recipient("a@b")
+
+
+def test_a_copy_of_a_converter_reads_as_it_does() -> None:
+    copied = ds.make_converter().copy()
+    copied.register_structure_hook(str, lambda value, _: value.upper())
+    assert copied.structure(MESSAGE, ds.MessageDetail).recipients == [ds.Recipient("A@B")]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, MismatchError, ZeroDivisionError])
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (str, "$.messages[1].subject"),
+        (datetime, "$.messages[1].receivedDate"),
+        (ds.RecipientType, "$.messages[1].recipients[0].type"),
+        (ds.Recipient, "$.messages[1].recipients[0]"),
+        (list[ds.Attachment], "$.messages[1].attachments"),
+        (types.GetMessageResponse, "$"),
+    ],
+    ids=str,
+)
+def test_what_a_hook_raises_is_a_mismatch_with_its_path_and_without_the_value(
+    kind: Any, path: str, error: type[Exception]
+) -> None:
+    converter = ds.make_converter()
+
+    def fail(value: Any, _: Any) -> Any:
+        """Refuse everything."""
+        raise error(f"{value} Smith")
+
+    if get_origin(kind) is list:
+        converter.register_structure_hook_func(lambda found: found == kind, fail)
+    else:
+        converter.register_structure_hook(kind, fail)
+    with pytest.raises(MismatchError) as caught:
+        Codec(converter).structure(types.GetMessageResponse, {"messages": [{}, MESSAGE | {"uid": None}]})
+    if error is not MismatchError:
+        assert caught.value.path == path
+        assert "Smith" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_where_the_specification_shows_no_fields_what_a_hook_refuses_stays_in_extra() -> None:
+    converter = ds.make_converter()
+    converter.register_structure_hook(int, lambda value, _: 1 // 0)
+    assert converter.structure({"index": 3}, ds.Page).extra == {"index": 3}
+
+
+def test_a_request_that_a_hook_cannot_write_is_refused_without_the_value() -> None:
+    converter = ds.make_converter()
+
+    def fail(text: str) -> str:
+        """Refuse everything."""
+        raise ValueError(text)
+
+    converter.register_unstructure_hook(str, fail)
+    with pytest.raises(ds.InvalidArgumentError, match="ValueError") as caught:
+        Codec(converter).encode(ds.Message(subject="Smith"))
+    assert "Smith" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_what_is_no_model_s_value_is_a_value_error_with_its_path() -> None:
+    with pytest.raises(ValueError, match=r"\$ should be an object"):
+        ds.make_converter().structure([], ds.Recipient)
