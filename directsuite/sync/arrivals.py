@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
@@ -24,18 +24,16 @@ _IN_VAIN = 5  # messages in a row that can't be fetched, until another shows whe
 
 
 class Arrivals:
-    """The new messages of one look. places: the mailbox's folders, by their names. now_ms: milliseconds since 1970."""
+    """The new messages of one look. places: the mailbox's folders, by their names."""
 
-    def __init__(
-        self, commits: Commits, remote: Remote, look: Look, places: Mapping[str, Place], now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, commits: Commits, remote: Remote, look: Look, places: Mapping[str, Place]) -> None:
         self._commits = commits
         self._remote = remote
         self._look = look
         self._place = look.place
         self._new = look.new
         self._receiving = Receiving(commits, remote, look, places)
-        self._aside = Aside(commits, remote, now_ms)
+        self._aside = Aside(commits, remote)
         self._in_vain = 0
 
     async def take_in(self, report: Report) -> None:
@@ -51,7 +49,8 @@ class Arrivals:
                 done += taken
                 if taken < len(answer.uids):
                     break
-        self._look.complete = done == len(self._new)
+        refused = self._commits.has_refused(self._place.folder.name)
+        self._look.complete = done == len(self._new) and not refused
 
     async def _take(self, answer: Fetched, report: Report) -> int:
         """How many of the messages asked for are done; where not all, the next round goes on."""
@@ -71,9 +70,9 @@ class Arrivals:
 
     async def _received(self, uids: Sequence[int], messages: Sequence[MessageDetail], report: Report) -> int:
         """How many are what they should be; where not all, the folder is suspect."""
-        changes = await self._receiving.take(uids, messages)
-        report.changes.update(changes)
-        return changes.total()
+        received = await self._receiving.take(uids, messages)
+        report.changes.update(received.told)
+        return received.done
 
     async def _can_any_be_fetched(self) -> bool:
         """Whether a message that was fetched once still can be, or the newest. If not, all wait for the service."""

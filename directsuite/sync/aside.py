@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-
-import attrs
+from collections.abc import Mapping, Sequence
 
 from directsuite.sync.changes import Kind
-from directsuite.sync.commits import Commits
+from directsuite.sync.commits import Commits, tried_in_vain
 from directsuite.sync.fetching import whole
 from directsuite.sync.identity import Metadata
 from directsuite.sync.place import Look, Place
@@ -16,17 +14,16 @@ from directsuite.sync.receiving import Receiving
 from directsuite.sync.remote import Remote
 from directsuite.sync.store import Delta, Row, State
 
-_FIRST, _LONGEST = 900_000, 86_400_000
-"""Milliseconds until the first, and at the most until a later try."""
+_MAY_BE_TOLD = (State.IN_DOUBT, State.ORPHAN, State.POISON_IN_DOUBT)
+"""States of a listed uid's row whose key a sink may know."""
 
 
 class Aside:
-    """Sets messages aside, and asks for them again. now_ms: the time of day, in milliseconds since 1970."""
+    """Sets messages aside, and asks for them again."""
 
-    def __init__(self, commits: Commits, remote: Remote, now_ms: Callable[[], int]) -> None:
+    def __init__(self, commits: Commits, remote: Remote) -> None:
         self._commits = commits
         self._remote = remote
-        self._now_ms = now_ms
         self._seen: dict[int | None, Metadata] | None = None
 
     async def put(self, place: Place, uid: int, among: Sequence[int]) -> None:
@@ -38,28 +35,27 @@ class Aside:
             wanted = frozenset(among)
             found = self._remote.metadata(place.folder.name)
             self._seen = {each.uid: Metadata.of(each) async for each in found if each.uid in wanted}
-        seen = self._seen.get(uid)
+        seen, known = self._seen.get(uid), await self._known(place, uid)
         row = Row(
             folder=place.folder.id,
             generation=place.folder.generation,
             uid=uid,
-            state=State.POISON,
+            state=State.POISON_IN_DOUBT if known is not None and known.state in _MAY_BE_TOLD else State.POISON,
             identity=None if seen is None else seen.identity,
-            digest=await self._known_content(place, uid),
+            digest=None if known is None else known.digest,
             received_ms=None if seen is None else seen.received_ms,
-            attempts=1,
-            retry_ms=self._now_ms() + _FIRST,
         )
+        row = tried_in_vain(row, self._commits.now_ms())
         await self._commits.write(Delta(rows=[row], folders=place.reopened()))
 
-    async def _known_content(self, place: Place, uid: int) -> bytes | None:
-        """The digest of a message that was told gone, and is back."""
+    async def _known(self, place: Place, uid: int) -> Row | None:
+        """The row of a message that was told gone, and is back, or of which a sink may have been told."""
         known = await self._commits.store.rows(place.folder, [uid])
-        return known[0].digest if known else None
+        return known[0] if known else None
 
     def is_due(self, row: Row) -> bool:
         """Whether it is time to ask again."""
-        return row.retry_ms is None or row.retry_ms <= self._now_ms()
+        return row.retry_ms is None or row.retry_ms <= self._commits.now_ms()
 
     async def try_again(self, place: Place, row: Row, places: Mapping[str, Place]) -> Counter[Kind]:
         """Ask for a message again; what it turned out to be, where it came. places: as for Receiving."""
@@ -67,8 +63,6 @@ class Aside:
         listed = None if message is None else await self._remote.uids(place.folder.name)
         if message is not None and listed is not None:  # what else the folder has is not what this one was before
             look = Look(place=place, uids=frozenset(listed.uids), states={row.uid: row.state}, fingerprint=b"")
-            return await Receiving(self._commits, self._remote, look, places).take([row.uid], [message])
-        wait = min(_LONGEST, _FIRST * 2**row.attempts)
-        again = attrs.evolve(row, attempts=row.attempts + 1, retry_ms=self._now_ms() + wait)
-        await self._commits.write(Delta(rows=[again]))
+            return (await Receiving(self._commits, self._remote, look, places).take([row.uid], [message])).told
+        await self._commits.write(Delta(rows=[tried_in_vain(row, self._commits.now_ms())]))
         return Counter()

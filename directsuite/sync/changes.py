@@ -43,8 +43,8 @@ class Key(Fieldwise):
 class Change(Fieldwise):
     """One change. A sink that is no transaction may be told the same one twice: by its key and digest it is known.
 
-    Such a sink may also be told NEW of another message under the same key, where the process ended before the first
-    counted as done, and the folder numbers its messages anew since: what has another digest takes the place of that.
+    Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told
+    MOVED with the message, or GONE, of a key that it may not know: MOVED is as good as NEW then, and GONE nothing.
 
     previous: the key that the message had, for MOVED and RESTORED. message: with its body and attachments, for NEW and
     RESTORED, and for MOVED where it had to be fetched. digest: of the content, the same wherever the message is.

@@ -1,8 +1,20 @@
-"""A mailbox's right to write, and the way of each change into the sink and the store."""
+"""A mailbox's right to write, and the way of each change into the sink and the store.
+
+the store's own sink    changes and rows in one transaction
+any other               in doubt ──► told ──► done: three steps, and whoever dies between two leaves rows that say so
+
+A row in doubt says that the sink may have been told. Where its message is still there, it is told again; where it is
+not, the sink is told what became of it, whether it knew it or not.
+
+A batch that a sink refuses is halved until the message is alone that it can't take, as with messages that can't be
+fetched; that one is set aside once others pass. A sink that takes nothing is to blame itself.
+"""
 
 from __future__ import annotations
 
+import errno
 import itertools
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
@@ -19,56 +31,276 @@ An attribute `sink_name`, if it has one, tells it from other sinks: a store is f
 
 _AT_A_TIME = 500
 """Changes of a commit."""
+_STRIKES = 3
+"""Times that a change is told alone before it counts as refused."""
+_IN_VAIN = 5  # refused changes in a row, none known as such before, until the sink itself is to blame
+_FIRST, _LONGEST = 900_000, 86_400_000
+"""Milliseconds until the first, and at the most until a later try of what was set aside."""
+
+OF_THE_SYSTEM = frozenset(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENFILE", "ENOMEM")
+    if hasattr(errno, name)
+)
+"""Numbers of errors that are about no message."""
+_OF_THE_DATABASE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
 
 
 class SinkError(DirectSuiteError):
-    """A sink failed; its own error is the cause. What it was given is given to it again, in a later round."""
+    """A sink failed; its own error is the cause. What it was given is given to it again, in a later round.
+
+    is_general: whether it can't be about one message, as with a full disk.
+    """
+
+    def __init__(self, explanation: str, *, is_general: bool = False) -> None:
+        super().__init__(explanation)
+        self.is_general = is_general
+
+
+class RefusedError(SinkError):
+    """A sink refused a change on its own, and nothing has shown yet that it takes any other."""
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One change, and what is known once it is told.
+
+    before: the row of the key that the message has no more, as it is until then. here: the row of the key that it has.
+    Either's attempts: how often the sink has refused the change, or the service the message.
+    """
+
+    change: Change
+    before: Row | None = None
+    here: Row | None = None
+
+    def done(self) -> list[Row]:
+        """The rows once it is told."""
+        rows = list[Row]()
+        if self.before is not None:
+            digest = self.before.digest if self.here is None else None
+            rows.append(attrs.evolve(self.before, state=State.GONE, digest=digest, attempts=0, retry_ms=None))
+        if self.here is not None:
+            rows.append(attrs.evolve(self.here, attempts=0) if self.here.attempts else self.here)
+        return rows
+
+    def in_doubt(self) -> list[Row]:
+        """The rows while it is told; those that are not the same already."""
+        rows = list[Row]()
+        if self.before is not None and self.before.state in _KNOWN_TO_THE_SINK:
+            rows.append(attrs.evolve(self.before, state=State.ORPHAN))
+        if self.here is not None:
+            was_told_gone = self.before is not None and self.before.key == self.here.key
+            rows.append(attrs.evolve(self.here, state=State.ORPHAN if was_told_gone else State.IN_DOUBT))
+        return rows
+
+    @property
+    def attempts(self) -> int:
+        """How often it was in vain before."""
+        row = self.here or self.before
+        return 0 if row is None else row.attempts
+
+    def set_aside(self, now_ms: int, *, in_doubt: bool) -> Row | None:
+        """The row that says when it is tried again. in_doubt: whether the sink may have been told nevertheless."""
+        if self.here is None:
+            return None if self.before is None else tried_in_vain(self.before, now_ms)
+        digest = self.here.digest
+        if not in_doubt:  # what was told gone is known by its content, as for what can't be fetched
+            digest = digest if self.before is not None and self.before.key == self.here.key else None
+        state = State.POISON_IN_DOUBT if in_doubt else State.POISON
+        return tried_in_vain(attrs.evolve(self.here, state=state, digest=digest), now_ms)
+
+
+_KNOWN_TO_THE_SINK = (State.LIVE, State.LEFT, State.IN_DOUBT, State.POISON_IN_DOUBT)
+
+
+def tried_in_vain(row: Row, now_ms: int) -> Row:
+    """A row of what was tried once more, and is tried again later."""
+    wait = min(_LONGEST, _FIRST * 2 ** min(row.attempts, 10))
+    return attrs.evolve(row, attempts=row.attempts + 1, retry_ms=now_ms + wait)
+
+
+@attrs.define(eq=False)
+class SinkHealth:
+    """What a process has seen of its sink, in all mailboxes.
+
+    passed: how often it took changes. refused: keys of changes that it refused alone, with `passed` at that time.
+    """
+
+    passed: int = 0
+    refused: dict[Key, int] = attrs.field(factory=dict[Key, int])
 
 
 class Commits:
-    """Writes for one mailbox while its lease holds. deliver: None where the store's own sink gets the changes."""
+    """Writes for one mailbox while its lease holds.
 
-    def __init__(self, store: Store, lease: Lease, deliver: Deliver | None) -> None:
+    deliver: None where the store's own sink gets the changes. set_aside: how many changes were, in this round.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        deliver: Deliver | None,
+        *,
+        now_ms: Callable[[], int],
+        health: SinkHealth,
+    ) -> None:
         self.store = store
         self.lease = lease
+        self.now_ms = now_ms
         self._deliver = deliver
+        self._health = health
+        self.begin()
 
-    async def write(self, delta: Delta, changes: Sequence[Change] = ()) -> None:
-        """Commit a delta and its changes as one, or the changes first where the sink is no part of the store."""
+    def begin(self) -> None:
+        """Begin a round. What is known to be refused from earlier ones leaves room for more: else many are for ever."""
+        self.set_aside = 0
+        self._refused = list[tuple[Step, SinkError]]()
+        self._in_vain = 0
+        self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self._health.refused)
+
+    async def write(self, delta: Delta) -> None:
+        """Commit what no sink is told of."""
+        await self.store.commit(self.lease, delta, ())
+
+    async def write_each(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
+        """Commit rows that no sink is told of, so many at a time. folders: written with the first of them."""
+        remaining = iter(rows)
+        while some := list(itertools.islice(remaining, _AT_A_TIME)):
+            await self.write(Delta(rows=some, folders=list(folders)))
+            folders = ()
+
+    async def tell(self, steps: Iterable[Step], folders: Sequence[Folder] = ()) -> list[Change]:
+        """Tell the sink of changes, and commit that, so many at a time; those told. Others wait for `judge`.
+
+        folders: written before the sink is told. Raises SinkError where the sink itself is to blame.
+        """
+        remaining, told = iter(steps), list[Change]()
+        while some := list(itertools.islice(remaining, _AT_A_TIME)):
+            try:
+                await self._tell(some, folders)
+            except SinkError as error:
+                if error.is_general:
+                    raise
+                await self.write(Delta(folders=list(folders)))  # who sent them takes them for written
+                told += [step.change for step in await self._tell_one_by_one(some)]
+            else:
+                told += [step.change for step in some]
+            folders = ()
+        return told
+
+    async def _tell(self, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
+        """Tell of these and commit that, all or, as far as anybody knows, none."""
+        changes = [step.change for step in steps]
+        done = Delta(rows=[row for step in steps for row in step.done()])
+        if self._deliver is not None:
+            await self._mark_in_doubt(steps, folders)
         try:
-            if self._deliver is not None and changes:
-                await self.store.commit(self.lease, Delta(), ())  # nobody is told by one whose lease is stale
+            if self._deliver is not None:
                 await self._deliver(changes)
-            await self.store.commit(self.lease, delta, () if self._deliver is not None else changes)
+            else:
+                done.folders += folders
+                await self.store.commit(self.lease, done, changes)
         except (ClosedError, SinkError, StaleLeaseError, StoreError):
             raise
         except Exception as error:
-            raise SinkError(f"the sink raised {type(error).__name__}: nothing of this batch counts as done") from error
-
-    async def write_each(
-        self, steps: Iterable[tuple[Sequence[Row], Change | None]], folders: Sequence[Folder] = ()
-    ) -> int:
-        """Commit steps, so many at a time: the rows of each, and the change that they are for the sink.
-
-        folders: written with the first of them. How many steps there were.
-        """
-        remaining, done = iter(steps), 0
-        while some := list(itertools.islice(remaining, _AT_A_TIME)):
-            delta = Delta(rows=[row for rows, _ in some for row in rows], folders=list(folders))
-            folders = ()
-            await self.write(delta, [change for _, change in some if change is not None])
-            done += len(some)
-        return done
-
-    async def announce(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
-        """Commit that a sink which is no part of the store may have been told of rows that were LIVE or LEFT: ORPHAN.
-
-        A process may end between telling it and noting that. folders: as for write_each.
-        """
+            text = f"the sink raised {type(error).__name__}: nothing of this batch counts as done"
+            raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
-            told = (attrs.evolve(row, state=State.ORPHAN) for row in rows if row.state in (State.LIVE, State.LEFT))
-            await self.write_each((([row], None) for row in told), folders)
+            await self.store.commit(self.lease, done, ())
+        self._health.passed += 1
+        for change in changes if self._health.refused else ():
+            self._health.refused.pop(change.key, None)
+
+    async def _mark_in_doubt(self, steps: Sequence[Step], folders: Sequence[Folder]) -> None:
+        """Commit what the sink is going to be told; nobody is told by one whose lease is stale."""
+        rows = [row for step in steps for row in step.in_doubt()]
+        await self.store.commit(self.lease, Delta(rows=rows, folders=list(folders)), ())
+
+    async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
+        """Tell of changes that the sink refused together; those that it took. What it refuses alone waits for judge."""
+        parts, told, passed = _halves(steps), list[Step](), self._health.passed
+        while parts:
+            part = parts.pop()
+            error = await self._refusal(part)
+            if error is None:
+                told += part
+                self._in_vain = 0
+            elif len(part) > 1:
+                parts += _halves(part)
+            else:
+                self._health.refused.setdefault(part[0].change.key, passed)
+                self._refused.append((part[0], error))
+                self._in_vain += 1
+                if self._in_vain > self._most_in_vain:
+                    raise error
+        return told
+
+    async def judge(self) -> dict[str, RefusedError]:
+        """At the end of a round, set aside what the sink refused alone, if it took anything else since.
+
+        If it didn't, nobody knows whose fault that is: the folders of those, and why. They are told again.
+        """
+        rows, unsure = list[Row](), dict[str, RefusedError]()
+        for step, error in self._refused:
+            key = step.change.key
+            if step.attempts or self._health.passed > self._health.refused.get(key, 0):
+                row = step.set_aside(self.now_ms(), in_doubt=self._deliver is not None)
+                rows += [] if row is None else [row]
+                self.set_aside += not step.attempts
+                self._health.refused.pop(key, None)
+            else:
+                unsure[key.folder] = RefusedError(error.explanation)
+                unsure[key.folder].__cause__ = error.__cause__
+        if rows:
+            await self.write(Delta(rows=rows))
+        self._refused.clear()
+        return unsure
+
+    def has_refused(self, folder: str) -> bool:
+        """Whether changes of a folder wait for judge."""
+        return any(step.change.key.folder == folder for step, _ in self._refused)
+
+    async def _refusal(self, part: Sequence[Step]) -> SinkError | None:
+        """Why the sink can't take these; one on its own is told several times. Raises what is about no change."""
+        refusal = None
+        for _ in range(_STRIKES if len(part) == 1 else 1):
+            try:
+                await self._tell(part)
+            except SinkError as error:
+                if error.is_general:
+                    raise
+                refusal = error
+            else:
+                return None
+        return refusal
 
     def key(self, folder: str, row: Row) -> Key:
         """Where the message of a row is, or was."""
         return Key(self.lease.name, folder, row.generation, row.uid)
+
+
+def _halves(steps: Sequence[Step]) -> list[Sequence[Step]]:
+    """The second half, and the first."""
+    half = len(steps) // 2
+    return [steps[half:], steps[:half]] if half else [steps]
+
+
+def _is_general(error: Exception) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _OF_THE_DATABASE
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) in OF_THE_SYSTEM

@@ -43,7 +43,7 @@ CREATE TABLE msg (
     attempts INTEGER NOT NULL, retry_ms INTEGER, PRIMARY KEY (folder, generation, uid)
 ) WITHOUT ROWID;
 CREATE INDEX msg_digest ON msg (folder, digest) WHERE digest IS NOT NULL;
-CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5);
+CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5, 7);
 """,
 )
 

@@ -31,20 +31,17 @@ from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.canaries import are_well
 from directsuite.sync.changes import Kind
-from directsuite.sync.commits import Commits, Deliver, SinkError
+from directsuite.sync.commits import Commits, Deliver, SinkError, SinkHealth
 from directsuite.sync.place import Look, Place
 from directsuite.sync.rebuild import rebuild
 from directsuite.sync.remote import Remote
 from directsuite.sync.report import Report
 from directsuite.sync.settling import Settling
-from directsuite.sync.store import Delta, Folder, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.store import LEAVING, SET_ASIDE, Delta, Folder, Row, StaleLeaseError, Store, StoreError
 
 _CANARIES = 600.0  # seconds between two looks at the canaries of a folder in which nothing happens
 _AUDIT = 86_400_000  # milliseconds between two comparisons of everything
 _TRIES = 20  # messages set aside that a round asks for again
-
-_LEAVING = {State.LIVE: State.LEFT, State.POISON: State.GONE}
-"""What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
 
 _OF_THE_MAILBOX = (
     AuthenticationError,
@@ -61,7 +58,8 @@ _OF_THE_MAILBOX = (
 class MailboxRounds:
     """The rounds of one mailbox, one after the other, while its lease holds.
 
-    folders: their names; None for all that there are. now_ms: the time of day, in milliseconds since 1970.
+    folders: their names; None for all that there are. now_ms: the time of day, in milliseconds since 1970. health: of
+    the sink, as other mailboxes have seen it.
     """
 
     def __init__(
@@ -74,6 +72,7 @@ class MailboxRounds:
         deliver: Deliver | None,
         clock: Clock,
         now_ms: Callable[[], int],
+        health: SinkHealth | None = None,
     ) -> None:
         self._remote = remote
         self._store = store
@@ -82,6 +81,7 @@ class MailboxRounds:
         self._deliver = deliver
         self._clock = clock
         self._now_ms = now_ms
+        self._health = health or SinkHealth()
         self._commits: Commits | None = None
         self._number = 0
         self._in_doubt = False
@@ -106,7 +106,9 @@ class MailboxRounds:
         self._number += 1
         report = Report()
         if self._commits is None:
-            self._commits = Commits(self._store, await self._store.claim(self._name), self._deliver)
+            lease = await self._store.claim(self._name)
+            self._commits = Commits(self._store, lease, self._deliver, now_ms=self._now_ms, health=self._health)
+        self._commits.begin()
         if self._in_doubt:
             await self._commits.write(Delta())  # it waits for that commit, and what is read afterwards has seen it
             self._in_doubt = False
@@ -135,6 +137,10 @@ class MailboxRounds:
             await self._try_again(self._commits, report)
             incomplete = {look.place.folder.name for look in looks if not look.complete} | report.failed.keys()
             await self._settle(self._commits, incomplete, report, several=len(self._places) > 1)
+        refused = await self._commits.judge()
+        report.poison += self._commits.set_aside
+        self._unsettled |= bool(refused or self._commits.set_aside)
+        report.failed.update(refused)
         unfinished = any(not (look.complete and look.settled) for look in looks)
         report.more |= unfinished or any(place.suspect for place in self._places.values())
         return report
@@ -157,9 +163,7 @@ class MailboxRounds:
             vanished -= set(await self._remote.folders())
         for name in vanished:
             place = self._places.pop(name, None) or Place(await self._store.folder(commits.lease, name))
-            rows = [row for row in await self._store.rows(place.folder) if row.state in _LEAVING]
-            steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
-            await commits.write_each(steps, place.reopened())
+            await self._note_missing(commits, place, await self._store.rows(place.folder))
             self._unsettled = True
         self._known = (self._known - vanished) | set(names)
 
@@ -225,17 +229,19 @@ class MailboxRounds:
             return  # it changed meanwhile: the next round sees more
         look.uids, look.fingerprint, look.mark = frozenset(second.uids), second.fingerprint, second.mark
         look.place.unsure = False
-        rows = [row for row in await self._store.rows(look.place.folder, missing) if row.state in _LEAVING]
         self._unsettled = True
-        steps = (([attrs.evolve(row, state=_LEAVING[row.state])], None) for row in rows)
-        await commits.write_each(steps, look.place.reopened())
+        await self._note_missing(commits, look.place, await self._store.rows(look.place.folder, missing))
         look.settled = True
+
+    async def _note_missing(self, commits: Commits, place: Place, rows: Sequence[Row]) -> None:
+        missing = [row for row in rows if row.state in LEAVING]
+        left = (attrs.evolve(row, state=LEAVING[row.state], attempts=0, retry_ms=None) for row in missing)
+        await commits.write_each(left, place.reopened())
 
     async def _receive(self, commits: Commits, look: Look, report: Report) -> None:
         """Fetch and commit what is new."""
-        arrivals = Arrivals(commits, self._remote, look, self._places, self._now_ms)
         try:
-            await arrivals.take_in(report)
+            await Arrivals(commits, self._remote, look, self._places).take_in(report)
         finally:
             self._unsettled = self._unsettled or report.poison > 0
 
@@ -257,9 +263,9 @@ class MailboxRounds:
 
     async def _try_again(self, commits: Commits, report: Report) -> None:
         """Ask for messages that were set aside, where it is time: so many, and the next ones in the next round."""
-        aside = Aside(commits, self._remote, self._now_ms)
+        aside = Aside(commits, self._remote)
         due = list[tuple[Place, Row]]()
-        for name, row in await self._store.in_state(commits.lease, State.POISON, but=report.failed):
+        for name, row in await self._set_aside(commits, report.failed):
             place = self._places.get(name)
             if place is not None and row.generation == place.folder.generation and aside.is_due(row):
                 due.append((place, row))
@@ -273,5 +279,8 @@ class MailboxRounds:
         gone = await self._settling.settle(commits, self._number, incomplete, several=several)
         report.changes[Kind.GONE] += gone.told
         report.waiting = gone.waiting
-        poison = await self._store.in_state(commits.lease, State.POISON)
-        self._unsettled = gone.waiting or bool(incomplete or poison)
+        self._unsettled = gone.waiting or gone.set_aside or bool(incomplete or await self._set_aside(commits))
+
+    async def _set_aside(self, commits: Commits, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
+        """Messages that were set aside. but: folders to leave out."""
+        return [each for state in SET_ASIDE for each in await self._store.in_state(commits.lease, state, but=but)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from directsuite.sync.store import Folder, State
+from directsuite.sync.store import LISTED, Folder, State
 
 _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
 
@@ -64,13 +64,13 @@ class Look:
 
     @property
     def new(self) -> list[int]:
-        """Uids never seen before, and those that came back, ascending."""
-        return sorted(uid for uid in self.uids if self.states.get(uid) in (None, *TOLD_GONE))
+        """Uids never seen before, those that came back, and those of which nobody knows who was told, ascending."""
+        return sorted(uid for uid in self.uids if self.states.get(uid) in (None, State.IN_DOUBT, *TOLD_GONE))
 
     @property
     def missing(self) -> set[int]:
         """Uids that were there, as far as anybody was told, and are not listed; if unsure, those that left, too."""
-        here = (State.LIVE, State.POISON, State.LEFT) if self.place.unsure else (State.LIVE, State.POISON)
+        here = (*LISTED, State.LEFT) if self.place.unsure else LISTED
         return {uid for uid, state in self.states.items() if state in here and uid not in self.uids}
 
     @property
@@ -82,7 +82,7 @@ class Look:
         return late or returned or self._many(self.missing)
 
     def _many(self, missing: set[int]) -> bool:
-        here = sum(state in (State.LIVE, State.POISON) for state in self.states.values())
+        here = sum(state in LISTED for state in self.states.values())
         return bool(missing) and (not self.uids or (len(missing) >= _MANY and len(missing) >= _MOST_OF_IT * here))
 
     def confirms(self, second: Iterable[int]) -> bool:

@@ -40,7 +40,7 @@ _TABLES = (
     )
     """,
     "CREATE INDEX msg_digest ON directsuite.msg (folder, digest) WHERE digest IS NOT NULL",
-    "CREATE INDEX msg_waiting ON directsuite.msg (folder, state) WHERE state IN (2, 4, 5)",
+    "CREATE INDEX msg_waiting ON directsuite.msg (folder, state) WHERE state IN (2, 4, 5, 7)",
 )
 
 _SINK = (
@@ -77,7 +77,9 @@ _WITH_DIGESTS = """
     ) m WHERE f.mailbox = %s ORDER BY m.folder, m.generation, m.uid
 """
 _IN_STATE = f"{_NAMED} AND f.name <> ALL(%s) AND m.state = %s{_IN_ORDER}"
-_WAITING = f"{_NAMED} AND f.name <> ALL(%s) AND m.state = %s AND m.state IN (2, 4, 5){_IN_ORDER}"  # as its index says
+_WAITING = (
+    f"{_NAMED} AND f.name <> ALL(%s) AND m.state = %s AND m.state IN (2, 4, 5, 7){_IN_ORDER}"  # as its index says
+)
 
 _WISHES = (
     """
@@ -101,8 +103,8 @@ _GRANTED = """
 _GRANTS: Mapping[str, LiteralString] = {
     Wish.AUDIT: "UPDATE directsuite.folder SET audited_ms = 0 WHERE mailbox = %s AND audited_ms IS NOT NULL",
     Wish.RETRY: """
-        UPDATE directsuite.msg SET retry_ms = 0
-        WHERE state = 5 AND folder IN (SELECT id FROM directsuite.folder WHERE mailbox = %s)
+        UPDATE directsuite.msg SET retry_ms = 0 WHERE retry_ms > 0 AND state IN (2, 4, 5, 7)
+        AND folder IN (SELECT id FROM directsuite.folder WHERE mailbox = %s)
     """,
 }
 
@@ -228,7 +230,7 @@ class PostgresStore:
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
-        query = _IN_STATE if state in (State.LIVE, State.GONE) else _WAITING
+        query = _IN_STATE if state in (State.LIVE, State.GONE, State.IN_DOUBT) else _WAITING
         found = await self.connections.fetch(query, (lease.mailbox, list(but), int(state)))
         return [(name, row_of(values)) async for name, *values in _with_pauses(found)]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _FENCE = "SELECT fence FROM directsuite.mailbox WHERE id = %s FOR UPDATE"
 _ORPHANS = """
-    UPDATE directsuite.msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END
-    WHERE folder = ANY(%s) AND state IN (1, 2, 5)
+    UPDATE directsuite.msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END, attempts = 0, retry_ms = NULL
+    WHERE folder = ANY(%s) AND state IN (1, 2, 5, 6, 7)
 """
 _WRITE = """
     INSERT INTO directsuite.msg SELECT * FROM unnest(

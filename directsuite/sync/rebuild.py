@@ -15,7 +15,7 @@ import attrs
 
 from directsuite.sync.canaries import have_content
 from directsuite.sync.changes import Change, Kind
-from directsuite.sync.commits import Commits
+from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import Metadata, hex_of
 from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
@@ -96,13 +96,11 @@ async def _begin_generation(commits: Commits, place: Place, rows: dict[int, Row]
     await commits.write(Delta(orphaned=[folder.id], folders=[folder]))
     place.folder = folder
     place.not_returned.clear()
-    return await commits.write_each(_carried_over(commits, place, rows, found))
+    return len(await commits.tell(_carried_over(commits, place, rows, found)))
 
 
-def _carried_over(
-    commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]
-) -> Iterator[tuple[list[Row], Change]]:
-    """Each message whose identity is strong and nobody else's: its old row, its new one, and the change."""
+def _carried_over(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Metadata]) -> Iterator[Step]:
+    """Each message whose identity is strong and nobody else's."""
     known: defaultdict[bytes, list[Row]] = defaultdict(list)
     for row in rows.values():
         if row.state in (State.LIVE, State.LEFT) and row.identity is not None:
@@ -124,4 +122,4 @@ def _carried_over(
         )
         key, previous = (commits.key(place.folder.name, each) for each in (row, old[0]))
         change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=hex_of(row.digest))
-        yield [attrs.evolve(old[0], state=State.GONE, digest=None), row], change
+        yield Step(change=change, before=attrs.evolve(old[0], state=State.ORPHAN), here=row)

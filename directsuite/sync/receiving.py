@@ -11,17 +11,25 @@ from directsuite.errors import ServiceError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.canaries import is_still_there
 from directsuite.sync.changes import Change, Kind
-from directsuite.sync.commits import Commits
+from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import digest_of, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
-from directsuite.sync.store import Delta, Folder, Row, State
+from directsuite.sync.store import LISTED, Folder, Row, State
 
 Origin = tuple[str, Row]
 """Where a message was before: its folder's name, and its row there."""
 
-_LISTED = (State.LIVE, State.POISON)
-"""States of messages that were there when their folder was last looked at."""
+_TOLD_AS_BEFORE = (State.IN_DOUBT, State.POISON_IN_DOUBT)
+"""States of a uid's own row that tell nothing of where its message was: it is told as it was, or would have been."""
+
+
+@attrs.frozen
+class Received:
+    """What became of messages: how many are done, and how many of them the sink was told of, by kind."""
+
+    done: int
+    told: Counter[Kind]
 
 
 class Receiving:
@@ -35,8 +43,8 @@ class Receiving:
         self._places = places
         self._elsewhere: dict[str, frozenset[int]] = {}
 
-    async def take(self, uids: Sequence[int], messages: Sequence[MessageDetail]) -> Counter[Kind]:
-        """Commit messages, which have these uids, in their order; how many were of which kind.
+    async def take(self, uids: Sequence[int], messages: Sequence[MessageDetail]) -> Received:
+        """Commit messages, which have these uids, in their order.
 
         Up to one that is another than was told under its uid: its folder is suspect.
         """
@@ -44,48 +52,44 @@ class Receiving:
         origins: defaultdict[bytes | None, list[Origin]] = defaultdict(list)
         for name, known in await self._commits.store.with_digests(self._commits.lease, set(digests)):
             origins[known.digest].append((name, known))
-        told = await self._told(uids)
-        taken = list[tuple[Row, Origin | None, Change]]()
+        back = await self._back(uids)
+        steps, folders = list[Step](), list[Folder]()
         for uid, message, digest in zip(uids, messages, digests, strict=True):
-            if told.get(uid) not in (None, digest):
+            own = back.get(uid)
+            if own is not None and own.digest not in (None, digest):
                 self._look.place.suspect = True
                 break
-            row = self._row(uid, message, digest)
+            row = self._row(uid, message, digest, 0 if own is None else own.attempts)
             origin = await self._origin(row, origins[digest])
             if origin is not None:
                 origins[digest].remove(origin)
-            taken.append((row, origin, self._change(message, row, origin)))
-        if taken:
-            await self._commit(taken)
-        return Counter(change.kind for _, _, change in taken)
+                folders += self._reopened(*origin)
+            before = None if origin is None else origin[1]
+            steps.append(Step(change=self._change(message, row, origin), before=before, here=row))
+        if steps:
+            folders += self._look.place.reopened()
+        told = await self._commits.tell(steps, folders)
+        return Received(len(steps), Counter(change.kind for change in told))
 
-    async def _commit(self, taken: Sequence[tuple[Row, Origin | None, Change]]) -> None:
-        """Write rows, and that their origins are no more."""
-        origins = [origin for _, origin, _ in taken if origin is not None]
-        delta = Delta(rows=[attrs.evolve(row, state=State.GONE, digest=None) for _, row in origins])
-        delta.rows += [row for row, _, _ in taken]
-        delta.folders = [*self._look.place.reopened(), *(each for one in origins for each in self._reopened(*one))]
-        await self._commits.announce([row for _, row in origins], delta.folders)
-        await self._commits.write(delta, [change for _, _, change in taken])
-
-    async def _told(self, uids: Sequence[int]) -> dict[int, bytes | None]:
-        """The digests that those of the uids were told with that came back."""
-        back = self._look.states.keys() & uids
-        rows = await self._commits.store.rows(self._look.place.folder, back) if back else ()
-        return {row.uid: row.digest for row in rows}
+    async def _back(self, uids: Sequence[int]) -> dict[int, Row]:
+        """The rows of those of the uids that are known."""
+        known = self._look.states.keys() & uids
+        rows = await self._commits.store.rows(self._look.place.folder, known) if known else ()
+        return {row.uid: row for row in rows}
 
     async def _origin(self, now: Row, candidates: list[Origin]) -> Origin | None:
         """Where this content was before, and is no more: at its very place, or what is in doubt, or what is nearest."""
-        own, place = now.folder, (now.folder, now.generation, now.uid)
 
         def distance(origin: Origin) -> tuple[bool, bool, bool, bool]:
             """The nearest is the least."""
             row = origin[1]
-            elsewhere = (row.folder, row.generation, row.uid) != place
-            return elsewhere, row.state is State.GONE, row.folder != own, row.uid != now.uid
+            return row.key != now.key, row.state is State.GONE, row.folder != now.folder, row.uid != now.uid
 
         for origin in sorted(candidates, key=distance):
-            if not distance(origin)[0] or origin[1].state not in _LISTED or not await self._is_there(*origin):
+            if origin[1].key == now.key:
+                if origin[1].state not in _TOLD_AS_BEFORE:
+                    return origin
+            elif origin[1].state not in LISTED or not await self._is_there(*origin):
                 return origin
         return None
 
@@ -107,7 +111,7 @@ class Receiving:
 
     def _reopened(self, name: str, row: Row) -> list[Folder]:
         """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
-        if row.state not in _LISTED or name not in self._places or row.folder == self._look.place.folder.id:
+        if row.state not in LISTED or name not in self._places or row.folder == self._look.place.folder.id:
             return []
         self._places[name].outdated = True
         return self._places[name].reopened()
@@ -122,7 +126,7 @@ class Receiving:
             return frozenset()
         return frozenset(() if listed is None else listed.uids)
 
-    def _row(self, uid: int, message: MessageDetail, digest: bytes) -> Row:
+    def _row(self, uid: int, message: MessageDetail, digest: bytes, attempts: int) -> Row:
         return Row(
             folder=self._look.place.folder.id,
             generation=self._look.place.folder.generation,
@@ -132,6 +136,7 @@ class Receiving:
             digest=digest,
             size=size_of(message),
             received_ms=received_ms(message),
+            attempts=attempts,
         )
 
     def _change(self, message: MessageDetail, row: Row, origin: Origin | None) -> Change:

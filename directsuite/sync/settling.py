@@ -1,7 +1,7 @@
 """What is gone: told only when nothing that is fetched from now on can be the same message somewhere else.
 
-A sink may be told, and the process end before that is noted. Rows are ORPHAN by then: what comes back is fetched again,
-and told with its content, even under the uid that it had.
+What comes back while a sink is told, or after that, is fetched again, and told with its content, even under the uid
+that it had.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 import attrs
 
 from directsuite.sync.changes import Change, Kind
-from directsuite.sync.commits import Commits
+from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import hex_of
 from directsuite.sync.store import Row, State
 
@@ -21,10 +21,14 @@ _PATIENCE = 3
 
 @attrs.frozen
 class Settled:
-    """told: how many messages are GONE now. waiting: others may turn up yet; the next round tells."""
+    """told: how many messages are GONE now. waiting: others may turn up yet; the next round tells.
+
+    set_aside: whether the sink couldn't take some, and is told of them later.
+    """
 
     told: int
     waiting: bool
+    set_aside: bool
 
 
 class Settling:
@@ -41,22 +45,22 @@ class Settling:
         round of looks at them.
         """
         gone = list[tuple[str, Row]]()
-        waiting = False
+        waiting = set_aside = False
         since, self._since = self._since, {}  # of those that still wait: who came back begins anew
         for state in (State.LEFT, State.ORPHAN):
             for name, row in await commits.store.in_state(commits.lease, state, but=incomplete):
-                place = row.folder, row.generation, row.uid
-                waited = number - since.get(place, number)
-                if several and (waited < 1 or (incomplete and waited < _PATIENCE)):
+                waited = number - since.get(row.key, number)
+                if row.retry_ms is not None and row.retry_ms > commits.now_ms():
+                    set_aside = True
+                elif several and (waited < 1 or (incomplete and waited < _PATIENCE)):
                     waiting = True
-                    self._since[place] = number - waited
+                    self._since[row.key] = number - waited
                 else:
                     gone.append((name, row))
-        await commits.announce(row for _, row in gone)
-        await commits.write_each(_told(commits, name, row) for name, row in gone)
-        return Settled(len(gone), waiting)
+        told = await commits.tell(_step(commits, name, row) for name, row in gone)
+        return Settled(len(told), waiting, set_aside or len(told) < len(gone))
 
 
-def _told(commits: Commits, name: str, row: Row) -> tuple[list[Row], Change]:
+def _step(commits: Commits, name: str, row: Row) -> Step:
     change = Change(kind=Kind.GONE, key=commits.key(name, row), digest=hex_of(row.digest))
-    return [attrs.evolve(row, state=State.GONE)], change
+    return Step(change=change, before=row)

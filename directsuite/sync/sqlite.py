@@ -43,7 +43,7 @@ _OF_DIGEST = """
 """
 _WAITING = """
     SELECT f.name, m.* FROM folder f JOIN msg m INDEXED BY msg_waiting ON m.folder = f.id
-    WHERE f.mailbox = ? AND m.state = ? AND m.state IN (2, 4, 5) AND f.name NOT IN (SELECT value FROM json_each(?))
+    WHERE f.mailbox = ? AND m.state = ? AND m.state IN (2, 4, 5, 7) AND f.name NOT IN (SELECT value FROM json_each(?))
 """
 _IN_STATE = """
     SELECT f.name, m.* FROM folder f JOIN msg m ON m.folder = f.id
@@ -52,7 +52,10 @@ _IN_STATE = """
 _ROWS = "SELECT * FROM msg WHERE folder = ? AND generation = ? ORDER BY uid"
 _ROW = "SELECT * FROM msg WHERE folder = ? AND generation = ? AND uid = ?"
 
-_ORPHANS = "UPDATE msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END WHERE folder = ? AND state IN (1, 2, 5)"
+_ORPHANS = """
+    UPDATE msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END, attempts = 0, retry_ms = NULL
+    WHERE folder = ? AND state IN (1, 2, 5, 6, 7)
+"""
 _WRITE = "INSERT OR REPLACE INTO msg VALUES"
 _WRITE_FOLDER = """
     INSERT INTO folder (id, mailbox, name, generation, fingerprint, audited_ms) VALUES (?, ?, ?, ?, ?, ?)
@@ -214,7 +217,7 @@ class SqliteStore:
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
-        statement = _IN_STATE if state in (State.LIVE, State.GONE) else _WAITING
+        statement = _IN_STATE if state in (State.LIVE, State.GONE, State.IN_DOUBT) else _WAITING
 
         def work(connection: sqlite3.Connection) -> Sequence[tuple[str, Row]]:
             """All of them."""

@@ -39,14 +39,32 @@ class State(enum.IntEnum):
     ORPHAN = 4
     """Of a generation that is over, or about to be told gone: it may turn up under another uid, or come back."""
     POISON = 5
-    """Could not be fetched again and again: set aside, and tried once in a while."""
+    """Could not be fetched, or taken by the sink, again and again: set aside, and tried once in a while."""
+    IN_DOUBT = 6
+    """Listed, and a sink that is no part of the store may have been told: it is told again, unless that is noted."""
+    POISON_IN_DOUBT = 7
+    """POISON, and a sink that is no part of the store may have been told."""
+
+
+SET_ASIDE = (State.POISON, State.POISON_IN_DOUBT)
+LISTED = (State.LIVE, State.IN_DOUBT, *SET_ASIDE)
+"""States of messages that were there when their folder was last looked at."""
+
+LEAVING = {
+    State.LIVE: State.LEFT,
+    State.IN_DOUBT: State.ORPHAN,
+    State.POISON: State.GONE,
+    State.POISON_IN_DOUBT: State.ORPHAN,
+}
+"""What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
 
 
 @attrs.frozen(kw_only=True)
 class Row:
     """One message. identity, digest: None where nobody could see it, or where another row has taken them over.
 
-    received_ms: milliseconds since 1970. attempts, retry_ms: of a POISON one, how often it was tried, and when next.
+    received_ms: milliseconds since 1970. attempts, retry_ms: of what was set aside, how often it was tried, and when
+    next.
     """
 
     folder: int
@@ -59,6 +77,11 @@ class Row:
     received_ms: int | None = None
     attempts: int = 0
     retry_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """By which it is one row."""
+        return self.folder, self.generation, self.uid
 
 
 @attrs.frozen(kw_only=True)
@@ -91,8 +114,9 @@ def refuse_another(bound: str, sink: str) -> None:
 class Delta:
     """What a commit changes.
 
-    orphaned: folders (by id) whose LIVE and LEFT rows become ORPHAN and whose POISON rows become GONE, before anything
-    else. rows: written as they are, over those of the same folder, generation and uid. folders: written as they are.
+    orphaned: folders (by id) whose POISON rows become GONE and whose others ORPHAN that aren't GONE, with no more
+    tries, before anything else. rows: written as they are, over those of the same folder, generation and uid. folders:
+    written as they are.
     """
 
     orphaned: list[int] = attrs.field(factory=list[int])

@@ -21,7 +21,7 @@ from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceErro
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Kind
-from directsuite.sync.commits import Deliver, SinkError
+from directsuite.sync.commits import Deliver, SinkError, SinkHealth
 from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.pace import Pace
 from directsuite.sync.problems import NO_SUCH_FOLDER, problem_of
@@ -99,6 +99,7 @@ class Turns:
         self._now = now
         self._wishes = store if isinstance(store, GrantsWishes) else None
         self._mailboxes: dict[str, _Mailbox] = {}
+        self._health = SinkHealth()
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
@@ -169,6 +170,7 @@ class Turns:
                 deliver=self.deliver,
                 clock=self._clock,
                 now_ms=lambda: round(self._now() * 1000),
+                health=self._health,
             )
         return await mailbox.rounds.round()
 

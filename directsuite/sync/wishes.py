@@ -42,7 +42,8 @@ _OF_MAILBOX = "SELECT w.mailbox, w.kind FROM wish w JOIN mailbox b ON b.id = w.m
 _GRANTS = {
     Wish.AUDIT: "UPDATE folder SET audited_ms = 0 WHERE mailbox = ? AND audited_ms IS NOT NULL",
     Wish.RETRY: """
-        UPDATE msg SET retry_ms = 0 WHERE state = 5 AND folder IN (SELECT id FROM folder WHERE mailbox = ?)
+        UPDATE msg SET retry_ms = 0 WHERE retry_ms > 0 AND state IN (2, 4, 5, 7)
+        AND folder IN (SELECT id FROM folder WHERE mailbox = ?)
     """,
 }
 

@@ -14,12 +14,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sqlite import MEMORY, SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.store import LEAVING, Delta, Folder, Lease, Row, StaleLeaseError, State
 
 MAILBOXES = ["ann", "bob"]
 NAMES = ["INBOX", "Sent"]
 DIGESTS = [None, b"1", b"2"]
 POISONED = 4
+AFTER = LEAVING | dict.fromkeys((State.LIVE, State.LEFT), State.ORPHAN)
+"""States of rows of a generation that is over."""
+
+
+def orphaned(row: Row) -> Row:
+    """A row of a generation that is over."""
+    return attrs.evolve(row, state=AFTER[row.state], attempts=0, retry_ms=None) if row.state in AFTER else row
+
+
 """The uid whose change the sink refuses."""
 
 
@@ -53,10 +62,9 @@ class Model:
             return StaleLeaseError
         if POISONED in uids:
             return RefusedError
-        after = {State.LIVE: State.ORPHAN, State.LEFT: State.ORPHAN, State.POISON: State.GONE}
         for place, row in self.rows.items():
             if row.folder in delta.orphaned:
-                self.rows[place] = attrs.evolve(row, state=after.get(row.state, row.state))
+                self.rows[place] = orphaned(row)
         for row in delta.rows:
             self.put(row)
         for folder in delta.folders:

@@ -14,7 +14,7 @@ from directsuite.sync.database import STORE
 from directsuite.sync.progress import MailboxProgress, Standing
 from directsuite.sync.status import FolderStatus, MailboxStatus, statuses
 from directsuite.sync.status_file import WorkerStatus
-from directsuite.sync.store import State
+from directsuite.sync.store import SET_ASIDE, State
 
 SILENT = 30.0
 """Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
@@ -101,9 +101,12 @@ async def of_fleet(conninfo: Secret, now: float) -> Gathered:
 
 def _mailbox(progress: MailboxProgress, known: MailboxStatus | None, now: float) -> Mailbox:
     folders = () if known is None else known.folders
-    count = {state: sum(each.messages.get(state, 0) for each in folders) for state in (State.LIVE, State.POISON)}
+    live, aside = (
+        sum(each.messages.get(state, 0) for each in folders for state in states)
+        for states in ((State.LIVE,), SET_ASIDE)
+    )
     return Mailbox(
-        shown=Shown.of(progress, now, messages=count[State.LIVE], aside=count[State.POISON]),
+        shown=Shown.of(progress, now, messages=live, aside=aside),
         in_step_at=progress.in_step_at,
         folders=folders,
         problems=progress.folders,

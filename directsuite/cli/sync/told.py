@@ -12,7 +12,7 @@ from rich.text import Text
 from directsuite.cli.sync.gathered import Gathered, Mailbox
 from directsuite.cli.sync.table import table_of
 from directsuite.sync.status import FolderStatus
-from directsuite.sync.store import State
+from directsuite.sync.store import SET_ASIDE, State
 
 _WIDTH = 200  # columns where nobody says how many there are, so that a line stays a line
 
@@ -61,7 +61,7 @@ def _folder(folder: FolderStatus) -> dict[str, Any]:
     audited = None if not folder.audited_ms else folder.audited_ms / 1000
     return {
         "messages": folder.messages.get(State.LIVE, 0),
-        "set_aside": folder.messages.get(State.POISON, 0),
+        "set_aside": sum(folder.messages.get(state, 0) for state in SET_ASIDE),
         "generation": folder.generation,
         "audited_at": _time(audited),
     }

@@ -23,7 +23,13 @@ from directsuite.sync.commits import SinkError
 
 
 class UnacknowledgedError(SinkError):
-    """The loop was left while a change was in its hands: nothing of its batch counts as done, all is told again."""
+    """The loop was left while a change was in its hands: nothing of its batch counts as done, all is told again.
+
+    That is held against no change: a loop may be left for any reason. `refuse` says that a change is to blame.
+    """
+
+    def __init__(self, explanation: str) -> None:
+        super().__init__(explanation, is_general=True)
 
 
 @attrs.define(eq=False, repr=False)
@@ -47,7 +53,8 @@ class Changes:
 
     A change is done when the loop asks for the next one. Leaving the loop, by `break` or an exception, leaves the
     change in its hands undone, unless `acknowledge` was called: its batch is told again, from its first change. Another
-    loop may follow. The loop ends when this is closed.
+    loop may follow. The loop ends when this is closed. A change that can't be kept, now or ever, is to be refused, by
+    `refuse`, for the loop to go on with others.
     """
 
     def __init__(self) -> None:
@@ -78,6 +85,10 @@ class Changes:
             self._current = None
             if not batch.done.done():
                 batch.done.set_result(None)
+
+    def refuse(self) -> None:
+        """The change in the loop's hands can't be kept: once others can, it is set aside, and told again later."""
+        self._fail_current(SinkError("the loop over the changes refused this one"))
 
     async def aclose(self) -> None:
         """End the loop and all deliveries: what is not done is told again by the next synchronisation."""

@@ -25,7 +25,7 @@ from directsuite.core.system_errors import reason_of
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.commits import SinkError
+from directsuite.sync.commits import OF_THE_SYSTEM, SinkError
 from directsuite.sync.sinks.eml import eml_of
 from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
 
@@ -41,7 +41,7 @@ class MaildirError(SinkError):
     """The files could not be written. errno: the system's number for the reason, or None."""
 
     def __init__(self, explanation: str, *, errno: int | None = None) -> None:
-        super().__init__(explanation)
+        super().__init__(explanation, is_general=errno in OF_THE_SYSTEM)
         self.errno = errno
 
 

@@ -37,9 +37,11 @@ class Mirror:
         self._last: dict[tuple[str, int], int] = {}
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Take changes, all of them or, where the process dies first, none."""
+        """Take changes, all of them or, where the process dies first, none; outside of a transaction, some of them."""
         self._fuse.burn()
-        for change in changes:
+        for number, change in enumerate(changes):
+            if self._again and number:
+                self._fuse.burn()
             try:
                 self._take(change)
             except AssertionError as failure:
@@ -134,6 +136,6 @@ class Mirror:
         return content
 
     def _add(self, key: Key, content: str) -> None:
-        assert key not in self.here or self._again, f"{key!r} twice"
+        assert key not in self.here or (self._again and self.here[key] == content), f"{key!r} twice"
         assert (key.folder, key.uid, content) in self._world.placed, f"{content} was never at {key!r}"
         self.here[key] = content

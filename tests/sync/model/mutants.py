@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import canaries, identity, mailbox, rebuild, receiving
+from directsuite.sync import canaries, identity, mailbox, rebuild, receiving, store
 from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.changes import Change
-from directsuite.sync.commits import Commits
+from directsuite.sync.commits import Commits, Step
 from directsuite.sync.fetching import Fetched
 from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.place import Look, Place
@@ -51,11 +51,12 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("sink outside the transaction")
 def _sink_outside(patch: pytest.MonkeyPatch) -> None:
-    async def write(self: Commits, delta: Delta, changes: Sequence[Change] = ()) -> None:
-        await self.store.commit(self.lease, delta, ())
-        await self.store.commit(self.lease, Delta(), changes)
+    async def tell(self: Commits, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
+        done = Delta(rows=[row for step in steps for row in step.done()], folders=list(folders))
+        await self.store.commit(self.lease, done, ())
+        await self.store.commit(self.lease, Delta(), [step.change for step in steps])
 
-    patch.setattr(Commits, "write", write)
+    patch.setattr(Commits, "_tell", tell)
 
 
 @_mutant("resets ignored")
@@ -171,7 +172,7 @@ def _one_listing(patch: pytest.MonkeyPatch) -> None:
         rows = [row for row in await commits.store.rows(look.place.folder) if row.uid in look.missing]
         left = {State.LIVE: State.LEFT, State.POISON: State.GONE}
         self._unsettled = True
-        await commits.write_each(([attrs.evolve(row, state=left[row.state])], None) for row in rows)
+        await commits.write_each(attrs.evolve(row, state=left[row.state]) for row in rows)
 
     patch.setattr(MailboxRounds, "_confirm_missing", told)
 
@@ -260,15 +261,15 @@ def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(Aside, "_known_content", nothing)
+    patch.setattr(Aside, "_known", nothing)
 
 
 @_mutant("any message may come back under a uid")
 def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
-    async def told(*_: object) -> dict[int, bytes | None]:
+    async def nothing(*_: object) -> dict[int, Row]:
         return {}
 
-    patch.setattr(receiving.Receiving, "_told", told)
+    patch.setattr(receiving.Receiving, "_back", nothing)
 
 
 @_mutant("a suspect folder counts as done")
@@ -283,10 +284,34 @@ def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MailboxRounds, "_finish", done)
 
 
-@_mutant("nobody knows that a sink may have been told")
-def _unannounced(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(self: Commits, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
-        if self._deliver is not None and any(row.state in (State.LIVE, State.LEFT) for row in rows):
-            await self.write(Delta(folders=list(folders)))
+@_mutant("nothing says that a sink may have been told")
+def _no_intent(patch: pytest.MonkeyPatch) -> None:
+    def nothing(_: Step) -> list[Row]:
+        return []
 
-    patch.setattr(Commits, "announce", nothing)
+    patch.setattr(Step, "in_doubt", nothing)
+
+
+@_mutant("nothing says which keys a sink may have been told of")
+def _no_new_keys(patch: pytest.MonkeyPatch) -> None:
+    in_doubt = Step.in_doubt
+
+    def of_old_keys(self: Step) -> list[Row]:
+        return in_doubt(attrs.evolve(self, here=None))
+
+    patch.setattr(Step, "in_doubt", of_old_keys)
+
+
+@_mutant("nothing says which keys a sink may take for gone")
+def _no_old_keys(patch: pytest.MonkeyPatch) -> None:
+    in_doubt = Step.in_doubt
+
+    def of_new_keys(self: Step) -> list[Row]:
+        return in_doubt(attrs.evolve(self, before=None))
+
+    patch.setattr(Step, "in_doubt", of_new_keys)
+
+
+@_mutant("what a sink may have been told of leaves without a word")
+def _unsettled(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(store.LEAVING, State.IN_DOUBT, State.GONE)

@@ -68,7 +68,10 @@ SEQUENCES: dict[str, Steps] = {
     ],
     "back after a process told that it is gone, and ended": [
         *[TOLD_AGAIN, ("deliver", I, 1), QUIET, ("delete", I, 0), ("round", False)],
-        *[("round_that_ends", NOTHING, 8, False), ("undelete",), QUIET],
+        *[("round_that_ends", NOTHING, 6, False), ("undelete",), QUIET],
+    ],
+    "deleted after a process told that it is new, and ended": [
+        *[TOLD_AGAIN, QUIET, ("round_that_ends", ("deliver", (I, 1, "strong")), 7, False), ("delete", I, 0), QUIET],
     ],
     "not there for a round": [LISTED, ("deliver", I, 1), QUIET, ("hide", I), ("round", False), QUIET],
     "taken over": [("zombie", ("deliver", (I, 1, "strong")), 0)],
@@ -163,7 +166,10 @@ SEEN_IN: dict[str, str] = {
     "a round that failed is remembered": "disk full, and not all fetched then",
     "a fingerprint outlives what it stood for": "emptied again before all was fetched",
     "a suspect folder counts as done": "exchanged while it is fetched, and then killed",
-    "nobody knows that a sink may have been told": "back after a process told that it is gone, and ended",
+    "nothing says that a sink may have been told": "back after a process told that it is gone, and ended",
+    "nothing says which keys a sink may have been told of": "deleted after a process told that it is new, and ended",
+    "nothing says which keys a sink may take for gone": "back after a process told that it is gone, and ended",
+    "what a sink may have been told of leaves without a word": "deleted after a process told that it is new, and ended",
     "any message may come back under a uid": "back, not fetched, and made anew",
     "what is set aside has no content": "back twice, and spoilt between",
 }

@@ -7,14 +7,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import attrs
 
 from directsuite.sync.changes import Change
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError, refuse_another
+from directsuite.sync.store import (
+    LEAVING,
+    Delta,
+    Folder,
+    Lease,
+    Row,
+    StaleLeaseError,
+    State,
+    Store,
+    StoreError,
+    refuse_another,
+)
 
 from .fake_remote import Fuse
 
 Write = Callable[[Sequence[Change]], None]
 """A sink that is part of the store's own transaction."""
 
-_ORPHANED = {State.LIVE: State.ORPHAN, State.LEFT: State.ORPHAN, State.POISON: State.GONE}
+_ORPHANED = LEAVING | dict.fromkeys((State.LIVE, State.LEFT), State.ORPHAN)
 
 
 class DiskFullError(StoreError):
@@ -86,7 +97,7 @@ class DictStore:
         rows, folders = dict(self._rows), dict(self._folders)
         for key, row in self._rows.items():
             if row.folder in delta.orphaned and row.state in _ORPHANED:
-                rows[key] = attrs.evolve(row, state=_ORPHANED[row.state])
+                rows[key] = attrs.evolve(row, state=_ORPHANED[row.state], attempts=0, retry_ms=None)
         for row in delta.rows:
             rows[row.folder, row.generation, row.uid] = row
         for folder in delta.folders:

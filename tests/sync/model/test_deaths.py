@@ -1,0 +1,152 @@
+"""A process ends while it tells a sink outside the store, and what it told of is elsewhere before the next one begins.
+
+event ──► told of, in part or whole ──► the process ends ──► afterwards ──► another process ──► the sink is the mailbox
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email
+import email.policy
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from directsuite.sync.changes import Change
+from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+from directsuite.sync.sinks.iterator import Changes
+from directsuite.sync.sinks.maildir import MaildirSink
+
+from .fake_remote import DiedError
+from .machine import DeliveringMachine
+from .mirror import Mirror
+from .world import MAILBOX, Act
+
+I, A, S = "INBOX", "Archive", "Sent"  # noqa: E741
+
+EVENTS: dict[str, Act] = {
+    "new": ("deliver", (I, 1)),
+    "moved": ("move", (I, A, 0)),
+    "copied": ("copy", (I, A, 0)),
+    "renumbered": ("renumber", (I, 50, False)),
+}
+PLACES = {"new": (I, -1), "moved": (A, -1), "copied": (A, -1), "renumbered": (I, 0)}
+"""Where the message of the event is then."""
+AFTERWARDS: dict[str, Callable[[str, int], Act]] = {
+    "deleted": lambda folder, index: ("delete", (folder, index)),
+    "moved": lambda folder, index: ("move", (folder, S, index)),
+    "renumbered": lambda folder, _: ("renumber", (folder, 100, True)),
+}
+
+
+class Callback:
+    """A callable that the mirror stands behind."""
+
+    def __init__(self, mirror: Mirror, _: Path) -> None:
+        self._mirror = mirror
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Take them."""
+        self._mirror.write(changes)
+
+    def here(self) -> list[tuple[str, str]]:
+        """Folder and content of each message."""
+        return sorted((key.folder, content) for key, content in self._mirror.here.items())
+
+
+class Loop(Callback):
+    """A program's loop over changes, which takes one at a time."""
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Have the loop take them."""
+        async with Changes() as told:
+            reading = asyncio.create_task(self._read(told))
+            await told.deliver(changes)
+        await reading
+
+    async def _read(self, changes: Changes) -> None:
+        async for change in changes:
+            self._mirror.write([change])
+
+
+class Maildir:
+    """Files."""
+
+    def __init__(self, _: Mirror, root: Path) -> None:
+        self._root = root
+        self.deliver = MaildirSink(root)
+
+    def here(self) -> list[tuple[str, str]]:
+        """As for the others."""
+        root = self._root / directory_of_mailbox(MAILBOX)
+        return sorted(
+            (folder, email.message_from_bytes(path.read_bytes(), policy=email.policy.default).get_content().strip())
+            for folder in (I, A, S)
+            for path in (root / directory_of_folder(folder) / "new").glob("*")
+        )
+
+
+class DyingMachine(DeliveringMachine):
+    """A process that ends after it has told of so many changes of a batch."""
+
+    left: int | None = None
+
+    def use(self, sink: Callback | Maildir) -> None:
+        """Have a sink told."""
+        self.sink = sink
+        self.mirror.deliver = self.deliver  # type: ignore[method-assign]
+        self.rounds = self.process()
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Tell it, to the end or not."""
+        if self.left is None:
+            return await self.sink.deliver(changes)
+        await self.sink.deliver(changes[: self.left])
+        raise DiedError
+
+    def ends(self, left: int) -> None:
+        """Rounds until the process ends; another one goes on."""
+        self.left = left
+        with pytest.raises(DiedError):
+            self.until_quiet()
+        self.left = None
+        self.rounds = self.process()
+
+    def world_here(self) -> list[tuple[str, str]]:
+        """What the sink should have."""
+        return sorted((folder, content) for folder, _, content in self.there())
+
+
+@contextlib.contextmanager
+def machine() -> Generator[DyingMachine]:
+    """On a mailbox of three folders."""
+    made = DyingMachine()
+    try:
+        made.begin(folders=3, named=True)
+        yield made
+    finally:
+        made.teardown()
+
+
+@pytest.mark.parametrize("sink", [Callback, Maildir, Loop])
+@pytest.mark.parametrize("told", [0, 1, 9])
+@pytest.mark.parametrize("kind", ["strong", "weak"])
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_sink_is_the_mailbox_after_the_next_rounds(
+    event: str, afterwards: str, kind: str, told: int, sink: type[Callback | Maildir], tmp_path: Path
+) -> None:
+    with machine() as played:
+        played.use(sink(played.mirror, tmp_path))
+        played.world.act(("deliver", (I, 3, kind)))
+        played.until_quiet()
+        name, arguments = EVENTS[event]
+        played.world.act((name, (*arguments, kind) if event == "new" else arguments))
+        played.ends(told)
+        played.world.act(AFTERWARDS[afterwards](*PLACES[event]))
+        played.world.weird.clear()
+        played.until_quiet()
+        assert played.sink.here() == played.world_here()
+        played.idle()

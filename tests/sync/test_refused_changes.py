@@ -1,0 +1,184 @@
+"""Changes that a sink can't take: a few hold up nobody, and a sink that takes none is to blame itself."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+import attrs
+import pytest
+
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync import Change, Kind, SinkError, SqliteStore
+from directsuite.sync.commits import SinkHealth
+from directsuite.sync.store import State
+from tests.sync.test_partial_answers import Scene, Server, Told, letter
+from tests.sync.test_partial_answers import store as store
+
+HOUR = 3_600_000
+
+
+class Picky(Told):
+    """A sink that raises for some."""
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[Change], bool] = lambda _: False
+        self.error: Exception = ValueError("no")
+        self.calls = 0
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        """Take all, or none."""
+        self.calls += 1
+        if any(map(self.refuses, changes)):
+            raise self.error
+        await super().__call__(changes)
+
+
+def scene_of(store: SqliteStore, count: int, *refused: int) -> tuple[Scene, Picky]:
+    """Letters in INBOX, some of which the sink refuses; Archive is empty."""
+    scene, sink = Scene(Server({"INBOX": letters(1, count), "Archive": {}}), store, told=Picky()), Picky()
+    scene.told = sink
+    scene.__attrs_post_init__()
+    sink.refuses = lambda change: change.key.uid in refused
+    return scene, sink
+
+
+def letters(first: int, last: int) -> dict[int, MessageDetail]:
+    """By their uids."""
+    return {uid: letter(uid) for uid in range(first, last + 1)}
+
+
+async def test_one_that_is_refused_while_others_pass_is_set_aside(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 50, 20, 50)
+    report = await scene.rounds.round()
+    assert not report.failed
+    assert report.poison == 2
+    assert [uid for _, _, uid in sink] == [uid for uid in range(1, 51) if uid not in (20, 50)]
+    assert report.changes[Kind.NEW] == 48
+    calls = sink.calls
+    for _ in range(3):
+        assert not (await scene.rounds.round()).failed
+    assert sink.calls == calls
+    assert await in_state(scene, State.POISON_IN_DOUBT) == [20, 50]
+
+
+async def in_state(scene: Scene, state: State) -> list[int]:
+    """Uids of a mailbox's rows."""
+    lease = attrs.evolve(await scene.store.claim("other"), mailbox=1)
+    return [row.uid for _, row in await scene.store.in_state(lease, state)]
+
+
+@pytest.mark.parametrize("mended", [True, False])
+async def test_it_is_told_again_later(store: SqliteStore, mended: bool) -> None:
+    scene, sink = scene_of(store, 5, 3)
+    await scene.rounds.round()
+    if mended:
+        sink.refuses = lambda _: False
+    sink.clear()
+    scene.now_ms += HOUR
+    report = await scene.rounds.round()
+    assert not report.failed
+    assert report.poison == 0
+    assert sink == ([(Kind.NEW, "INBOX", 3)] if mended else [])
+    calls = sink.calls
+    scene.now_ms += HOUR // 4
+    await scene.rounds.round()
+    assert sink.calls == calls  # the next try is half an hour after the first
+
+
+async def test_it_is_told_gone_when_it_is(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5, 3)
+    await scene.rounds.round()
+    sink.refuses = lambda _: False
+    del scene.server.boxes["INBOX"][3]
+    for _ in range(3):
+        await scene.rounds.round()
+    assert sink[-1] == (Kind.GONE, "INBOX", 3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+async def test_a_sink_that_takes_nothing_sets_none_aside(store: SqliteStore, count: int) -> None:
+    scene, sink = scene_of(store, count)
+    sink.refuses = lambda _: True
+    for _ in range(3):
+        calls = sink.calls
+        assert await fails(scene)
+        assert sink.calls - calls <= 4 * count + 20
+    sink.refuses = lambda _: False
+    report = await scene.rounds.round()
+    assert not report.failed
+    assert report.poison == 0
+    assert sorted(sink) == [(Kind.NEW, "INBOX", uid) for uid in range(1, count + 1)]
+
+
+async def fails(scene: Scene) -> bool:
+    """A round for which its sink is to blame, for a folder or all."""
+    try:
+        report = await scene.rounds.round()
+    except SinkError:
+        return True
+    return bool(report.failed) and all(isinstance(error, SinkError) for error in report.failed.values())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+async def test_a_full_disk_is_about_no_message(store: SqliteStore, number: int) -> None:
+    scene, sink = scene_of(store, 50, *range(2, 50))
+    sink.error = OSError(number, "no")
+    assert await fails(scene)
+    assert sink.calls == 1
+
+
+async def test_many_at_the_head_hold_up_others_for_a_few_rounds(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 60, *range(1, 41))
+    rounds = 1
+    while await fails(scene):
+        rounds += 1
+        assert rounds <= 5
+    assert [uid for _, _, uid in sink] == list(range(41, 61))
+    assert await in_state(scene, State.POISON_IN_DOUBT) == list(range(1, 41))
+
+
+async def test_one_alone_holds_up_no_other_folder_and_is_set_aside_then(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 1, 1)
+    assert await fails(scene)
+    scene.server.boxes["Archive"] = {7: letter(7)}
+    report = await scene.rounds.round()
+    assert sink == [(Kind.NEW, "Archive", 7)]
+    assert report.poison + (await scene.rounds.round()).poison == 1
+    assert not (await scene.rounds.round()).failed
+
+
+async def test_what_another_mailbox_passes_counts(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 1, 1)
+    health = SinkHealth()
+    scene.rounds._health = health
+    assert await fails(scene)
+    health.passed += 1
+    report = await scene.rounds.round()
+    assert (report.poison, report.failed) == (1, {})
+
+
+@pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])
+async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kind) -> None:
+    scene, sink = scene_of(store, 10)
+    await scene.rounds.round()
+    sink.clear()
+    sink.refuses = lambda change: change.kind is kind and (change.previous or change.key).uid == 3
+    if kind is Kind.GONE:
+        for uid in (3, 4):
+            del scene.server.boxes["INBOX"][uid]
+    else:
+        scene.server.boxes["Archive"] = {uid: scene.server.boxes["INBOX"].pop(uid) for uid in (3, 4)}
+    reports = [await scene.rounds.round() for _ in range(4)]
+    assert [report.poison for report in reports if report.poison] == [1]
+    assert not any(report.failed for report in reports)
+    assert (kind, "INBOX" if kind is Kind.GONE else "Archive", 4) in sink
+    sink.refuses = lambda _: False
+    scene.now_ms += HOUR
+    await scene.rounds.round()
+    await scene.rounds.round()
+    if kind is Kind.GONE:
+        assert sink[-1] == (Kind.GONE, "INBOX", 3)
+    else:
+        (told,) = (told for told, folder, uid in sink if (folder, uid) == ("Archive", 3))
+        assert told in (Kind.MOVED, Kind.RESTORED)
