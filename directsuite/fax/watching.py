@@ -70,12 +70,13 @@ class _Known:
 class _Look:
     """How far a look has come. seen: the records of the pages, the newest first; older: those of others.
 
-    gone: keys of older ones that are there no more. offset: of the next page. ended: there are no more pages to read;
-    cut: and there may be records after them.
+    newest: those that came after it had failed. gone: keys of older ones that are there no more. offset: of the next
+    page. ended: there are no more pages to read; cut: and there may be records after them.
     """
 
     seen: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
     fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
+    newest: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
     older: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
     gone: set[str] = attrs.field(factory=set[str])
     offset: int = 0
@@ -121,15 +122,19 @@ class FaxWatch:
         return sorted(fresh, key=_age_of)
 
     async def _read_newest(self, look: _Look) -> None:
-        """Read what has come since a look began that failed: pages up to one that has nothing else."""
-        offset, newest, has_new = 0, dict[str, _Known](), True
-        while has_new:
-            page, before = await page_at(self.faxes.page, offset), len(newest)
-            self._sift(page, look, newest)
-            has_new = len(page) == PAGE and len(newest) > before  # not so for ever where a server repeats its pages
+        """Read what has come since a look began that failed: pages up to one of which it has seen all."""
+        offset, barren, has_new, read = 0, 0, True, set[str]()
+        while has_new and barren < 2:  # as in `_read_pages`
+            page = await page_at(self.faxes.page, offset)
+            self._sift(page, look, look.newest)
+            keys = {_record_of(each, 0.0)[0] for each in page}
+            has_new = len(page) == PAGE and not keys <= look.seen.keys()
+            barren = barren + 1 if keys <= read else 0
+            read |= keys
             offset += PAGE
-        look.seen = newest | look.seen  # the newest first
-        look.offset += len(newest)
+        look.seen = look.newest | look.seen  # the newest first
+        look.offset += len(look.newest)
+        look.newest = {}
 
     async def _read_pages(self, look: _Look) -> None:
         """Read pages up to one on which nothing is new.
@@ -160,7 +165,7 @@ class FaxWatch:
         unchanged = True
         for message in page:
             key, record = _record_of(message, self.monotonic())
-            known, before = self._known.get(key), look.seen.get(key) or look.older.get(key)
+            known, before = self._known.get(key), look.seen.get(key) or look.newest.get(key) or look.older.get(key)
             if before is None:
                 before = into[key] = known if known is not None and known == record else record
                 if before is not known and (known is not None or not self._is_the_callers(message)):

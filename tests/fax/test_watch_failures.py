@@ -165,3 +165,17 @@ async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() 
     listed.page = shifting  # type: ignore[method-assign]
     assert await looked(watch) == handles(50)
     assert await looked(watch) == handles(60, 50)
+
+
+async def test_what_came_before_a_second_failure_is_not_told_again() -> None:
+    listed = Failing(faxes(40), fails=lambda calls: calls in (4, 6))
+    listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(75, 40) if len(listed.faxes) == 40 else [])
+    watch = watching(listed)
+    told = list[ds.FaxMessage]()
+    for _ in range(3):
+        try:
+            told += await watch.look()
+        except ds.ServerError:
+            told += watch.found()
+    assert sorted(int(each.message_handle or 0) for each in told) == list(range(75))
+    assert await watch.look() == []
