@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from directsuite.core.cancellation import cancellable
 from directsuite.core.postgres_connections import Connection, Connections
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.core.postgres_schema import ensure_part, lock_schema
 from directsuite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 _VERSION = 1
 _FORGOTTEN = 24 * 3600.0  # seconds: fleets with other patience share the table, and `reap` finds the dead earlier
 _HERE = "SET LOCAL search_path TO directsuite"
+_MIGRATIONS = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
+_APPLIED = "INSERT INTO directsuite.queue_migration VALUES (%s)"
+_OTHERS = """
+    SELECT EXISTS (
+        SELECT FROM directsuite.procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)
+    )
+"""
+_UNNOTED = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
+"""The last migration of procrastinate 3.10, whose tables a database has in which no migrations are noted."""
 _FREE = "DELETE FROM procrastinate_jobs WHERE id = ANY(%s) AND status = 'doing'"
 
 
@@ -63,14 +73,42 @@ class FleetQueue:
         self._ended_before = set[int]()  # the last look
 
     async def open(self) -> None:
-        """Connect; make procrastinate's tables in our schema where there are none."""
+        """Connect; make procrastinate's tables in our schema where there are none, or bring them up to its version.
+
+        What its migrations take away that workers of the version before need, the first start without such workers
+        takes away. Upgrade release by release where some are to go on working meanwhile.
+        """
         schema = self._app.schema_manager.get_schema().encode()
+        shipped = _migrations(self._app)
 
         async def prepare(connection: Connection) -> None:
-            """In the version of procrastinate that is first."""
-            await ensure_part(connection, "queue", _VERSION, [_HERE, schema], error=self._connections.error)
+            """Procrastinate doesn't note which of its migrations a database has had."""
+            error = self._connections.error
+            is_new = await ensure_part(connection, "queue", _VERSION, [_HERE, schema], error=error)
+            if await ensure_part(connection, "queue: migrations", _VERSION, [_MIGRATIONS], error=error):
+                for name in shipped:
+                    if is_new or name <= _UNNOTED:
+                        await connection.execute(_APPLIED, (name,))
+
+        async def migrate(connection: Connection) -> bool:
+            """Apply the next migration; False where there is none. Each is a transaction, as some of them need."""
+            await lock_schema(connection)
+            cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
+            pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
+            if pending and "_post_" in pending[-1]:
+                cursor = await connection.execute(_OTHERS, (self._patience,))
+                if await cursor.fetchone() == (True,):
+                    while pending and "_post_" in pending[-1]:
+                        pending.pop()
+            if pending:
+                await connection.execute(_HERE)
+                await connection.execute(shipped[pending[0]])
+                await connection.execute(_APPLIED, (pending[0],))
+            return bool(pending)
 
         await self._connections.run(prepare)
+        while await self._connections.run(migrate):
+            pass
         with self._translated():
             await self._app.open_async()
 
@@ -178,6 +216,12 @@ def _app(connections: Connections) -> procrastinate.App:
         app.job_manager = _manager(app.connector)
         return app
     raise ConfigurationError("A fleet needs the package procrastinate: pip install 'directsuite[fleet]'")
+
+
+def _migrations(app: procrastinate.App) -> dict[str, bytes]:
+    """Procrastinate's own, by the names whose order is theirs."""
+    folder = Path(app.schema_manager.get_migrations_path())
+    return {each.name: each.read_bytes() for each in folder.glob("*.sql")}
 
 
 def _manager(connector: Any) -> Any:

@@ -21,9 +21,12 @@ async def ensure_part(
     statements: Sequence[LiteralString | bytes],
     *,
     error: type[DirectSuiteError],
-) -> None:
-    """Make the tables of a part where there are none, in a transaction. Raises `error` where they are newer."""
-    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+) -> bool:
+    """Make the tables of a part where there are none, in a transaction. Return True if it made them.
+
+    Raises `error` where they are newer.
+    """
+    await lock_schema(connection)
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
     if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
         await connection.execute("CREATE SCHEMA directsuite")
@@ -34,5 +37,12 @@ async def ensure_part(
         for statement in statements:
             await connection.execute(statement)
         await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
-    elif found[0] > version:
+        return True
+    if found[0] > version:
         raise error("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")
+    return False
+
+
+async def lock_schema(connection: Connection) -> None:
+    """Keep others from changing the schema until the transaction ends."""
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+from procrastinate.schema import SchemaManager
 from psycopg import OperationalError
 
 from directsuite.core.fleet_engine import FleetEngine
@@ -214,3 +217,82 @@ async def test_an_end_that_can_not_be_noted_is_no_error(
     gc.collect()
     assert turns.ended == [1]
     assert "never retrieved" not in caplog.text
+
+
+SHIPPED = {each.name: each.read_bytes() for each in sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))}
+
+_OF_THE_QUEUE = """
+    SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'directsuite'::regnamespace
+    UNION SELECT table_name || '.' || column_name, data_type || is_nullable || coalesce(column_default, '')
+    FROM information_schema.columns WHERE table_schema = 'directsuite'
+    UNION SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'directsuite'
+    UNION SELECT tgname || tgrelid::regclass, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+    UNION SELECT typname, enumlabel FROM pg_enum JOIN pg_type ON pg_type.oid = enumtypid ORDER BY 1, 2
+"""
+
+
+@pytest.mark.parametrize("first", ["03.02", "03.04.00_01"])
+async def test_tables_of_an_older_procrastinate_are_brought_up_by_whoever_starts_first(
+    connections: Connections, postgres: PostgresServer, first: str
+) -> None:
+    async def older(connection: Connection) -> None:
+        """What a fleet leaves whose procrastinate had fewer migrations."""
+        await connection.execute("CREATE SCHEMA IF NOT EXISTS directsuite")
+        await connection.execute("SET LOCAL search_path TO directsuite")
+        await connection.execute("CREATE TABLE version (part text PRIMARY KEY, version integer NOT NULL)")
+        await connection.execute("INSERT INTO version VALUES ('queue', 1), ('queue: migrations', 1)")
+        await connection.execute("CREATE TABLE queue_migration (name text PRIMARY KEY)")
+
+    await connections.run(older)
+    for name, statements in SHIPPED.items():
+        if name < first + "~":
+            await connections.run(functools.partial(applied, name=name, statements=statements))
+    await asyncio.gather(*(opened(connections) for _ in range(4)))
+    rows = await connections.fetch("SELECT name FROM directsuite.queue_migration ORDER BY name")
+    assert [name for (name,) in rows] == list(SHIPPED)
+    with postgres.lent_database() as conninfo:
+        fresh = Connections(conninfo, error=StoreError)
+        await opened(fresh)
+        assert await connections.fetch(_OF_THE_QUEUE) == await fresh.fetch(_OF_THE_QUEUE)
+        await fresh.aclose()
+
+
+async def applied(connection: Connection, name: str, statements: bytes) -> None:
+    await connection.execute("SET LOCAL search_path TO directsuite")
+    await connection.execute(statements)
+    await connection.execute("INSERT INTO queue_migration VALUES (%s)", (name,))
+
+
+async def opened(connections: Connections) -> None:
+    queue = engine(connections, Turns())._queue
+    await queue.open()
+    await queue.aclose()
+
+
+async def test_what_older_workers_need_stays_while_they_work(connections: Connections) -> None:
+    await opened(connections)
+    last = list(SHIPPED)[-1]
+    assert "_post_" in last
+    await connections.fetch("DELETE FROM directsuite.queue_migration WHERE name = %s RETURNING 1", (last,))
+    noted = "SELECT count(*) FROM directsuite.queue_migration WHERE name = %s"
+    await connections.fetch("INSERT INTO directsuite.procrastinate_workers DEFAULT VALUES RETURNING 1")
+    await opened(connections)
+    assert await connections.fetch(noted, (last,)) == [(0,)]
+    await connections.fetch("DELETE FROM directsuite.procrastinate_workers RETURNING 1")
+    await opened(connections)
+    assert await connections.fetch(noted, (last,)) == [(1,)]
+
+
+async def test_tables_from_before_migrations_were_noted_count_as_those_of_procrastinate_3_10(
+    connections: Connections,
+) -> None:
+    await opened(connections)
+    of_it = await connections.fetch("SELECT name FROM directsuite.queue_migration ORDER BY name")
+    await connections.fetch("DELETE FROM directsuite.version WHERE part = 'queue: migrations' RETURNING 1")
+
+    async def forget(connection: Connection) -> None:
+        await connection.execute("DROP TABLE directsuite.queue_migration")
+
+    await connections.run(forget)
+    await opened(connections)
+    assert await connections.fetch("SELECT name FROM directsuite.queue_migration ORDER BY name") == of_it
