@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import email.message
 import email.policy
+import re
 from collections.abc import Iterator
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -18,6 +19,12 @@ from directsuite.errors import InvalidArgumentError
 Part: TypeAlias = "email.message.Message[Any, Any]"
 
 _BODIES = ("text/plain", "text/html")
+_NAMES = re.compile(
+    r'(?P<quoted>"(?:[^"\\]|\\.)*+"?)|(?<![^\s,;:(])=\?[^?\s]+\?[bBqQ]\?[^?]*\?=(?![^\s,;:()<])'
+    r'|(?<![^",;:<>()])[^",;:<>()]++(?=<)',
+    re.DOTALL,
+)
+"""What stands before an address in angle brackets, encoded words, and quoted strings, which may be of an address."""
 
 
 @attrs.frozen
@@ -97,11 +104,17 @@ def _addresses(message: EmailMessage, header: str) -> list[str]:
         if name.lower() != header.lower():
             continue
         try:
-            value: Any = message.policy.header_fetch_parse(name, raw)
+            # The parser decodes encoded words first, and of `a@x.test <b@x.test>` it takes the name.
+            source = raw if hasattr(raw, "addresses") else _NAMES.sub(_without_name, str(raw))
+            value: Any = message.policy.header_fetch_parse(name, source)
             found += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
         except (AttributeError, IndexError, ValueError):  # bugs of the parser; what is readable is still taken
-            found += [spec for _, spec in getaddresses([str(raw)]) if "@" in spec]
+            found += [spec for _, spec in getaddresses([_NAMES.sub(_without_name, str(raw))]) if "@" in spec]
     return found
+
+
+def _without_name(written: re.Match[str]) -> str:
+    return written["quoted"] or " name "
 
 
 def _attachment(part: Part, number: int) -> tuple[bytes, str, str]:

@@ -6,6 +6,7 @@ import contextlib
 import email
 import email.policy
 from email.message import EmailMessage
+from email.utils import formataddr
 
 import pytest
 from hypothesis import given
@@ -179,3 +180,34 @@ def test_no_email_raises_anything_of_the_parsers_own(header: bytes, name: str) -
 def test_a_message_id_is_read_however_it_is_written(raw: bytes, expected: str | None) -> None:
     found = message_id(raw)
     assert (None if found is None else found.strip()) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "addresses"),
+    [
+        ("=?utf-8?q?M=C3=BCller=2C_Hans?= <hans@x.test>", ["hans@x.test"]),
+        ("=?utf-8?q?spoof=40evil=2Etest=2C?= <real@x.test>, b@x.test", ["real@x.test", "b@x.test"]),
+        ("=?utf-8?q?=0D=0ABcc:_spoof@evil.test?= <real@x.test>", ["real@x.test"]),
+        ("=?utf-8?q?M, spoof@evil.test?= <real@x.test>", ["real@x.test"]),
+        ("spoof@evil.test <real@x.test>", ["real@x.test"]),
+        ("'spoof@evil.test' <real@x.test>, J [x] <b@x.test>", ["real@x.test", "b@x.test"]),
+        ('"spoof@evil.test, <" <real@x.test>', ["real@x.test"]),
+        ("Team: a@x.test, Bee (spoof@evil.test) <b@x.test>;", ["a@x.test", "b@x.test"]),
+        ('"a <b>, c"@x.test', ['"a <b>, c"@x.test']),
+    ],
+)
+def test_no_name_in_a_header_changes_who_receives_a_message(written: str, addresses: list[str]) -> None:
+    raw = f"From: {written}\r\nTo: {written}\r\n\r\ntext".encode()
+    message = ds.Message.from_email(ds.RawMessage(data=raw).to_email())
+    assert [recipient.email for recipient in message.recipients or ()] == addresses
+    assert message.sender == addresses[0]
+
+
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40),
+    address=st.from_regex(r"[a-z0-9!#$%&'*+/=^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?@[a-z0-9]{1,12}\.test", fullmatch=True),
+)
+def test_the_address_that_was_written_is_the_one_that_is_read(name: str, address: str) -> None:
+    raw = f"To: {formataddr((name, address))}, b@x.test\r\n\r\ntext".encode("ascii")
+    message = ds.Message.from_email(ds.RawMessage(data=raw).to_email())
+    assert [recipient.email for recipient in message.recipients or ()] == [address, "b@x.test"]
