@@ -43,7 +43,7 @@ class Listing(AsyncGenerator[T, None]):
         """End the listing and its requests."""
         await self._generator.aclose()
 
-    async def __aenter__(self) -> Listing[T]:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

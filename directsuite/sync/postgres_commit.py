@@ -32,6 +32,8 @@ _WRITE_FOLDER = """
     WHERE id = %s AND mailbox = %s
 """
 
+_OF_THE_SERVER = ("08", "53", "57", "58")  # SQLSTATE classes that are about no row: connections, resources, operators
+
 
 class PostgresWriting(Protocol):
     """A sink that writes changes into the store's own database, in the transaction that notes them as done."""
@@ -79,4 +81,7 @@ async def write(sink: PostgresWriting, connection: Connection, changes: Sequence
         if connection.closed:
             raise
         about = type(error).__name__ if error.sqlstate is None else f"SQLSTATE {error.sqlstate}"
-    raise SinkError(f"PostgreSQL refused what the sink asked for ({about}): nothing of this batch is written")
+        is_general = (error.sqlstate or "").startswith(_OF_THE_SERVER)
+    raise SinkError(
+        f"PostgreSQL refused what the sink asked for ({about}): nothing of this batch is written", is_general=is_general
+    )

@@ -15,14 +15,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any
 
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.listing import Listing
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
 from directsuite.sync.pace import Pace
 from directsuite.sync.progress import MailboxProgress
-from directsuite.sync.sinks.iterator import Changes
+from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.store import Store, StoreError
 from directsuite.sync.turn_queue import TurnQueue
 from directsuite.sync.turns import Passwords, Turns
@@ -136,22 +135,24 @@ class Synchronizer:
         self._is_stopping = True
         self._changed.set()
 
-    def changes(self) -> Listing[Change]:
+    def changes(self) -> ChangeStream:
         """Keep all in step, and give each change as it comes; asking for the next says that one is done.
 
             async with sync.changes() as changes:
                 async for change in changes:
                     await keep(change)
 
-        A change whose loop body was left is told again, with its whole batch, by the next run. For a synchronizer and
-        a store without another sink: else ConfigurationError.
+        A change whose loop body was left is told again, with its whole batch, by the next run; one that can't be kept
+        is to be refused, by `changes.refuse()`, for the loop to go on with others. For a synchronizer and a store
+        without another sink: else ConfigurationError.
         """
         if self._turns.deliver is not None:
             raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")
-        return Listing(self._told())
+        changes = Changes()
+        return ChangeStream(changes, self._told(changes))
 
-    async def _told(self) -> AsyncGenerator[Change]:
-        async with Changes() as changes:
+    async def _told(self, changes: Changes) -> AsyncGenerator[Change]:
+        async with changes:
             self._turns.deliver = changes.deliver
             running = asyncio.create_task(self.run())
             ending: list[asyncio.Task[None]] = []

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import Change, Kind, SinkError, SqliteStore
+from directsuite.sync import (
+    Change,
+    Changes,
+    Kind,
+    MaildirSink,
+    SinkError,
+    SqliteStore,
+    Standing,
+    Synchronizer,
+    UnacknowledgedError,
+)
 from directsuite.sync.commits import SinkHealth
+from directsuite.sync.sinks import maildir
+from directsuite.sync.sinks.eml import eml_of
 from directsuite.sync.store import State
+from directsuite.sync.wishes import Wish, wish_in
+from tests.integration.world import ALICE, World
 from tests.sync.test_partial_answers import Scene, Server, Told, letter
 from tests.sync.test_partial_answers import store as store
+from tests.sync.test_synchronizer import HeldClock, Passwords
 
 HOUR = 3_600_000
 
@@ -182,3 +199,121 @@ async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kin
     else:
         (told,) = (told for told, folder, uid in sink if (folder, uid) == ("Archive", 3))
         assert told in (Kind.MOVED, Kind.RESTORED)
+
+
+class PickyMaildir:
+    """Files."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sink = MaildirSink(root)
+        self.bad = "letter 3"
+
+        def composed(message: MessageDetail) -> Iterator[bytes]:
+            if message.body == self.bad:
+                raise UnicodeEncodeError("ascii", "ü", 0, 1, "no")
+            return eml_of(message)
+
+        monkeypatch.setattr(maildir, "eml_of", composed)
+
+    def found(self, root: Path) -> list[str]:
+        """What the files say."""
+        paths = (path for path in root.rglob("*.eml") if path.parent.name == "new")
+        return sorted(
+            next(each for each in path.read_text().splitlines() if each.startswith("letter")) for path in paths
+        )
+
+
+async def test_a_file_that_cant_be_written_holds_up_no_other(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, _ = scene_of(store, 5)
+    picky = PickyMaildir(tmp_path / "mail", monkeypatch)
+    scene.told = picky.sink  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    report = await scene.rounds.round()
+    assert (report.poison, report.failed) == (1, {})
+    assert picky.found(tmp_path) == ["letter 1", "letter 2", "letter 4", "letter 5"]
+    picky.bad = ""
+    scene.now_ms += HOUR
+    await scene.rounds.round()
+    assert picky.found(tmp_path) == [f"letter {number}" for number in range(1, 6)]
+
+
+class Reader:
+    """A program's loop, which refuses some changes, or is left while it has one in its hands."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.taken = list[int]()
+
+    async def read(self, *refused: int, leaves: bool = False) -> None:
+        """Changes one after the other."""
+        async for change in self.changes:
+            if change.key.uid in refused:
+                if leaves:
+                    break
+                self.changes.refuse()
+            else:
+                self.taken.append(change.key.uid)
+
+
+async def test_a_loop_refuses_a_change_and_goes_on(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 5)
+    reader = Reader()
+    scene.told = reader.changes.deliver  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    reading = asyncio.create_task(reader.read(3))
+    report = await scene.rounds.round()
+    assert (report.poison, report.failed) == (1, {})
+    assert set(reader.taken) == {1, 2, 4, 5}
+    await reader.changes.aclose()
+    await reading
+
+
+async def test_a_loop_that_is_left_holds_it_against_no_change(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 5)
+    reader = Reader()
+    scene.told = reader.changes.deliver  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    for _ in range(5):
+        reading = asyncio.create_task(reader.read(3, leaves=True))
+        with pytest.raises(UnacknowledgedError):
+            await scene.rounds.round()
+        await reading
+    reading = asyncio.create_task(reader.read())
+    report = await scene.rounds.round()
+    assert report.poison == 0
+    assert reader.taken[-5:] == [1, 2, 3, 4, 5]
+    await reader.changes.aclose()
+    await reading
+
+
+async def test_retry_tells_it_again_at_once_and_status_counts_it(world: World, tmp_path: Path) -> None:
+    path, sink = tmp_path / "sync.db", Picky()
+    uids = await world.deliver("one", "two", "three")
+    sink.refuses = lambda change: change.key.uid == uids[1]
+    async with SqliteStore(path) as kept:
+        sync = Synchronizer(world.suite, kept, [ALICE], Passwords(), deliver=sink, clock=HeldClock())
+        status = (await sync.once())[ALICE]
+        assert (status.standing, status.set_aside, len(sink)) == (Standing.IN_STEP, 1, 2)
+        sink.refuses = lambda _: False
+        await sync.once()
+        assert len(sink) == 2
+        wish_in(path, Wish.RETRY, [])
+        await sync.once()
+    assert sink[2] == (Kind.NEW, "INBOX", uids[1])
+
+
+async def test_a_stream_of_changes_goes_on_after_one_is_refused(world: World) -> None:
+    uids, taken = await world.deliver("one", "two", "three"), list[int]()
+    async with SqliteStore(":memory:") as kept, asyncio.timeout(20):
+        sync = Synchronizer(world.suite, kept, [ALICE], Passwords(), clock=HeldClock())
+        async with sync.changes() as changes:
+            async for change in changes:
+                if change.key.uid == uids[1]:
+                    changes.refuse()
+                else:
+                    taken.append(change.key.uid)
+                if uids[2] in taken:
+                    break
+    assert uids[0] in taken

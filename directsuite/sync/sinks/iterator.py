@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import Self
 
 import attrs
 
+from directsuite.core.listing import Listing
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import SinkError
@@ -142,6 +143,18 @@ class Changes:
             self._current = None
         with contextlib.suppress(ValueError):
             self._waiting.remove(batch)
+
+
+class ChangeStream(Listing[Change]):
+    """Changes that a synchronisation gives while it is read, as its method `changes` says."""
+
+    def __init__(self, changes: Changes, generator: AsyncGenerator[Change]) -> None:
+        super().__init__(generator)
+        self._changes = changes
+
+    def refuse(self) -> None:
+        """The change given last can't be kept: once others can, it is set aside, and told again later."""
+        self._changes.refuse()
 
 
 class ChangeLoop:

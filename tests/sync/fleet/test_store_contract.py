@@ -12,6 +12,7 @@ import pytest
 
 from directsuite.errors import ConfigurationError
 from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
 from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.postgres import PostgresStore
@@ -32,13 +33,14 @@ class SqliteTold:
     """Notes keys in a table of the store, and may raise after it has written."""
 
     refuses = False
+    refused: str | None = None
 
     def prepare(self, connection: Any) -> None:
         connection.execute("CREATE TABLE IF NOT EXISTS told (key TEXT)")
 
     def write(self, connection: Any, changes: Sequence[Change]) -> None:
         connection.executemany("INSERT INTO told VALUES (?)", [(str(each.key),) for each in changes])
-        if self.refuses:
+        if self.refuses or self.refused in [str(each.key) for each in changes]:
             raise RefusedError
 
 
@@ -46,6 +48,7 @@ class PostgresTold:
     """As the other one."""
 
     refuses = False
+    refused: str | None = None
 
     async def prepare(self, connection: Any) -> None:
         await connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
@@ -53,7 +56,7 @@ class PostgresTold:
     async def write(self, connection: Any, changes: Sequence[Change]) -> None:
         for each in changes:
             await connection.execute("INSERT INTO told VALUES (%s)", (str(each.key),))
-        if self.refuses:
+        if self.refuses or self.refused in [str(each.key) for each in changes]:
             raise RefusedError
 
 
@@ -108,6 +111,28 @@ def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row
 
 def new(folder: Folder, uid: int) -> Change:
     return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+
+
+async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(store: Store, scene: Scene) -> None:
+    server = Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}})
+    clock, now = StoppedClock(), [0]
+    rounds = MailboxRounds(
+        server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=clock, now_ms=lambda: now[0]
+    )
+    scene.sink.refused = f"{MAILBOX}/INBOX/1/4"
+    report = await rounds.round()
+    assert (report.poison, report.failed) == (1, {})
+    everything = [f"{MAILBOX}/INBOX/1/{uid}" for uid in range(1, 11)]
+    assert await scene.told() == [each for each in everything if each != scene.sink.refused]
+    scene.sink.refused = None
+    now[0] = 900_000
+    assert (await rounds.round()).changes[Kind.NEW] == 1
+    assert sorted(await scene.told()) == sorted(everything)
+    scene.sink.refuses = True
+    server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 41)}
+    with pytest.raises(SinkError):
+        await rounds.round()
+    assert len(await store.in_state(await store.claim(MAILBOX), State.POISON)) == 0
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1])
