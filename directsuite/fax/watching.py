@@ -9,6 +9,7 @@ A pass in which nothing happens costs one request, and one more for each older f
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -185,7 +186,8 @@ class FaxWatch:
             if look.gone.union(look.older).issuperset(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
-                self._sift((await self.faxes.page(at)).message_detail, look, look.older)
+                with contextlib.suppress(NotFoundError):  # fewer stand before it by now: each is asked for alone
+                    self._sift((await self.faxes.page(at)).message_detail, look, look.older)
             for key in keys:
                 if key not in look.older:
                     self._sift(await self._single(older[key].handle), look, look.older)

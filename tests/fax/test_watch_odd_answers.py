@@ -181,3 +181,14 @@ async def test_one_that_has_ended_is_looked_at_no_more_in_whatever_case_it_is_to
     listed.pages = 0
     assert await watch.look() == []
     assert listed.pages == 1
+
+
+async def test_404_where_older_faxes_were_before_some_were_deleted_hides_none_of_the_others() -> None:
+    listed = Listed([fax(number, "waiting") for number in reversed(range(23))], ends_with_404=True)
+    watch = watching(listed)
+    await watch.look()
+    assert await watch.look() == []
+    del listed.faxes[21], listed.faxes[10:15]
+    assert await watch.look() == []
+    listed.faxes[-1] = fax(0)
+    assert [(message.message_handle, message.status) for message in await watch.look()] == [("0", "complete")]
