@@ -9,6 +9,7 @@ from email.message import EmailMessage
 
 import pytest
 
+from directsuite.cli.mail.listing import size_in_words
 from tests.cli.conftest import Typist
 from tests.integration.world import ALICE, PASSWORD, client_of
 
@@ -21,6 +22,15 @@ def with_files(*names: str, html: str | None = None) -> bytes:
     for name in names:
         message.add_attachment(name.encode("utf-8", "replace"), maintype="text", subtype="x-own", filename=name)
     return message.as_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 KB"), (1_249, "1.2 KB"), (2_560_000, "2.6 MB"), (10**400, None)],
+    ids=lambda each: str(each)[:10],
+)
+def test_size_of_any_number_of_bytes_is_shown(size: int, words: str | None) -> None:
+    assert size_in_words(size) == words or (words is None and size_in_words(size).endswith(" MB"))
 
 
 async def test_messages_are_listed_newest_first(typist: Typist) -> None:

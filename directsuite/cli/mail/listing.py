@@ -107,5 +107,6 @@ def size_in_words(count: int) -> str:
     """So many bytes."""
     for unit, length in (("MB", 1_000_000), ("KB", 1_000)):
         if count >= length:
-            return f"{count / length:.1f} {unit}"
+            tenths = (20 * count // length + 1) // 2  # whole numbers, since a server may tell of more than floats hold
+            return f"{tenths // 10}.{tenths % 10} {unit}"
     return f"{count} B"
