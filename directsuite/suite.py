@@ -216,7 +216,7 @@ _SHARED_LIMITS = with_methods("a SharedLimits", "places", "slots").or_none()
 
 def _token_url(token: Token | None, settings: Settings) -> str | None:
     """The token endpoint of a grant, which is checked; None for any other token."""
-    if token is None or isinstance(token, Secret):
+    if token is None or isinstance(token, str | Secret):
         return None
     from directsuite.oauth import grants
 
