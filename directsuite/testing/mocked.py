@@ -6,7 +6,7 @@
         mocked.post(f"{message_url}/GetMessageCount/INBOX", payload={"success": True, "count": 3})
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 
-It builds on the package aioresponses, which directsuite itself doesn't depend on. What needs a real connection, such as
+It builds on the package aioresponses, which the extra `testing` brings. What needs a real connection, such as
 time-outs, dropped connections and redirects, is for `directsuite.sandbox`.
 """
 
