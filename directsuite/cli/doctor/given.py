@@ -54,17 +54,18 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> GivenSettings:
         try:
             settings = Settings.from_env(Variables(variables))
         except ConfigurationError as error:
-            wrong = next((each for each in SERVICES if error.explanation.startswith(f"{each}_url ")), None)
-            said = in_own_words(error.explanation)
+            origin = variables.get("DIRECTSUITE_CONFIG") or "the environment"
+            problem = error.explanation.removeprefix(f"{origin}: ")
+            wrong = next((each for each in SERVICES if problem.startswith(f"{each}_url ")), None)
             if wrong is not None and wrong not in problems:
-                problems[wrong] = said.removeprefix(f"{wrong}_url ")
+                problems[wrong] = in_own_words(problem).removeprefix(f"{wrong}_url ")
                 variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = (
                     _SAFE  # it goes before the file's, and is left out below
                 )
             elif variables.pop("DIRECTSUITE_CONFIG", None):
-                trouble = failed(said)  # the URLs of variables are looked at all the same
+                trouble = failed(in_own_words(error.explanation))  # the URLs of variables are looked at all the same
             else:
-                return GivenSettings(settings=Settings(), problems={}, found=failed(said))
+                return GivenSettings(settings=Settings(), problems={}, found=failed(in_own_words(error.explanation)))
         else:
             break
     without: dict[str, Any] = {f"{each}_url": None for each in problems}

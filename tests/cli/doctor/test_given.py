@@ -66,7 +66,7 @@ async def test_wrong_urls_of_the_file_are_told_each(machine: Machine) -> None:
         (None, "settings file suite.toml: no such file"),
         ("timeout =", "settings file suite.toml: not TOML"),
         ('mesage_url = "https://mail.example.org"', "suite.toml: unknown setting mesage_url; known: "),
-        ("timeout = 0", "timeout has to be more than 0: a finite number"),
+        ("timeout = 0", "suite.toml: timeout has to be more than 0: a finite number"),
     ],
     ids=["missing", "not TOML", "misspelt", "zero"],
 )
