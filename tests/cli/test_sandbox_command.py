@@ -20,6 +20,7 @@ from aiohttp import web
 from directsuite.cli import main
 from directsuite.sandbox import __main__ as module
 from directsuite.sandbox import serving
+from directsuite.sandbox.messaging.profile import Profiles
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 Program = Callable[..., int]
@@ -38,20 +39,21 @@ def by_module(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("options", "handed_on"),
     [
-        ([], (DEFAULT_FOLDER, "127.0.0.1", DEFAULT_PORT)),
-        (["--memory"], (None, "127.0.0.1", DEFAULT_PORT)),
-        (["--data", "kept"], (Path("kept"), "127.0.0.1", DEFAULT_PORT)),
-        (["--host", "::1", "--port", "0"], (DEFAULT_FOLDER, "::1", 0)),
+        ([], (DEFAULT_FOLDER, "127.0.0.1", DEFAULT_PORT, "strict")),
+        (["--memory"], (None, "127.0.0.1", DEFAULT_PORT, "strict")),
+        (["--data", "kept"], (Path("kept"), "127.0.0.1", DEFAULT_PORT, "strict")),
+        (["--host", "::1", "--port", "0"], (DEFAULT_FOLDER, "::1", 0, "strict")),
+        (["--memory", "--profile", "java"], (None, "127.0.0.1", DEFAULT_PORT, ["java"])),
     ],
-    ids=["nothing", "memory", "data", "host and port"],
+    ids=["nothing", "memory", "data", "host and port", "profile"],
 )
 def test_options_are_handed_on(
-    options: list[str], handed_on: tuple[Path | None, str, int], monkeypatch: pytest.MonkeyPatch
+    options: list[str], handed_on: tuple[Path | None, str, int, Profiles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[tuple[Path | None, str, int]] = []
+    given: list[tuple[Path | None, str, int, Profiles]] = []
 
-    async def serves(folder: Path | None, *, host: str, port: int) -> None:
-        given.append((folder, host, port))
+    async def serves(folder: Path | None, *, host: str, port: int, profile: Profiles) -> None:
+        given.append((folder, host, port, profile))
 
     monkeypatch.setattr(serving, "serve", serves)
     assert main(["sandbox", *options]) == 0
