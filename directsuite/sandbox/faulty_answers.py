@@ -9,6 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
+from aiohttp.payload import Payload
 from aiohttp.typedefs import Handler, Middleware
 
 from directsuite.sandbox.faults import Fault, Faults, Kind
@@ -87,7 +88,7 @@ async def _reset_after(fault: Fault, request: web.Request, handler: Handler) -> 
 
 async def _truncate(fault: Fault, request: web.Request, handler: Handler) -> web.StreamResponse:
     processed = await handler(request)
-    body = _body_of(processed)
+    body = await _body_of(processed)
     answer = web.StreamResponse(status=processed.status, reason=processed.reason, headers=processed.headers)
     answer.content_length = len(body)
     await answer.prepare(request)
@@ -99,7 +100,7 @@ async def _truncate(fault: Fault, request: web.Request, handler: Handler) -> web
 
 async def _malformed(fault: Fault, request: web.Request, handler: Handler) -> web.StreamResponse:
     processed = await handler(request)
-    body = _body_of(processed)
+    body = await _body_of(processed)
     headers = processed.headers.copy()
     headers.popall("Content-Length", None)
     broken = broken_json(body) if processed.content_type == "application/json" else broken_base64(body)
@@ -133,8 +134,10 @@ def _nothing() -> web.Response:
     return web.Response()
 
 
-def _body_of(response: web.StreamResponse) -> bytes:
+async def _body_of(response: web.StreamResponse) -> bytes:
     body = response.body if isinstance(response, web.Response) else None
+    if isinstance(body, Payload):
+        return await body.as_bytes()
     return bytes(body) if isinstance(body, bytes | bytearray) else b""
 
 

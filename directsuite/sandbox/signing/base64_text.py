@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pybase64
 
@@ -15,6 +16,9 @@ _WHITE_SPACE = b" \t\r\n"
 def decoded(text: bytes | str, what: str) -> bytes:
     """The bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
+    with suppress(ValueError):  # the usual text has nothing to take out, which would be a copy of it
+        if raw:
+            return pybase64.b64decode(raw, validate=True)
     prefix = _DATA_PREFIX.match(raw)
     compact = (raw[prefix.end() :] if prefix else raw).translate(None, _WHITE_SPACE)
     if not compact:

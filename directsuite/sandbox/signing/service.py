@@ -9,6 +9,7 @@ entry in the ledger. Work on PDFs runs in worker threads, two at a time.
 from __future__ import annotations
 
 import asyncio
+import io
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable
@@ -132,20 +133,26 @@ class SigningService:
     ) -> web.Response:
         signatures = read_body(await _json(request)) if read_body is not None else []
         async with self._lock(request.match_info["identifier"]):
-            before = await self._use(request)
-            moment = self._clock.now()
-
-            def change() -> Change:
-                engine = _engine()
-                circumstances = engine.Circumstances(signatures, self._keys, moment)
-                changed: Change = engine.change(operation, before.content, circumstances)
-                return changed
-
-            changed = await self._work(change)
-            digest = await self._replace(name, before, changed)
+            changed, digest = await self._changed(request, operation, name, signatures)
         if pulled:
             return await _base64_answer(changed.content)
         return web.json_response({"documentDigest": digest, "description": changed.description})
+
+    async def _changed(
+        self, request: web.Request, operation: str, name: str, signatures: list[SignatureRequest]
+    ) -> tuple[Change, str]:
+        """The stored change and the new digest; a function of its own, so that the old content is let go of then."""
+        before = await self._use(request)
+        moment = self._clock.now()
+
+        def change() -> Change:
+            engine = _engine()
+            circumstances = engine.Circumstances(signatures, self._keys, moment)
+            changed: Change = engine.change(operation, before.content, circumstances)
+            return changed
+
+        changed = await self._work(change)
+        return changed, await self._replace(name, before, changed)
 
     async def _replace(self, name: str, before: store.StoredDocument, changed: Change) -> str:
         if changed.content == before.content:
@@ -209,7 +216,8 @@ def _summary(document: store.StoredDocument, description: str) -> dict[str, str]
 
 
 async def _base64_answer(content: bytes) -> web.Response:
-    return web.Response(body=await asyncio.to_thread(encoded, content), content_type="text/plain", charset="us-ascii")
+    text = await asyncio.to_thread(lambda: io.BytesIO(encoded(content)))  # sent in pieces; bytes would be copied whole
+    return web.Response(body=text, content_type="text/plain", charset="us-ascii")
 
 
 async def _json(request: web.Request) -> object:

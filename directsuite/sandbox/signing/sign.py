@@ -89,7 +89,7 @@ def _sign_once(
     )
     try:
         output = asyncio.run(_embed(content, pdf_signer, at.astimezone(request.zone)))
-        return bytes(output.getbuffer()), name
+        return output.getvalue(), name  # which BytesIO does not copy
     except (SigningError, PdfError) as error:
         raise InvalidActionError(f"the signature {name!r} cannot be made: {error}") from error
 

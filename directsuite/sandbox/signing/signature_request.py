@@ -107,9 +107,10 @@ def _placement(widget: object, path: str) -> Placement | None:
         height=_number(members, ("height",), path),
         page=int(page),
     )
-    if placement.width <= 0 or placement.height <= 0:
+    if placement.width < 1 or placement.height < 1:  # pyHanko counts whole points
         raise InvalidParameterError(
-            f"{path} must have a width and a height above 0: leave it out for an invisible signature"
+            f"{path} must have a width and a height above 0, of 1 point at least: leave it out for an"
+            " invisible signature"
         )
     if page != placement.page or placement.page < 1:
         raise InvalidParameterError(f"{path}.page must be a whole number, counted from 1")

@@ -50,7 +50,7 @@ def insert(connection: sqlite3.Connection, document: StoredDocument, account: st
         "INSERT INTO signing_document(identifier, account, created, last_activity, digest) VALUES(?, ?, ?, ?, ?)",
         (document.identifier, account, document.created, document.created, document.digest),
     )
-    connection.execute("INSERT INTO signing_content VALUES(?, ?)", (document.identifier, document.content))
+    _write_content(connection, document.identifier, document.content)
 
 
 def use(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredDocument:
@@ -59,14 +59,17 @@ def use(connection: sqlite3.Connection, identifier: str, account: str, at: int) 
     Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
     """
     row = connection.execute(
-        "SELECT * FROM signing_document JOIN signing_content USING(identifier) WHERE identifier = ?", (identifier,)
+        "SELECT d.*, c.rowid AS place FROM signing_document d JOIN signing_content c USING(identifier)"
+        " WHERE identifier = ?",
+        (identifier,),
     ).fetchone()
     if row is None or at - row["last_activity"] >= LIFETIME_MS:
         raise NoSuchDocumentError("no document has this identifier: it is unknown, deleted or expired")
     if row["account"] != account:
         raise PermissionDeniedError("the document belongs to another account")
     connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
-    return StoredDocument(row["identifier"], row["created"], row["digest"], row["content"])
+    with connection.blobopen("signing_content", "content", row["place"], readonly=True) as blob:
+        return StoredDocument(row["identifier"], row["created"], row["digest"], blob.read())
 
 
 def replace(connection: sqlite3.Connection, before: StoredDocument, content: bytes) -> str:
@@ -81,7 +84,7 @@ def replace(connection: sqlite3.Connection, before: StoredDocument, content: byt
     )
     if changed.rowcount != 1:
         raise InvalidActionError("the document was changed or deleted by another request meanwhile: try again")
-    connection.execute("UPDATE signing_content SET content = ? WHERE identifier = ?", (content, before.identifier))
+    _write_content(connection, before.identifier, content)
     return digest
 
 
@@ -89,3 +92,11 @@ def delete(connection: sqlite3.Connection, identifier: str, account: str, at: in
     """Remove a document for good. Raises what `use` raises."""
     use(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
+
+
+def _write_content(connection: sqlite3.Connection, identifier: str, content: bytes) -> None:
+    """Keep the bytes of a document without a copy of them in memory; as a parameter SQLite would make two."""
+    statement = "REPLACE INTO signing_content VALUES(?, zeroblob(?)) RETURNING rowid"
+    [place] = connection.execute(statement, (identifier, len(content))).fetchone()
+    with connection.blobopen("signing_content", "content", place) as blob:
+        blob.write(content)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import os
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pikepdf
 import pytest
 from pikepdf import Name, String
 from PIL import Image
@@ -108,6 +111,7 @@ async def test_names_that_are_left_out_are_free_ones(signing: Caller) -> None:
         ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 1.5}}, "whole number"),
         ({"widget": {"x": 0, "y": 0, "width": 0, "height": 10}}, "above 0"),
         ({"widget": {"x": 0, "y": 0, "width": -5, "height": 10}}, "above 0"),
+        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 0.9}}, "1 point at least"),
         ({"widget": {"x": 600, "y": 0, "width": 50, "height": 10}}, "612 wide and 792 high"),
         ({"widget": {"x": 0, "y": -20, "width": 50, "height": 10}}, "beyond page 1"),
         ({"widget": {"x": "far", "y": 0, "width": 50, "height": 10}}, "widget.x must be a number"),
@@ -230,6 +234,22 @@ async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing
     signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
     assert (await signing.signatures(identifier))["PatientSig"] is True
     assert b"/Encrypt" in signed
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")
+async def test_signing_a_large_document_holds_it_in_memory_twice_at_most(signing: Caller) -> None:
+    size = 20 * 2**20
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        pdf.Root["/Large"] = documents.stream(pdf, os.urandom(size))
+        large = documents.saved(pdf)
+    identifier = await signing.save(large)
+    tracemalloc.start()
+    try:
+        await signing.ok("PATCH", f"/{identifier}/sign", json={})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * size
 
 
 async def test_a_period_in_a_field_name_does_not_stop_validation(signing: Caller, tmp_path: Path) -> None:
