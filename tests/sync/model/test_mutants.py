@@ -16,7 +16,7 @@ RARE = {
     "any message may come back under a uid",
     "gone although its own folder is incomplete",
     "no second listing",
-    "nobody knows that a sink may have been told",
+    "nothing says which keys a sink may take for gone",
     "poison never asked for again",
     "what has left is gone at once",
     "what is set aside has no content",
