@@ -248,7 +248,7 @@ class ServerError(ServiceError):
 class ResponseDecodeError(DirectSuiteError):
     """An answer that is not what it should be. `path` is the JSON path of the first wrong place, never the value.
 
-    `too_large`: it was broken off because it went past `max_response_bytes`.
+    `too_large`: it was broken off because it went past `max_response_bytes`, or a method's `max_bytes`.
     """
 
     def __init__(

@@ -16,9 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from directsuite.core.cancellation import is_being_cancelled
+from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.progress import Meter, Progress
 from directsuite.core.sinks import Sink
-from directsuite.errors import InvalidArgumentError, Outcome, TransportError
+from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.mismatch import MismatchError
 
@@ -70,20 +71,28 @@ _BEFORE_READING, _ONCE_READ = _Local(read=False), _Local(read=True)
 class Destination(Generic[R]):
     """Receives an answer for a sink. `with Destination(sink) as destination:` leaves nothing temporary behind.
 
-    sha256: the hexadecimal digest that the bytes must have. keep: whether they are put in their place at once.
+    sha256: the hexadecimal digest that the bytes must have. max_bytes: the most that the sink gets; an answer with more
+    is broken off. keep: whether they are put in their place at once.
     spent: it can't receive another answer, or a whole one came that isn't what was asked for, as another would be.
     """
 
     def __init__(
-        self, sink: Sink[R], *, sha256: str | None = None, progress: Progress | None = None, keep: bool = True
+        self,
+        sink: Sink[R],
+        *,
+        sha256: str | None = None,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+        keep: bool = True,
     ) -> None:
         self.sink = sink
         self._sha256 = None if sha256 is None else sha256.lower()
+        self._max_bytes = max_bytes
         self._progress = progress
         self._keep = keep
         self._refused = False
         self.failure: Exception | None = None
-        """What the sink or the caller's callback raised first: not to be asked again for the same answer."""
+        """What the sink or the caller's callback raised first, or that it is too large: not asked for again."""
 
     @property
     def spent(self) -> bool:
@@ -92,7 +101,7 @@ class Destination(Generic[R]):
 
     def apart(self) -> Destination[R]:
         """Another for the same sink, which leaves it to the caller to keep what came."""
-        return Destination(self.sink, progress=self._progress, keep=False)
+        return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, keep=False)
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +117,9 @@ class Destination(Generic[R]):
             return await self._receive(incoming, alive)
         except DestinationError as error:
             self.failure = self.failure or error.reason
+            raise
+        except ResponseDecodeError as error:  # it is too large, as another would be
+            self.failure = self.failure or error
             raise
 
     async def _receive(self, incoming: Incoming, alive: Callable[[], None]) -> R:
@@ -147,6 +159,7 @@ class Destination(Generic[R]):
                         await asyncio.sleep(0)
                     since_turn += len(piece)
                     if content := decoder.feed(piece):
+                        refuse_larger(written + len(content), self._max_bytes)
                         if digest is not None:
                             digest.update(content)
                         await self._hand_on(content, meter)
@@ -189,6 +202,18 @@ def size_told(headers: Mapping[str, str]) -> int | None:
     if "Content-Encoding" in headers or not length.isdecimal():
         return None
     return int(length) // 4 * 3
+
+
+def refuse_larger(size: int, max_bytes: int | None) -> None:
+    """Raise ResponseDecodeError where a document has more bytes than its caller takes."""
+    if max_bytes is not None and size > max_bytes:
+        raise ResponseDecodeError(f"the document is larger than {max_bytes} bytes: raise max_bytes", too_large=True)
+
+
+def refuse_max_bytes(max_bytes: object) -> None:
+    """Raise InvalidArgumentError for what can't be the most bytes of a document."""
+    if max_bytes is not None and not AT_LEAST_ONE.fits(max_bytes):
+        raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="max_bytes")
 
 
 def refuse_sha256(sha256: object) -> None:

@@ -21,7 +21,7 @@
     head-too-large    a line of 8 KB, or more than 128 headers or trailers  UNKNOWN   ResponseDecodeError    repeatable
     truncated         an answer that ends before its end                    UNKNOWN   ResponseDecodeError    repeatable
     malformed         a good status, but not what the operation answers     UNKNOWN   ResponseDecodeError    repeatable
-    too-large         an answer of more than `max_response_bytes`           UNKNOWN   ResponseDecodeError    no
+    too-large         more than `max_response_bytes`, or `max_bytes`       UNKNOWN   ResponseDecodeError    no
     own               `success: false`, whatever the status                 FAILED    by its code            no
     own-session       … with the code that asks for a new session           REJECTED  AuthenticationError    renewed
     own-2xx           a good status, and signing's or fax's `error` in it   UNKNOWN   ServiceError           repeatable

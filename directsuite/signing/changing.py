@@ -12,7 +12,7 @@ import attrs
 
 from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Options, Proof, Receive
-from directsuite.core.destination import Destination
+from directsuite.core.destination import Destination, refuse_max_bytes
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.progress import Progress, refuse_progress
@@ -72,14 +72,18 @@ class Changing(Facade):
         destination: Place | None,
         effect: Effect | None,
         timeout: float | None,
+        max_bytes: int | None,
         progress: Progress | None,
         body: RequestBody | None = None,
     ) -> Any:
         name = identifier_of(document)
         operation.check((name,))
+        refuse_max_bytes(max_bytes)
         refuse_progress(progress)
         looking = self._within_a_call()
         if destination is None:
+            if max_bytes is not None:
+                raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
             if progress is not None:
                 raise InvalidArgumentError("it is told of a stream: give a destination too", parameter="progress")
 
@@ -88,7 +92,7 @@ class Changing(Facade):
                 return await looking._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(Pulling(operation, fetched), document, effect, timeout, body)
-        with Destination[Any](sink_of(destination), progress=progress) as receiving:
+        with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
             destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
             sink = receiving.sink
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 import attrs
 
 from directsuite.core.call import Exchanged, Options
-from directsuite.core.destination import in_turns, size_told
+from directsuite.core.destination import in_turns, refuse_larger, size_told
 from directsuite.core.progress import Meter
 from directsuite.core.source import Content, Piece, Source, content_of
 from directsuite.core.transport import Transport
@@ -70,9 +70,10 @@ def _refuse_other_than_pdf(head: bytes) -> None:
 class _DocumentReader:
     """Decodes a document's answer while it comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int | None) -> None:
         self._decoder = base64.Decoder()
-        self._empty = True
+        self._max_bytes = max_bytes
+        self._size = 0
 
     @property
     def pending(self) -> int:
@@ -88,17 +89,20 @@ class _DocumentReader:
         """The bytes that are settled by now."""
         for text in in_turns(piece):
             if content := self._decoder.feed(text):
-                self._empty = False
+                self._size += len(content)
+                refuse_larger(self._size, self._max_bytes)
                 yield content
 
     def finish(self) -> None:
         """Raise MismatchError where the text is not whole, or there was none."""
         self._decoder.finish()
-        if self._empty:
+        if not self._size:
             raise MismatchError("base64 text")
 
 
-async def pieces(transport: Transport, options: Options, identifier: str, meter: Meter) -> AsyncGenerator[bytes]:
+async def pieces(
+    transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: Meter
+) -> AsyncGenerator[bytes]:
     """A stored document's bytes, each piece followed by a turn of the event loop."""
 
     observe = options.observe
@@ -111,7 +115,7 @@ async def pieces(transport: Transport, options: Options, identifier: str, meter:
             observe(exchanged)
 
     options = attrs.evolve(options, observe=head_came)
-    stream = transport.stream(operations.GET_DOC, identifier, options=options, reader=_DocumentReader())
+    stream = transport.stream(operations.GET_DOC, identifier, options=options, reader=_DocumentReader(max_bytes))
     async with contextlib.aclosing(stream) as contents:
         try:
             async for content in contents:

@@ -55,12 +55,19 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: str | PathLike[str],
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Path: ...
     @overload
     async def flatten_and_pull(
-        self, identifier: Document, *, destination: F, progress: Progress | None = None, timeout: float | None = None
+        self,
+        identifier: Document,
+        *,
+        destination: F,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
     ) -> F: ...
     @overload
     async def flatten_and_pull(
@@ -68,6 +75,7 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: PieceWriter,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int: ...
@@ -76,15 +84,19 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: Place | None = None,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
         """As `flatten`, and gives the PDF: its bytes, or what `download` gives for that destination.
 
         Operation "Flatten and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
+        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
+        `download`.
         """
-        return await self._pull(operations.FLATTEN_AND_PULL, identifier, destination, FORM_GONE, timeout, progress)
+        return await self._pull(
+            operations.FLATTEN_AND_PULL, identifier, destination, FORM_GONE, timeout, max_bytes, progress
+        )
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Remove signature fields that nobody has signed.
@@ -103,12 +115,19 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: str | PathLike[str],
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Path: ...
     @overload
     async def clear_unsigned_fields_and_pull(
-        self, identifier: Document, *, destination: F, progress: Progress | None = None, timeout: float | None = None
+        self,
+        identifier: Document,
+        *,
+        destination: F,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
     ) -> F: ...
     @overload
     async def clear_unsigned_fields_and_pull(
@@ -116,6 +135,7 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: PieceWriter,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int: ...
@@ -124,17 +144,19 @@ class Signing(Storing):
         identifier: Document,
         *,
         destination: Place | None = None,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
         """As `clear_unsigned_fields`, and gives the PDF: its bytes, or what `download` gives for that destination.
 
         Operation "ClearUnsignedFields and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
+        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
+        `download`.
         """
         effect = UNSIGNED_FIELDS_GONE
         return await self._pull(
-            operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout, progress
+            operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress
         )
 
     async def sign(self, identifier: Document, signature: Signature, *, timeout: float | None = None) -> DocumentUpdate:
@@ -156,6 +178,7 @@ class Signing(Storing):
         signature: Signature,
         *,
         destination: str | PathLike[str],
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Path: ...
@@ -166,6 +189,7 @@ class Signing(Storing):
         signature: Signature,
         *,
         destination: F,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> F: ...
@@ -176,6 +200,7 @@ class Signing(Storing):
         signature: Signature,
         *,
         destination: PieceWriter,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int: ...
@@ -185,16 +210,20 @@ class Signing(Storing):
         signature: Signature,
         *,
         destination: Place | None = None,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
         """As `sign`, and gives the signed PDF: its bytes, or what `download` gives for that destination.
 
         Operation "Sign and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
+        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
+        `download`.
         """
         body, effect = self._signature_body(signature), signed([signature], identifier)
-        return await self._pull(operations.SIGN_AND_PULL, identifier, destination, effect, timeout, progress, body)
+        return await self._pull(
+            operations.SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
+        )
 
     async def multi_sign(
         self, identifier: Document, signatures: Iterable[Signature], *, timeout: float | None = None
@@ -223,6 +252,7 @@ class Signing(Storing):
         signatures: Iterable[Signature],
         *,
         destination: str | PathLike[str],
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Path: ...
@@ -233,6 +263,7 @@ class Signing(Storing):
         signatures: Iterable[Signature],
         *,
         destination: F,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> F: ...
@@ -243,6 +274,7 @@ class Signing(Storing):
         signatures: Iterable[Signature],
         *,
         destination: PieceWriter,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> int: ...
@@ -252,18 +284,20 @@ class Signing(Storing):
         signatures: Iterable[Signature],
         *,
         destination: Place | None = None,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
         """As `multi_sign`, and gives the signed PDF: its bytes, or what `download` gives for that destination.
 
         Operation "MultiSign and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. progress: as for `download`.
+        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
+        `download`.
         """
         listed = _listed(signatures)
         body, effect = self._body(MultiSignRequest(signatures=listed)), signed(listed, identifier)
         return await self._pull(
-            operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, progress, body
+            operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
         )
 
     def _signature_body(self, signature: Signature) -> RequestBody:

@@ -23,7 +23,7 @@ from typing import TypeVar
 import attrs
 
 from directsuite.core.facade import Facade, NothingMoreToSeeError
-from directsuite.errors import DirectSuiteError, OutcomeUnknownError
+from directsuite.errors import DirectSuiteError, OutcomeUnknownError, ResponseDecodeError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 from directsuite.signing.versions import Change
@@ -103,6 +103,11 @@ class Settling:
                 self.hindrance = "the document was changed again before its PDF could be fetched"
                 raise NothingMoreToSeeError
             keep()
+        except ResponseDecodeError as error:
+            if not error.too_large:
+                raise
+            self.hindrance, self.cause = error.explanation, error
+            raise NothingMoreToSeeError from None
         except (DirectSuiteError, NothingMoreToSeeError):
             raise
         except Exception as error:  # noqa: BLE001  the destination's or the callback's own, of whatever kind

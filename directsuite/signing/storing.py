@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.core.destination import Destination, refuse_sha256
+from directsuite.core.destination import Destination, refuse_max_bytes, refuse_sha256
 from directsuite.core.listing import Listing
 from directsuite.core.progress import Meter, Progress, refuse_progress
 from directsuite.core.sinks import BinaryWriter, PieceWriter, sink_of
@@ -60,6 +60,7 @@ class Storing(Changing):
         identifier: Document,
         destination: str | PathLike[str],
         *,
+        max_bytes: int | None = None,
         sha256: str | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -70,6 +71,7 @@ class Storing(Changing):
         identifier: Document,
         destination: F,
         *,
+        max_bytes: int | None = None,
         sha256: str | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -80,6 +82,7 @@ class Storing(Changing):
         identifier: Document,
         destination: PieceWriter,
         *,
+        max_bytes: int | None = None,
         sha256: str | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -89,6 +92,7 @@ class Storing(Changing):
         identifier: Document,
         destination: Place,
         *,
+        max_bytes: int | None = None,
         sha256: str | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -96,7 +100,8 @@ class Storing(Changing):
         """The PDF as it stands now, streamed: to a path, which is returned and has a whole file or none, to a file
         object, which is returned, or to an async callable that takes each piece, for which it returns their size.
 
-        Operation GetDoc (specification 4.A). sha256: the digest that the PDF must have, in hexadecimal; else it raises
+        Operation GetDoc (specification 4.A). max_bytes: the most that the PDF may have; there is no limit without it.
+        sha256: the digest that the PDF must have, in hexadecimal. Where either does not hold, it raises
         ResponseDecodeError, and no file takes the path's name; it is not asked for again. progress: see `Progress`; the
         total is up to 2 bytes too large until the last call. What a file that can't seek, or a callable, has got can't
         be taken back: a failure after that is not tried again. Without `timeout` only a pause of `attempt_timeout`
@@ -104,23 +109,31 @@ class Storing(Changing):
         """
         name = identifier_of(identifier)
         operations.GET_DOC.check((name,))
+        refuse_max_bytes(max_bytes)
         refuse_sha256(sha256)
         refuse_progress(progress)
-        with Destination[Any](sink_of(destination), sha256=sha256, progress=progress) as receiving:
+        receiving = Destination[Any](sink_of(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
+        with receiving:
             return await self._call(streaming(operations.GET_DOC), name, timeout=timeout, receive=receiving)
 
     def stream_doc(
-        self, identifier: Document, *, progress: Progress | None = None, timeout: float | None = None
+        self,
+        identifier: Document,
+        *,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
     ) -> Listing[bytes]:
         """The PDF as it stands now, piece by piece, each 192 KB at most.
 
         Operation GetDoc (specification 4.A). Use it in `async with`, so that leaving early ends it at once. A failure
         before its first byte is tried again, one after that raises where the document breaks off. Without `timeout`
-        only a pause of `attempt_timeout` seconds ends it. progress: as for `download`.
+        only a pause of `attempt_timeout` seconds ends it. max_bytes, progress: as for `download`.
         """
         name = identifier_of(identifier)
         operations.GET_DOC.check((name,))
-        return Listing(pieces(self._transport, self._timed(timeout), name, Meter(progress)))
+        refuse_max_bytes(max_bytes)
+        return Listing(pieces(self._transport, self._timed(timeout), name, max_bytes, Meter(progress)))
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
         """Pages, form fields, signatures and metadata.

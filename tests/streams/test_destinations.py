@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import directsuite as ds
 from tests.core import plays
 from tests.core.opened import assert_nothing_held, failure_of, opened
 from tests.core.scripted_server import Play, ScriptedServer
+from tests.core.virtual_time import until
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
 CODED = pybase64.b64encode(PDF)
@@ -200,6 +202,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (None, {}, "destination"),
     (io.BytesIO(), {"sha256": "abc"}, "sha256"),
     (io.BytesIO(), {"progress": AsyncFile().write}, "progress"),
+    *((io.BytesIO(), {"max_bytes": max_bytes}, "max_bytes") for max_bytes in (0, -1, True, 2.0, "5", 2**64)),
 ]
 
 
@@ -246,3 +249,101 @@ async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer) -
         async with suite.signing.stream_doc("doc") as pieces:
             assert (await anext(pieces)).startswith(b"%PDF-")
         assert_nothing_held(suite)
+
+
+TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
+    "download": ("doc",),
+    "flatten_and_pull": ("doc",),
+    "clear_unsigned_fields_and_pull": ("doc",),
+    "sign_and_pull": ("doc", SIGNATURE),
+    "multi_sign_and_pull": ("doc", [SIGNATURE]),
+}
+
+
+@pytest.mark.parametrize("method", TO_A_DESTINATION)
+async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
+    server: ScriptedServer, tmp_path: Path, method: str
+) -> None:
+    server.otherwise = plays.answer(LINES)
+    arguments, path, file, pipe, passed = TO_A_DESTINATION[method], tmp_path / "a.pdf", io.BytesIO(), Pipe(), Passed()
+    async with opened(server) as suite:
+        call: Any = getattr(suite.signing, method)
+        assert await call(*arguments, destination=path, max_bytes=len(PDF)) == path
+        assert path.read_bytes() == PDF
+        path.unlink()
+        for destination in (path, file, pipe, passed):
+            error = await failure_of(call(*arguments, destination=destination, max_bytes=len(PDF) - 1))
+            if method != "download":  # a change, which may have been made all the same
+                assert isinstance(error, ds.OutcomeUnknownError)
+                assert isinstance(error.__cause__, ds.ResponseDecodeError)
+                error = error.__cause__
+            assert isinstance(error, ds.ResponseDecodeError)
+            assert error.too_large
+            assert f"larger than {len(PDF) - 1} bytes: raise max_bytes" in str(error)
+            assert_nothing_held(suite)
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
+    for content in (file.getvalue(), pipe.content, passed.content):
+        assert len(content) < len(PDF)
+        assert PDF.startswith(content)
+    assert len(server.requests) == 5  # none is sent again: the answer would be as large
+
+
+async def test_document_that_never_ends_is_broken_off_at_max_bytes(server: ScriptedServer, tmp_path: Path) -> None:
+    server.otherwise = plays.endless(plays.head(200, 10**12), b"A" * 65_536)
+    async with opened(server) as suite:
+        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", max_bytes=10**6))
+        assert_nothing_held(suite)
+        await until(lambda: server.busy == 0)  # its connection was closed
+    assert type(error) is ds.ResponseDecodeError
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  as above
+
+
+async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(CODED)
+    seen: list[bytes] = []
+    async with opened(server) as suite:
+        await _read(suite.signing.stream_doc("doc", max_bytes=len(PDF)), seen)
+        assert b"".join(seen) == PDF
+        seen.clear()
+        error = await failure_of(_read(suite.signing.stream_doc("doc", max_bytes=len(PDF) // 2), seen))
+        assert_nothing_held(suite)
+        with pytest.raises(ds.InvalidArgumentError) as caught:
+            suite.signing.stream_doc("doc", max_bytes=0)
+    assert caught.value.parameter == "max_bytes"
+    assert type(error) is ds.ResponseDecodeError
+    assert error.too_large
+    assert "raise max_bytes" in str(error)
+    assert 0 < len(b"".join(seen)) <= len(PDF) // 2
+    assert len(server.requests) == 2
+
+
+async def test_pull_into_memory_takes_no_max_bytes(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        pull: Any = suite.signing.flatten_and_pull
+        error = await failure_of(pull("doc", max_bytes=5))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == "max_bytes"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("destination", [io.BytesIO, Passed, lambda: None])
+async def test_proven_pull_that_is_too_large_is_not_asked_for_again(
+    server: ScriptedServer, destination: Callable[[], Any]
+) -> None:
+    document = ds.DocumentUpdate(identifier="doc", document_digest="old")
+    info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
+    to = destination()
+    options: dict[str, Any] = {} if to is None else {"destination": to, "max_bytes": 500}
+    server.plays(plays.answer(CODED), plays.answer(info), plays.answer(CODED))
+    async with opened(server, max_response_bytes=1000) as suite:
+        sign_and_pull: Any = suite.signing.sign_and_pull
+        error = await failure_of(sign_and_pull(document, SIGNATURE, **options))
+    assert isinstance(error, ds.OutcomeUnknownError)
+    assert error.happened
+    assert "it happened, but the" in str(error)
+    assert "raise max_" in str(error)
+    assert "download" in error.how_to_find_out
+    assert isinstance(error.__cause__, ds.ResponseDecodeError)
+    assert error.__cause__.too_large
+    paths = ["pdf/doc/sign/pull", "pdf/doc/info"]
+    assert [request.path for request in server.requests] == (paths if to is not None else [*paths, "pdf/doc"])

@@ -74,7 +74,7 @@ async def signing(signing: ds.Signing) -> None:
     await signing.save(file, progress=progress)
     assert_type(await signing.download("d1", file, sha256="00"), BytesIO)
     assert_type(await signing.sign_and_pull("d1", ds.Signature(name="a"), destination=file), BytesIO)
-    assert_type(await signing.download("d1", write, progress=progress), int)
+    assert_type(await signing.download("d1", write, progress=progress, max_bytes=10**8), int)
     assert_type(await signing.flatten_and_pull("d1", destination=write), int)
     async for piece in signing.stream_doc("d1"):
         assert_type(piece, bytes)
