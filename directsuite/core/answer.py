@@ -21,7 +21,7 @@ from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import unread_list, wire_name
 from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
-from directsuite.wire.parsing import parse
+from directsuite.wire.parsing import BROKEN, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,8 +171,11 @@ def _read(
     response = codec.structure(model, document, skipped)
     for name in operation.essential:
         value = getattr(response, name)
-        if value is None or (isinstance(value, str | Secret) and not value):
-            raise MismatchError("present", f"$.{wire_name(model, name)}")
+        value = value.reveal() if isinstance(value, Secret) else value
+        whole = not isinstance(value, str) or BROKEN not in value  # with another in its place it would name another
+        if value is None or value == "" or not whole:
+            value = None  # the frame may stand in a traceback
+            raise MismatchError("present" if whole else "whole", f"$.{wire_name(model, name)}")
     if getattr(response, "extra", True) and (unread := unread_list(model, document)) is not None:
         raise MismatchError("present", f"$.{unread}")
     return cast("R", response)

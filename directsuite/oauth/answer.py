@@ -10,7 +10,7 @@ from directsuite.oauth.models import TokenAnswer
 from directsuite.oauth.operations import ABOUT, CODES
 from directsuite.secret import Secret
 from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import parse
+from directsuite.wire.parsing import parse_strictly
 
 if TYPE_CHECKING:
     from directsuite.core.answer import Incoming
@@ -27,7 +27,7 @@ async def receive(incoming: Incoming, _alive: Callable[[], None]) -> TokenAnswer
     if answer.too_large:
         text = f"the token endpoint's answer is larger than {LARGEST} bytes: check token_url"
         raise ResponseDecodeError(text, too_large=True, **ABOUT)
-    read = _read(parse(answer.body), incoming.status)
+    read = _read(parse_strictly(answer.body), incoming.status)
     if isinstance(read, TokenAnswer):
         return read
     raise read

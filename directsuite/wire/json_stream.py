@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import Any, cast
 
 from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import Shape, parse, parse_around
+from directsuite.wire.parsing import Shape, parse, parse_around, parse_strictly
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _BETWEEN = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
@@ -169,7 +169,7 @@ class ArraySplitter:
         to_next = between.index(b",")
         try:
             while end := buffer.find(between, start) + 1:
-                element = parse(bytes(buffer[start:end]))
+                element = parse_strictly(bytes(buffer[start:end]))
                 start = end + to_next
                 self._rest += b"0,"
                 yield element

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -16,9 +17,17 @@ from directsuite.wire.mismatch import MismatchError
 LARGE = 256 * 1024
 """Bytes from which on a document's elements are parsed one by one."""
 
+BROKEN = "\N{REPLACEMENT CHARACTER}"
+"""Stands in the place of a broken character."""
+
+_VALUES = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_SURROGATE = re.compile(
+    r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>[89a-fA-F][0-9a-fA-F]{2}))"
+)
+"""An escaped half of a pair, or both; its first backslash may be escaped itself."""
 
 
 class Elements:
@@ -36,9 +45,17 @@ class Elements:
 
 
 def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
-    """Plain Python values from a JSON document; MismatchError where it is not JSON."""
+    """Plain Python values from a JSON document; MismatchError where it is not JSON.
+
+    Broken characters in its texts read as BROKEN: any sender of one message could spoil the listing of all others.
+    """
+    return _decoded(_VALUES, document)
+
+
+def parse_strictly(document: bytes) -> Any:
+    """As `parse`, but MismatchError where a character is broken."""
     try:
-        return msgspec.json.decode(document)
+        return _VALUES.decode(document)
     except _ERRORS:
         pass
     raise MismatchError("JSON")
@@ -55,12 +72,30 @@ def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
     }
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | msgspec.Raw) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
     try:
         return decoder.decode(text)
     except _ERRORS:
         pass
+    try:
+        return decoder.decode(_repaired(bytes(text)))
+    except _ERRORS:
+        pass
     raise MismatchError("JSON")
+
+
+def _repaired(text: bytes) -> bytes:
+    """The text with BROKEN for bytes that are no UTF-8, and for escaped surrogates without their other half."""
+    return _SURROGATE.sub(_mended, text.decode("utf-8", "replace")).encode()
+
+
+def _mended(found: re.Match[str]) -> str:
+    before = found.start()
+    while before and found.string[before - 1] == "\\":
+        before -= 1
+    if (found.start() - before) % 2 == 0:
+        return BROKEN if found["half"] else found[0]
+    return found[0] if found["half"] else found[0][: len(r"\ud83d")] + BROKEN  # what seems the first half is plain text
 
 
 @attrs.frozen(eq=False)

@@ -189,6 +189,13 @@ async def test_refused_session_is_renewed_once(status: int, stage: Stage, suite:
     assert len(stage.sent) == 4
 
 
+async def test_a_session_with_a_broken_character_is_no_answer(stage: Stage, suite: ds.DirectSuite) -> None:
+    logged_in(stage, "a\ud83d")
+    with pytest.raises(ds.ResponseDecodeError) as caught:
+        await suite.registration.login()
+    assert caught.value.path == "$.sessionId"
+
+
 async def test_session_id_and_passwords_show_nowhere(stage: Stage, suite: ds.DirectSuite) -> None:
     logged_in(stage, "s3cr3t-session")
     response = await suite.registration.login()

@@ -249,7 +249,9 @@ async def test_magic_may_stand_anywhere_in_the_first_kilobyte(stage: Stage, suit
         await suite.signing.save(b"\n" * 1020 + b"%PDF-")
 
 
-@pytest.mark.parametrize("identifier", [{}, {"identifier": None}, {"identifier": ""}], ids=str)
+@pytest.mark.parametrize(
+    "identifier", [{}, {"identifier": None}, {"identifier": ""}, {"identifier": "a\ud800"}], ids=ascii
+)
 async def test_save_without_an_identifier_is_no_answer(
     identifier: dict[str, Any], stage: Stage, suite: ds.DirectSuite
 ) -> None:

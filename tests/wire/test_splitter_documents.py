@@ -1,15 +1,15 @@
-"""Whole documents and spoilt ones, cut everywhere, against msgspec's reading of the whole."""
+"""Whole documents and spoilt ones, cut everywhere, against the reading of the whole."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Any, cast
 
-import msgspec
 from hypothesis import strategies as st
 
 from directsuite.wire.json_stream import ArraySplitter
 from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import parse
 from tests.property.lengths import holds, quick_and_long
 from tests.wire.split_documents import ARRAYS, KEY, MEMBERS, Member, bytes_of, cut, expected_of, seen, written
 
@@ -34,10 +34,10 @@ def _spoilt(text: bytes, edit: Edit, start: int = 0) -> bytes:
 
 
 def _reading(text: bytes) -> Any:
-    """What msgspec makes of the whole; None where it refuses it."""
+    """What the parser makes of the whole; None where it refuses it."""
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return parse(text)
+    except MismatchError:
         return None
 
 
@@ -50,7 +50,7 @@ def _is_seen_wherever_it_is_cut(text: bytes, cuts: list[int], expected: str) -> 
 @quick_and_long
 def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: int) -> None:
     def check(members: list[Member], space: str, cuts: list[int]) -> None:
-        """Elements and rest as they were written; the names in msgspec's order."""
+        """Elements and rest as they were written; the names in the parser's order."""
         text, (elements, rest) = written(members, space), expected_of(members)
         assert [*_reading(text)] == [*rest]
         _is_seen_wherever_it_is_cut(text, cuts, repr((elements, rest)))
@@ -59,9 +59,9 @@ def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: i
 
 
 @quick_and_long
-def test_what_msgspec_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
+def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
     def check(members: list[Member], space: str, edit: Edit, cuts: list[int]) -> None:
-        """Refused where msgspec refuses, and only there; the same is seen before that however it is cut."""
+        """Refused where the parser refuses, and only there; the same is seen before that however it is cut."""
         text = _spoilt(written(members, space), edit)
         whole = _reading(text)
         splitter, refused, rest = ArraySplitter(KEY), False, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import datetime, timedelta, timezone
 from typing import Any, get_origin
 
@@ -16,6 +17,7 @@ from directsuite import types
 from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import Field, fields_of
 from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import LARGE, parse
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
 from tests.property.whole_answers import filled
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES
@@ -144,11 +146,51 @@ def test_a_mismatch_names_the_place_and_not_the_value(cls: type[ds.Model], docum
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"{}x", b"[" * 100_000, b'{"a":"\xff"}', b'"\\ud800"', b"NaN"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"{}x", b"[" * 100_000, b"\xff{}", b'{"a":"\xff}', b'"\\ud800', b'"\\ud80"', b"NaN"]
+)
 def test_what_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(MismatchError) as caught:
         CODEC.decode(ds.Page, text)
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (b"M\xfcller", "M\ufffdller"),
+        (b"a\xff\\n\xc3", "a\ufffd\n\ufffd"),
+        (b"\xed\xa0\xbd!", "\ufffd\ufffd\ufffd!"),
+        (rb"a\ud83d", "a\ufffd"),
+        (rb"\uDE00b", "\ufffdb"),
+        (rb"\ud83d\u0041", "\ufffdA"),
+        (rb"\ud83d\ud83d\ude00\ude00", "\ufffd\N{GRINNING FACE}\ufffd"),
+        (rb"\\ud83d\\\ud83d\"", '\\ud83d\\\ufffd"'),
+        (rb"\\ud83d\ude00", "\\ud83d\ufffd"),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, LARGE])
+def test_a_broken_character_reads_as_one_that_stands_for_it(text: bytes, read: str, padding: int) -> None:
+    document = b'{"x\xff":"%s","messages":[{"subject":"%s"},{"subject":"b"}]}' % (b"x" * padding, text)
+    response = CODEC.decode(types.GetMessageResponse, document)
+    assert [message.subject for message in response.messages] == [read, "b"]
+
+
+@pytest.mark.parametrize("text", [b"AAE=\xff", rb"\ud83dAAE=", rb"AA\udc00E="])
+def test_base64_with_a_broken_character_is_refused(text: bytes) -> None:
+    with pytest.raises(MismatchError, match="base64 text") as caught:
+        CODEC.decode(types.GetMessageResponse, b'{"messages":[{"attachments":[{"content":"%s"}]}]}' % text)
+    assert caught.value.path == "$.messages[0].attachments[0].content"
+
+
+@given(st.text(st.characters(), max_size=20), st.booleans())
+def test_texts_of_any_characters_are_read_however_they_are_escaped(text: str, ascii_only: bool) -> None:
+    document = json.dumps([text, "b"], ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    if ascii_only:  # escaped halves that happen to fit together are a character
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert parse(document) == [re.sub("[\ud800-\udfff]", "\ufffd", text), "b"]
+    else:
+        assert parse(document) == [re.sub("[\ud800-\udfff]", "\ufffd" * 3, text), "b"]
 
 
 @given(cls=st.sampled_from(MODEL_CLASSES), value=JSON_VALUES)

@@ -87,6 +87,7 @@ async def test_other_token_type_is_refused_at_once(
         (plays.answer(GOOD | {"access_token": ""}), "$.access_token"),
         (plays.answer(GOOD | {"access_token": 7}), "$.access_token"),
         (plays.answer(GOOD | {"refresh_token": 7}), "$.refresh_token"),
+        (plays.answer(GOOD | {"access_token": "a\ud83d"}), "$"),
         (plays.answer([GOOD]), "$"),
         (plays.answer(b"null"), "$"),
         (plays.answer(b"access_token=x&token_type=Bearer"), "$"),
