@@ -14,8 +14,7 @@ from directsuite.messaging import arguments
 from directsuite.messaging.deadline import Deadline
 from directsuite.messaging.models import APIResponse, Authentication, Recipient, UidsRequest
 from directsuite.secret import Secret, as_secret
-
-MAX_UID = 2**63 - 1
+from directsuite.wire.models import MAX_UID
 
 
 class Account(Facade):

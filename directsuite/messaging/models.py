@@ -13,7 +13,7 @@ import attrs
 from directsuite.core.source import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.given import needs_bytes, needs_text
-from directsuite.wire.models import Model, OpenEnum, Wire
+from directsuite.wire.models import Model, OpenEnum, Uid, Wire
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
@@ -386,7 +386,7 @@ class GetMessageResponse(APIResponse):
 class GetUIDResponse(APIResponse):
     """Uids of a folder."""
 
-    uids: list[int] = attrs.field(factory=list[int])
+    uids: list[Uid] = attrs.field(factory=list[int])
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -134,12 +134,12 @@ class Reading(Account):
         return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
 
     async def get_uids(self, folder: str = INBOX, *, timeout: float | None = None) -> list[int]:
-        """All uids in `folder`, ascending: the cheapest way to see what changed.
+        """All uids in `folder`, ascending, each once: the cheapest way to see what changed.
 
         Operation GetUIDs (specification 4.C). Raises ServiceError if the folder does not exist.
         """
         answer = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
-        return sorted(answer.uids)
+        return sorted(set(answer.uids))
 
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None

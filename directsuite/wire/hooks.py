@@ -286,6 +286,7 @@ class ModelReader:
                 return Hook(lambda value, _: converter.structure(value, cls), cls)
             if _is_model(kind):
                 return model_reader(converter, kind)
+            kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
             hook = None if cls in get_args(kind) else _registered(converter.get_structure_hook, kind)
             return None if hook is None else Hook(hook, kind)
 
@@ -467,6 +468,8 @@ def _writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
     """How values of this type are written; None where JSON takes them as they are."""
     if _is_model(annotation):
         return converter.unstructure  # by the value's own class, which may be a subclass of the field's
+    if get_origin(annotation) is Annotated:
+        return _writer(get_args(annotation)[0], converter)
     hook = _registered(converter.get_unstructure_hook, annotation)
     if hook is not None:
         return hook

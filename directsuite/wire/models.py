@@ -9,7 +9,7 @@ an address, a subject or a body.
 from __future__ import annotations
 
 import enum
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import attrs
 
@@ -44,6 +44,11 @@ class Model(Fieldwise):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})"
+
+
+Uid = Annotated[int, "uid"]
+"""A message's number in its folder, where an answer without a good one is of no use."""
+MAX_UID = 2**63 - 1
 
 
 class OpenEnum(enum.StrEnum):

@@ -21,7 +21,7 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.models import OpenEnum
+from directsuite.wire.models import MAX_UID, OpenEnum, Uid
 from directsuite.wire.parsing import Elements
 
 Read = Callable[[Any], Any]
@@ -216,6 +216,14 @@ def read_int(value: Any) -> int:
     raise MismatchError("a whole number")
 
 
+def read_uid(value: Any) -> int:
+    """A message's number, which a later call takes."""
+    uid = read_int(value)
+    if 0 <= uid <= MAX_UID:
+        return uid
+    raise MismatchError("a uid: a whole number of 63 bits, not negative")
+
+
 def read_float(value: Any) -> float:
     """A number, or its digits as text."""
     if type(value) in (int, float) or type(value) is str:
@@ -284,6 +292,7 @@ def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
 LEAVES: dict[Any, Reader] = {
     str: Leaf(read_text),
     int: Leaf(read_int),
+    Uid: Leaf(read_uid),
     float: Leaf(read_float),
     bool: Leaf(read_bool),
     bytes: Leaf(read_bytes),

@@ -131,7 +131,12 @@ ROWS = [
         lambda box: box.search_messages_metadata_by_received_date_utc("INBOX", _NOON, _ONE),
         [_MESSAGE],
     ),
-    row("GetUIDs/INBOX", SUCCESS | {"uids": [9, 1, "5"]}, lambda box: box.get_uids(), [1, 5, 9]),
+    row(
+        "GetUIDs/INBOX",
+        SUCCESS | {"uids": [9, 1, "5", 0, 9, 2**63 - 1]},
+        lambda box: box.get_uids(),
+        [0, 1, 5, 9, 2**63 - 1],
+    ),
     row("GetFolders/INBOX/false", _FOLDERS, lambda box: box.get_folders(), ["INBOX.a", "INBOX.a.b"]),
     row(
         "GetFolders/INBOX.a/true",
@@ -215,6 +220,14 @@ ABSENT_LISTS: dict[str, tuple[str, str, Callable[[ds.Mailbox], Awaitable[Any]]]]
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.url.removeprefix(MESSAGE))
 async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
     await row.check(stage, suite)
+
+
+@pytest.mark.parametrize("uid", [-5, "-1", 2**63, 1e30, "9" * 30])
+async def test_a_listing_with_a_uid_that_can_t_be_names_its_place(uid: object, stage: Stage, box: ds.Mailbox) -> None:
+    stage.answer("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": [1, None, uid]})
+    with pytest.raises(ds.ResponseDecodeError, match="uid") as caught:
+        await anext(box.iter_messages())
+    assert caught.value.path == "$.uids[2]"
 
 
 @pytest.mark.parametrize(("call", "gives"), NOTHING_TO_DO.values(), ids=NOTHING_TO_DO)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from directsuite import Model, OpenEnum, Secret
 from directsuite.core.operation import Operation
@@ -54,6 +54,8 @@ def _sample(annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (types.UnionType, Union):
         return _sample(next(kind for kind in arguments if kind is not type(None)))
+    if origin is Annotated:
+        return _sample(arguments[0])
     if origin is list:
         return [_sample(arguments[0])]
     if origin is dict:

@@ -14,6 +14,7 @@ from directsuite import Model, OpenEnum, Secret
 from directsuite import types as specification
 from directsuite.core.source import Content
 from directsuite.wire.given import needs_text
+from directsuite.wire.models import MAX_UID
 
 MODEL_CLASSES: list[type[Model]] = [
     cls
@@ -87,4 +88,6 @@ def instances_of(cls: type[Model]) -> st.SearchStrategy[Model]:
     for field in attrs.fields(cls):
         if field.validator is needs_text:
             fields[field.name] = fields[field.name].filter(bool)
+    if "uids" in fields:
+        fields["uids"] = st.lists(st.integers(0, MAX_UID), max_size=2)
     return st.builds(cls, **fields, extra=UNKNOWN_MEMBERS)
