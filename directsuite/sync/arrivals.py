@@ -49,8 +49,7 @@ class Arrivals:
                 done += taken
                 if taken < len(answer.uids):
                     break
-        refused = self._commits.has_refused(self._place.folder.name)
-        self._look.complete = done == len(self._new) and not refused
+        self._look.complete = done == len(self._new) and self._place.folder.name not in self._commits.unsure
 
     async def _take(self, answer: Fetched, report: Report) -> int:
         """How many of the messages asked for are done; where not all, the next round goes on."""

@@ -7,7 +7,8 @@ A row in doubt says that the sink may have been told. Where its message is still
 not, the sink is told what became of it, whether it knew it or not.
 
 A batch that a sink refuses is halved until the message is alone that it can't take, as with messages that can't be
-fetched; that one is set aside once others pass. A sink that takes nothing is to blame itself.
+fetched; that one is set aside if the sink refuses it still when it has taken others. A sink that takes nothing is to
+blame itself.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ An attribute `sink_name`, if it has one, tells it from other sinks: a store is f
 _AT_A_TIME = 500
 """Changes of a commit."""
 _STRIKES = 3
-"""Times that a change is told alone before it counts as refused."""
-_IN_VAIN = 5  # refused changes in a row, none known as such before, until the sink itself is to blame
+"""Times that a change is told alone before it is set aside, all but the first of them once others were taken."""
+_IN_VAIN = 5  # refused changes in a row, none set aside before, until the sink itself is to blame
 _FIRST, _LONGEST = 900_000, 86_400_000
 """Milliseconds until the first, and at the most until a later try of what was set aside."""
 
@@ -116,7 +117,10 @@ class Step:
     def set_aside(self, now_ms: int, *, in_doubt: bool) -> Row | None:
         """The row that says when it is tried again. in_doubt: whether the sink may have been told nevertheless."""
         if self.here is None:
-            return None if self.before is None else tried_in_vain(self.before, now_ms)
+            row = self.before
+            if row is not None and in_doubt:
+                row = attrs.evolve(row, state=State.ORPHAN)  # LEFT says that nobody was told
+            return None if row is None else tried_in_vain(row, now_ms)
         digest = self.here.digest
         if not in_doubt:  # what was told gone is known by its content, as for what can't be fetched
             digest = digest if self.before is not None and self.before.key == self.here.key else None
@@ -137,17 +141,37 @@ def tried_in_vain(row: Row, now_ms: int) -> Row:
 class SinkHealth:
     """What a process has seen of its sink, in all mailboxes.
 
-    passed: how often it took changes. refused: keys of changes that it refused alone, with `passed` at that time.
+    passed, passed_without: how often it took changes with and without messages. refused: keys of changes that it
+    refused alone, with what spoke for the sink at that time.
     """
 
     passed: int = 0
+    passed_without: int = 0
     refused: dict[Key, int] = attrs.field(factory=dict[Key, int])
+
+    def note_taken(self, changes: Sequence[Change]) -> None:
+        """Note that the sink took these."""
+        if any(change.message is not None for change in changes):
+            self.passed += 1
+        else:
+            self.passed_without += 1
+        for change in changes if self.refused else ():
+            self.refused.pop(change.key, None)
+
+    def has_taken_others_since(self, change: Change) -> bool:
+        """Return True if the sink took others since it first refused this change."""
+        return self.proof(change) > self.refused[change.key]
+
+    def proof(self, change: Change) -> int:
+        """How often the sink took anything that is as much to it as this change; many ignore those without messages."""
+        return self.passed + (self.passed_without if change.message is None else 0)
 
 
 class Commits:
     """Writes for one mailbox while its lease holds.
 
-    deliver: None where the store's own sink gets the changes. set_aside: how many changes were, in this round.
+    deliver: None where the store's own sink gets the changes. set_aside: how many changes were, in this round. unsure:
+    why folders have changes that the sink refused while nothing showed that it takes any other.
     """
 
     def __init__(
@@ -169,7 +193,7 @@ class Commits:
     def begin(self) -> None:
         """Begin a round. What is known to be refused from earlier ones leaves room for more: else many are for ever."""
         self.set_aside = 0
-        self._refused = list[tuple[Step, SinkError]]()
+        self.unsure = dict[str, RefusedError]()
         self._in_vain = 0
         self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self._health.refused)
 
@@ -185,7 +209,7 @@ class Commits:
             folders = ()
 
     async def tell(self, steps: Iterable[Step], folders: Sequence[Folder] = ()) -> list[Change]:
-        """Tell the sink of changes, and commit that, so many at a time; those told. Others wait for `judge`.
+        """Tell the sink of changes, and commit that, so many at a time; those told. Others are set aside, or unsure.
 
         folders: written before the sink is told. Raises SinkError where the sink itself is to blame.
         """
@@ -222,9 +246,8 @@ class Commits:
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
             await self.store.commit(self.lease, done, ())
-        self._health.passed += 1
-        for change in changes if self._health.refused else ():
-            self._health.refused.pop(change.key, None)
+        self._health.note_taken(changes)
+        self._in_vain = 0
 
     async def _mark_in_doubt(self, steps: Sequence[Step], folders: Sequence[Folder]) -> None:
         """Commit what the sink is going to be told; nobody is told by one whose lease is stale."""
@@ -232,53 +255,50 @@ class Commits:
         await self.store.commit(self.lease, Delta(rows=rows, folders=list(folders)), ())
 
     async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
-        """Tell of changes that the sink refused together; those that it took. What it refuses alone waits for judge."""
-        parts, told, passed = _halves(steps), list[Step](), self._health.passed
+        """Tell of changes that the sink refused together; those that it took."""
+        proofs = {step.change.key: self._health.proof(step.change) for step in steps}
+        parts, told, refused = _halves(steps), list[Step](), list[tuple[Step, SinkError]]()
         while parts:
             part = parts.pop()
             error = await self._refusal(part)
             if error is None:
                 told += part
-                self._in_vain = 0
             elif len(part) > 1:
                 parts += _halves(part)
             else:
-                self._health.refused.setdefault(part[0].change.key, passed)
-                self._refused.append((part[0], error))
-                self._in_vain += 1
+                refused.append((part[0], error))
+                self._health.refused.setdefault(part[0].change.key, proofs[part[0].change.key])
+                self._in_vain += not part[0].attempts
                 if self._in_vain > self._most_in_vain:
                     raise error
-        return told
+        return told + await self._tell_refused(refused)
 
-    async def judge(self) -> dict[str, RefusedError]:
-        """At the end of a round, set aside what the sink refused alone, if it took anything else since.
+    async def _tell_refused(self, refused: Sequence[tuple[Step, SinkError]]) -> list[Step]:
+        """Tell once more of what the sink refused alone, if it took others since; what it takes now.
 
-        If it didn't, nobody knows whose fault that is: the folders of those, and why. They are told again.
+        The rest is set aside, as is what was before; where the sink took nothing, nobody knows whose fault that is.
         """
-        rows, unsure = list[Row](), dict[str, RefusedError]()
-        for step, error in self._refused:
-            key = step.change.key
-            if step.attempts or self._health.passed > self._health.refused.get(key, 0):
+        taken, rows = list[Step](), list[Row]()
+        for step, error in refused:
+            change = step.change
+            if not step.attempts and not self._health.has_taken_others_since(change):
+                self.unsure[change.key.folder] = RefusedError(error.explanation)
+                self.unsure[change.key.folder].__cause__ = error.__cause__
+            elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:
+                taken.append(step)
+            else:
                 row = step.set_aside(self.now_ms(), in_doubt=self._deliver is not None)
                 rows += [] if row is None else [row]
                 self.set_aside += not step.attempts
-                self._health.refused.pop(key, None)
-            else:
-                unsure[key.folder] = RefusedError(error.explanation)
-                unsure[key.folder].__cause__ = error.__cause__
+                self._health.refused.pop(change.key, None)
         if rows:
             await self.write(Delta(rows=rows))
-        self._refused.clear()
-        return unsure
+        return taken
 
-    def has_refused(self, folder: str) -> bool:
-        """Whether changes of a folder wait for judge."""
-        return any(step.change.key.folder == folder for step, _ in self._refused)
-
-    async def _refusal(self, part: Sequence[Step]) -> SinkError | None:
-        """Why the sink can't take these; one on its own is told several times. Raises what is about no change."""
+    async def _refusal(self, part: Sequence[Step], times: int = 1) -> SinkError | None:
+        """Why the sink can't take these, told so many times. Raises what is about no change."""
         refusal = None
-        for _ in range(_STRIKES if len(part) == 1 else 1):
+        for _ in range(times):
             try:
                 await self._tell(part)
             except SinkError as error:

@@ -137,10 +137,9 @@ class MailboxRounds:
             await self._try_again(self._commits, report)
             incomplete = {look.place.folder.name for look in looks if not look.complete} | report.failed.keys()
             await self._settle(self._commits, incomplete, report, several=len(self._places) > 1)
-        refused = await self._commits.judge()
         report.poison += self._commits.set_aside
-        self._unsettled |= bool(refused or self._commits.set_aside)
-        report.failed.update(refused)
+        report.failed.update(self._commits.unsure)
+        self._unsettled |= bool(self._commits.unsure or self._commits.set_aside)
         unfinished = any(not (look.complete and look.settled) for look in looks)
         report.more |= unfinished or any(place.suspect for place in self._places.values())
         return report

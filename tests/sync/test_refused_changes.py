@@ -201,6 +201,53 @@ async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kin
         assert told in (Kind.MOVED, Kind.RESTORED)
 
 
+@pytest.mark.parametrize("count", [6, 30])
+async def test_many_that_are_set_aside_hold_up_nobody_when_they_are_tried_again(store: SqliteStore, count: int) -> None:
+    scene, _ = scene_of(store, 60, *range(2, 2 + count))
+    while await fails(scene):
+        pass
+    await scene.rounds.round()
+    scene.now_ms += HOUR
+    for _ in range(5):
+        assert not await fails(scene)
+    assert len(await in_state(scene, State.POISON_IN_DOUBT)) == count
+
+
+async def test_a_sink_that_is_away_for_a_moment_sets_none_aside(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 50)
+    sink.refuses = lambda _: sink.calls < 10
+    report = await scene.rounds.round()
+    assert (report.poison, report.failed) == (0, {})
+    assert sorted(uid for _, _, uid in sink) == list(range(1, 51))
+
+
+async def test_that_it_takes_what_is_gone_says_nothing_of_messages(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    scene.server.boxes["Archive"] = letters(10, 15)
+    await scene.rounds.round()
+    sink.refuses = lambda change: change.message is not None
+    del scene.server.boxes["Archive"][12]
+    scene.server.boxes["INBOX"] |= letters(6, 8)
+    for _ in range(4):
+        assert await fails(scene)
+    assert sink[-1] == (Kind.GONE, "Archive", 12)
+    assert await in_state(scene, State.POISON_IN_DOUBT) == []
+
+
+async def test_what_it_did_all_the_same_is_told_when_it_is_back(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    sink.refuses = lambda change: change.kind is Kind.GONE and change.key.uid == 3
+    for uid in (3, 4):
+        del scene.server.boxes["INBOX"][uid]
+    for _ in range(4):
+        await scene.rounds.round()
+    sink.refuses = lambda _: False
+    scene.server.boxes["INBOX"][3] = letter(3)
+    await scene.rounds.round()
+    assert sink[-1] == (Kind.RESTORED, "INBOX", 3)
+
+
 class PickyMaildir:
     """Files."""
 
