@@ -36,6 +36,7 @@ class Codec:
     def __init__(self, converter: cattrs.Converter | None = None) -> None:
         """converter: gets the package's hooks where it hasn't them."""
         self.converter = make_converter() if converter is None else converter
+        self._of_a_program = converter is not None
         if not isinstance(model_reader(self.converter, Model), ModelReader):
             register_hooks(self.converter)
 
@@ -80,27 +81,36 @@ class Codec:
     def encode(self, document: Any) -> bytes:
         """JSON from a model, a list of models, or plain values.
 
-        Raises InvalidArgumentError for a text that has no UTF-8.
+        Raises InvalidArgumentError for a text that has no UTF-8, and for what a hook leaves that JSON does not take.
         """
-        plain = self._plain(document)
+        plain, unfit = self._plain(document), ""
         try:
             return msgspec.json.encode(plain, enc_hook=self._encodable)
         except UnicodeEncodeError:  # its own text would show the whole value
             pass
+        except TypeError as error:
+            unfit = str(error)
+        if unfit:
+            plain = document = None  # this frame stands in the traceback, and holds no password in plain sight
+            raise InvalidArgumentError(unfit, parameter="converter")
         parameter = next((path for path, text in _texts(plain, "") if _LONE.search(text)), "a text")
         plain = None  # this frame stands in the traceback, and holds no password in plain sight
         raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter=parameter)
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, Model):
-            return self.unstructure(value)
-        if isinstance(value, list):
-            return [self._plain(each) for each in cast("list[object]", value)]
+            plain = self.unstructure(value)
+            # A program's hooks may leave models in it, which msgspec would write by the names that they have here.
+            return self._plain(plain) if self._of_a_program else plain
+        if isinstance(value, list | tuple):
+            return [self._plain(each) for each in cast("Iterable[object]", value)]
+        if isinstance(value, dict):
+            return {name: self._plain(member) for name, member in cast("dict[Any, object]", value).items()}
         return value
 
     def _encodable(self, value: Any) -> Any:
         """What a hook of the program's own has left as it was."""
-        if isinstance(value, Model | Secret):
+        if isinstance(value, Secret):
             return self.converter.unstructure(value)
         raise TypeError(f"the converter leaves a {type(value).__name__}, which JSON does not take")
 

@@ -234,8 +234,15 @@ def fields_of(cls: type[Any]) -> tuple[Field, ...]:
 
 def _field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
     marks = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
-    plain = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return Field(attribute.name, marks[0] if marks else Wire(), plain, attribute.default)
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return Field(attribute.name, marks[0] if marks else Wire(), kind, attribute.default)
+
+
+def _plain(kind: Any) -> Any:
+    """The type that a program knows: `list[int]` for a list of uids."""
+    if get_origin(kind) is list:
+        return list[_plain(get_args(kind)[0])]  # type: ignore[misc]  # a type made when it runs
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def wire_name(cls: type[Model], name: str) -> str:
@@ -286,7 +293,7 @@ class ModelReader:
                 return Hook(lambda value, _: converter.structure(value, cls), cls)
             if _is_model(kind):
                 return model_reader(converter, kind)
-            kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+            kind = _plain(kind)
             hook = None if cls in get_args(kind) else _registered(converter.get_structure_hook, kind)
             return None if hook is None else Hook(hook, kind)
 
@@ -468,8 +475,7 @@ def _writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
     """How values of this type are written; None where JSON takes them as they are."""
     if _is_model(annotation):
         return converter.unstructure  # by the value's own class, which may be a subclass of the field's
-    if get_origin(annotation) is Annotated:
-        return _writer(get_args(annotation)[0], converter)
+    annotation = _plain(annotation)
     hook = _registered(converter.get_unstructure_hook, annotation)
     if hook is not None:
         return hook

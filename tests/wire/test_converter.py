@@ -305,6 +305,40 @@ def test_a_request_that_a_hook_cannot_write_is_refused_without_the_value() -> No
     assert caught.value.__context__ is None
 
 
+def test_what_a_hook_leaves_as_it_was_is_written_as_the_services_spell_it() -> None:
+    converter = ds.make_converter()
+    converter.register_unstructure_hook(
+        ds.Message, lambda message: {"body": "Hello", "attachmentList": tuple(message.attachment_list)}
+    )
+    attachment = ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")
+    written = Codec(converter).encode([ds.Message(attachment_list=[attachment])])
+    assert json.loads(written) == [
+        {"body": "Hello", "attachmentList": [{"content": "AAE=", "contentType": "a/b", "filename": "f"}]}
+    ]
+
+
+@pytest.mark.parametrize("left", [object(), {object(): 1}], ids=["a value", "a name"])
+def test_what_no_json_takes_is_refused_without_the_value(left: object) -> None:
+    converter = ds.make_converter()
+    converter.register_unstructure_hook(ds.Message, lambda message: {"subject": message.subject, "left": left})
+    with pytest.raises(ds.InvalidArgumentError, match="object") as caught:
+        Codec(converter).encode(ds.Message(subject="Smith"))
+    assert "Smith" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_hooks_for_numbers_and_lists_of_them_hold_for_uids() -> None:
+    numbers, lists = ds.make_converter(), ds.make_converter()
+    numbers.register_structure_hook(int, lambda value, _: int(value) + 1)
+    numbers.register_unstructure_hook(int, lambda value: value - 1)
+    lists.register_structure_hook_func(lambda kind: kind == list[int], lambda value, _: sorted(value))
+    lists.register_unstructure_hook_func(lambda kind: kind == list[int], lambda value: [*reversed(value)])
+    for converter, there, here in ((numbers, [2, 1], [3, 2]), (lists, [2, 1], [1, 2])):
+        response = converter.structure({"uids": there}, types.GetUIDResponse)
+        assert response.uids == here
+        assert converter.unstructure(response) == {"uids": there}
+
+
 def test_what_is_no_model_s_value_is_a_value_error_with_its_path() -> None:
     with pytest.raises(ValueError, match=r"\$ should be an object"):
         ds.make_converter().structure([], ds.Recipient)
