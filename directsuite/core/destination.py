@@ -69,7 +69,7 @@ _BEFORE_READING, _ONCE_READ = _Local(read=False), _Local(read=True)
 
 
 class Destination(Generic[R]):
-    """Receives an answer for a sink. `with Destination(sink) as destination:` leaves nothing temporary behind.
+    """Receives an answer for a sink. `async with Destination(sink) as destination:` leaves nothing temporary behind.
 
     sha256: the hexadecimal digest that the bytes must have. max_bytes: the most that the sink gets; an answer with more
     is broken off. keep: whether they are put in their place at once.
@@ -103,13 +103,18 @@ class Destination(Generic[R]):
         """Another for the same sink, which leaves it to the caller to keep what came."""
         return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, keep=False)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
+        try:
+            await self.sink.open()
+        except BaseException:
+            await self.sink.close()
+            raise
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.sink.close()
+        await self.sink.close()
 
     async def __call__(self, incoming: Incoming, alive: Callable[[], None]) -> R:
         """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
@@ -125,7 +130,7 @@ class Destination(Generic[R]):
     async def _receive(self, incoming: Incoming, alive: Callable[[], None]) -> R:
         meter = Meter(self._progress, size_told(incoming.headers))
         with _BEFORE_READING:
-            self.sink.begin()
+            await self.sink.begin()
         try:
             with _BEFORE_READING:
                 meter.begin()
@@ -135,13 +140,12 @@ class Destination(Generic[R]):
                 await self.sink.finish()
         except BaseException:
             with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
-                self.sink.end()
+                await self.sink.end()
             raise
         with _ONCE_READ:
-            self.sink.end()
             meter.end()
             if self._keep:
-                self.sink.keep()
+                await self.sink.keep()
         return self.sink.result
 
     async def _pass_on(self, incoming: Incoming, alive: Callable[[], None], meter: Meter) -> None:

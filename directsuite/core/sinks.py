@@ -1,6 +1,6 @@
 """Where the bytes that are received go: a file that appears whole, a file object, or a callable that takes each piece.
 
-    begin ─► write … ─► finish ─► keep      `end` after each attempt, `close` after them all; `result` for the caller
+    open ─► begin ─► write … ─► finish ─► keep    `end` after an attempt that failed, `close` after them all
 
 `begin` empties it for another attempt. One that can't be emptied is `spent` once it has got bytes.
 """
@@ -17,13 +17,15 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar, TypeVarTuple
 
-from directsuite.core.blocking import OwnThread
+from directsuite.core.blocking import BLOCK, OwnThread, forget, patiently
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import InvalidArgumentError
 
 R = TypeVar("R")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class BinaryWriter(Protocol):
@@ -54,7 +56,10 @@ class Sink(abc.ABC, Generic[R]):
     def result(self) -> R:
         """What the caller gets in the end."""
 
-    def begin(self) -> None:
+    async def open(self) -> None:
+        """Be ready for an attempt. Raises InvalidArgumentError where nothing can be written there."""
+
+    async def begin(self) -> None:
         """Be as empty as at first. Raises PartlyPassedOnError where that can't be."""
         if self.spent:
             raise PartlyPassedOnError("its bytes can't be taken back")
@@ -66,14 +71,47 @@ class Sink(abc.ABC, Generic[R]):
     async def finish(self) -> None:
         """All pieces have come."""
 
-    def end(self) -> None:
-        """The attempt is over, one way or the other."""
+    async def end(self) -> None:
+        """The attempt has failed."""
 
-    def keep(self) -> None:
+    async def keep(self) -> None:
         """Put what has come in its place."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Leave nothing temporary behind."""
+
+
+class _Blocks:
+    """Gathers pieces into blocks, each of which is written in a thread while the next one comes."""
+
+    def __init__(self, thread: OwnThread, write: Callable[[list[bytes]], None]) -> None:
+        self._thread = thread
+        self._write = write
+        self._writing: asyncio.Future[None] | None = None
+        self._size = 0
+        self.pieces: list[bytes] = []
+
+    async def add(self, piece: bytes) -> None:
+        """Take a piece. Raises what writing the block before has raised."""
+        self.pieces.append(piece)
+        self._size += len(piece)
+        piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+        if self._size >= BLOCK:
+            await self.written()
+            self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
+
+    async def written(self) -> None:
+        """Return when all blocks are written; the pieces after them are the caller's to write."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing
+
+    def drop(self) -> list[bytes]:
+        """Forget everything; the pieces that were not written."""
+        if self._writing is not None:
+            forget(self._writing)
+        pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
+        return pieces
 
 
 class PathSink(Sink[Path]):
@@ -81,7 +119,52 @@ class PathSink(Sink[Path]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO = io.BytesIO()
+        self._temporary: Path | None = None
+        self._kept = False
+        self._file: BinaryIO | None = None
+        self._thread = OwnThread()
+        self._blocks = _Blocks(self._thread, self._write)
+
+    async def open(self) -> None:
+        """Make the temporary file."""
+        await self._thread.start(self._make)
+
+    async def begin(self) -> None:
+        """Forget what came before: the temporary file is emptied when it is opened."""
+        self._blocks.drop()
+
+    async def write(self, piece: bytes) -> None:
+        """Have it written to the temporary file."""
+        await self._blocks.add(piece)
+
+    async def finish(self) -> None:
+        """Have it on the disk."""
+        await self._blocks.written()
+        await self._thread.start(self._sync, self._blocks.drop())
+
+    async def end(self) -> None:
+        """Close the temporary file: a full disk fails here a second time."""
+        self._blocks.drop()
+        await patiently(self._thread.start(self._close))
+
+    async def keep(self) -> None:
+        """Give the temporary file the destination's name."""
+        await self._thread.start(self._rename)
+
+    @property
+    def result(self) -> Path:
+        """The path."""
+        return self._path
+
+    async def close(self) -> None:
+        """Remove the temporary file, where it is still there."""
+        try:
+            if not self._kept:
+                await patiently(self._thread.start(self._remove))
+        finally:
+            self._thread.end()
+
+    def _make(self) -> None:
         if not self._path.parent.is_dir():
             raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
         if self._path.is_dir():
@@ -96,43 +179,44 @@ class PathSink(Sink[Path]):
             return
         raise InvalidArgumentError(f"no file can be made in its folder ({reason})", parameter="destination")
 
-    def begin(self) -> None:
-        """Open the temporary file anew."""
-        self._file = self._temporary.open("wb")
+    def _write(self, pieces: list[bytes]) -> None:
+        if self._file is None and self._temporary is not None:
+            self._file = self._temporary.open("wb")
+        if self._file is not None:
+            self._file.writelines(pieces)
+        pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
 
-    async def write(self, piece: bytes) -> None:
-        """Write to the temporary file."""
-        self._file.write(piece)
+    def _sync(self, pieces: list[bytes]) -> None:
+        self._write(pieces)
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._close()
 
-    async def finish(self) -> None:
-        """Have it on the disk."""
-        self._file.flush()
-        await asyncio.to_thread(os.fsync, self._file.fileno())
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
-    def end(self) -> None:
-        """Close the temporary file: a full disk fails here a second time."""
-        self._file.close()
+    def _rename(self) -> None:
+        self._close()
+        if self._temporary is not None:
+            self._temporary.replace(self._path)
+            self._kept = True
 
-    def keep(self) -> None:
-        """Give the temporary file the destination's name."""
-        self._temporary.replace(self._path)
-
-    @property
-    def result(self) -> Path:
-        """The path."""
-        return self._path
-
-    def close(self) -> None:
-        """Remove the temporary file, where it is still there."""
+    def _remove(self) -> None:
         with contextlib.suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+            self._close()
+        with contextlib.suppress(OSError):
+            if self._temporary is not None:
+                self._temporary.unlink(missing_ok=True)
 
 
 class FileSink(Sink[R]):
     """A file object, from where it stands. One that can seek is cut off there again for another attempt.
 
-    In the end it is cut off behind what has come. Others, such as pipes, are written in a thread of
-    their own, for it may take for ever.
+    In the end it is cut off behind what has come. All but an io.BytesIO are written in a thread: others may be on
+    another machine, or a pipe, which may take for ever, and gets each piece at once.
     """
 
     def __init__(self, file: R) -> None:
@@ -140,62 +224,101 @@ class FileSink(Sink[R]):
         self._file: Any = file
         self._touched = False
         self._finished = False
-        self._start = _start_of(self._file)
+        self._start: int | None = None
         self._thread = OwnThread()
+        self._blocks = _Blocks(self._thread, self._write_all)
 
-    def begin(self) -> None:
+    async def open(self) -> None:
+        """See where it stands."""
+        self._start = await self._do(_start_of, self._file)
+
+    async def begin(self) -> None:
         """Cut off what came before."""
-        super().begin()
+        await super().begin()
         self._finished = False
+        self._blocks.drop()
         if self._touched and self._start is not None:
-            self._file.seek(self._start)
-            self._cut_off()
+            await self._do(self._rewind)
 
     async def write(self, piece: bytes) -> None:
         """Write all of it, however little the file takes at a time."""
         self._touched = True
         self.spent = self._start is None
         try:
-            if self._start is None:
+            if self.spent:
                 await self._thread.start(self._write, piece)
-            else:
+            elif self._in_memory:
                 self._write(piece)
+            else:
+                adding, piece = self._blocks.add(piece), b""
+                await adding
         finally:
             piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
 
     async def finish(self) -> None:
         """Have the file's own buffer written, so that a full disk is told."""
-        flush = getattr(self._file, "flush", None)
-        if flush is not None and self._start is None:
-            await self._thread.start(flush)
-        elif flush is not None:
-            flush()
-        if self._start is not None:
-            self._cut_off()
+        await self._blocks.written()
+        await self._do(self._complete, self._blocks.drop())
         self._finished = True
 
-    def end(self) -> None:
-        """Let go of the thread. After a failure, see whether it can go back: one for compressed writing says so, and
-        can't.
-        """
-        self._thread.end()
+    async def end(self) -> None:
+        """Write what has come. See whether it can go back: one for compressed writing says so, and can't."""
+        pieces = self._blocks.drop()
         if not self._touched or self._finished or self._start is None:
             return
-        try:
-            position = self._file.tell()
-            self._file.seek(self._start)
-            self._file.seek(position)
-        except (OSError, ValueError):
-            self.spent = True
+        if self._in_memory:
+            self._try_back(pieces)
+        else:
+            await patiently(self._thread.start(self._try_back, pieces))
+
+    async def close(self) -> None:
+        """Let go of the thread."""
+        self._thread.end()
 
     @property
     def result(self) -> R:
         """The file."""
         return self._given
 
+    @property
+    def _in_memory(self) -> bool:
+        return type(self._file) is io.BytesIO
+
+    async def _do(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        return function(*args) if self._in_memory else await self._thread.start(function, *args)
+
+    def _rewind(self) -> None:
+        self._file.seek(self._start)
+        self._cut_off()
+
+    def _complete(self, pieces: list[bytes]) -> None:
+        self._write_all(pieces)
+        flush = getattr(self._file, "flush", None)
+        if flush is not None:
+            flush()
+        if self._start is not None:
+            self._cut_off()
+
+    def _try_back(self, pieces: list[bytes]) -> None:
+        try:
+            self._write_all(pieces)
+            position = self._file.tell()
+            self._file.seek(self._start)
+            self._file.seek(position)
+        except (OSError, ValueError):
+            self.spent = True
+
     def _cut_off(self) -> None:
         with contextlib.suppress(OSError):  # what can't be cut off, such as a device, has nothing behind
             self._file.truncate()
+
+    def _write_all(self, pieces: list[bytes]) -> None:
+        try:
+            for piece in pieces:
+                self._write(piece)
+        finally:
+            piece = b""  # as above
+            pieces.clear()
 
     def _write(self, piece: bytes) -> None:
         file = self._file

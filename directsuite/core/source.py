@@ -8,15 +8,19 @@ content_of(source) ─► Content ─ pieces() ─► at most 192 KB at a time, 
 from __future__ import annotations
 
 import abc
+import asyncio
+import contextlib
 import inspect
 import io
 import os
+import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
 
-from directsuite.core.blocking import OwnThread
+from directsuite.core.blocking import BLOCK, OwnThread, forget, in_thread
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 
 PIECE = 192 * 1024
@@ -36,8 +40,8 @@ class BinaryReader(Protocol):
 Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | AsyncIterable[bytes]
 """Bytes to send.
 
-A file object is read from its present position: one that can seek has a size and can be sent again, others pass once
-and are read in a thread of their own. An async iterable passes once.
+A file object is read from its present position: one that can seek has a size and can be sent again, others pass once.
+Paths and files, save an io.BytesIO, are read in a thread, a block ahead. An async iterable passes once.
 """
 
 
@@ -81,7 +85,11 @@ class InMemory(Content):
 
 
 class OnDisk(Content):
-    """A regular file by its path, opened for each time it is sent; what is appended meanwhile is not sent."""
+    """A regular file by its path, opened for each time it is sent; what is appended meanwhile is not sent.
+
+    It is made, and its head read, in a thread; so is the rest. A small one is read whole then: another job in a thread
+    would take longer than sending it.
+    """
 
     def __init__(self, path: Path, parameter: str) -> None:
         if not path.is_file():
@@ -91,21 +99,20 @@ class OnDisk(Content):
         self._left = path.stat().st_size
         super().__init__(self._left)
         self._path = path
+        self._whole = b""
+        if self._left <= PIECE:
+            with contextlib.suppress(OSError):  # told where it is sent
+                self._whole = self.head(self._left)
 
-    async def pieces(self) -> AsyncGenerator[Piece]:
-        """The file, through one buffer."""
-        left, buffer = self._left, memoryview(bytearray(min(PIECE, self._left)))
-        with self._path.open("rb", buffering=0) as file:
-            while left > 0:
-                count = file.readinto(buffer[: min(PIECE, left)])
-                if not count:
-                    raise _other_size("the file became shorter while it was sent")
-                left -= count
-                yield buffer[:count]
+    def pieces(self) -> AsyncGenerator[Piece]:
+        """The file, through two buffers."""
+        return InMemory(self._whole).pieces() if self._whole else _read_ahead(_PathReader(self._path), self._left)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
-        with self._path.open("rb") as file:
+        if self._whole:
+            return self._whole[:count]
+        with self._path.open("rb", buffering=0) as file:
             return file.read(count)
 
 
@@ -116,27 +123,153 @@ class InFile(Content):
         super().__init__(size)
         self._file = file
         self._start = start
-        self._end = start + size
+        self._size = size
+        self._lock = _lock_of(file)
 
-    async def pieces(self) -> AsyncGenerator[Piece]:
-        """The file, read piece by piece."""
-        position = self._start
-        while position < self._end:
-            piece = self._read(position, min(PIECE, self._end - position))
-            if not piece:
-                raise _other_size("the file became shorter while it was sent")
-            position += len(piece)
-            yield piece
+    def pieces(self) -> AsyncGenerator[Piece]:
+        """The file, block by block."""
+        reader = _FileReader(self._read, self._start)
+        return _read_here(reader, self._size) if type(self._file) is io.BytesIO else _read_ahead(reader, self._size)
 
     def head(self, count: int) -> bytes:
         """The first bytes; the file stands where it stood."""
-        piece = self._read(self._start, min(count, self._end - self._start))
+        piece = self._read(self._start, min(count, self._size))
         self._file.seek(self._start)
         return piece
 
     def _read(self, position: int, count: int) -> bytes:
-        self._file.seek(position)
-        return _checked(self._file.read(count))
+        with self._lock.held:
+            self._file.seek(position)
+            return _checked(self._file.read(count))
+
+
+class _PathReader:
+    """Reads a file by its path into two buffers in turn, so that one block may be sent while the next is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        self._position = 0
+        self._buffers: list[bytearray] = []
+
+    def read(self, count: int) -> Piece:
+        """The next bytes: so many, or fewer where the file ends. Good until the call after the next."""
+        if self._file is None:
+            self._file = self._path.open("rb", buffering=0)
+            self._position = 0
+        self._file.seek(self._position)
+        view, size = self._buffer(count), 0
+        while size < count and (some := self._file.readinto(view[size:])):
+            size += some
+        self._position += size
+        return view[:size]
+
+    def cached(self, count: int) -> Piece | None:
+        """As `read`, of so many bytes that the system has in memory: this never waits. None where it has not."""
+        if self._file is None or not hasattr(os, "RWF_NOWAIT"):
+            return None
+        piece = self._buffer(count)
+        try:
+            size = os.preadv(self._file.fileno(), [piece], self._position, os.RWF_NOWAIT)
+        except OSError:  # it would have to wait, or the file system can't tell
+            return None
+        if size < count:
+            return None
+        self._position += size
+        return piece
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _buffer(self, count: int) -> memoryview:
+        if len(self._buffers) < 2 or len(self._buffers[0]) < count:
+            self._buffers = [*self._buffers[-1:], bytearray(count)]
+        else:
+            self._buffers.reverse()
+        return memoryview(self._buffers[-1])[:count]
+
+
+class _FileReader:
+    """Reads a file object on from where it stood."""
+
+    def __init__(self, read: Callable[[int, int], bytes], position: int) -> None:
+        self._read = read
+        self._position = position
+
+    def read(self, count: int) -> Piece:
+        """At most so many bytes, the next ones."""
+        piece = self._read(self._position, count)
+        self._position += len(piece)
+        return piece
+
+    def cached(self, count: int) -> None:
+        """None: reading from another's file object may wait."""
+
+    def close(self) -> None:
+        """Nothing: the file is the caller's."""
+
+
+async def _read_ahead(reader: _PathReader | _FileReader, left: int) -> AsyncGenerator[Piece]:
+    """So many bytes. What the system has in memory is read here, up to the first that it has not.
+
+    From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
+    """
+    thread, block, piece = OwnThread(), cast("Piece", b""), cast("Piece | None", b"")
+    reading: asyncio.Future[Piece] | None = None
+    try:
+        if left > 0:
+            piece = await thread.start(reader.read, min(PIECE, left))
+        while piece:
+            left -= len(piece)
+            yield piece
+            piece = reader.cached(min(PIECE, left)) if left > 0 else None
+        while left > 0:
+            block = await (reading or thread.start(reader.read, min(BLOCK, left)))
+            left -= len(block)
+            if not block:
+                raise _other_size("the file became shorter while it was sent")
+            reading = thread.start(reader.read, min(BLOCK, left)) if left > 0 else None
+            for piece in _cut(block):
+                yield piece
+    finally:
+        block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        if reading is not None:
+            forget(reading)
+        thread.submit(reader.close)  # after the block that may be on its way
+        thread.end()
+
+
+async def _read_here(reader: _FileReader, left: int) -> AsyncGenerator[Piece]:
+    """So many bytes of a file that is in memory."""
+    piece: Piece = b""
+    try:
+        while left > 0:
+            piece = reader.read(min(PIECE, left))
+            left -= len(piece)
+            if not piece:
+                raise _other_size("the file became shorter while it was sent")
+            yield piece
+    finally:
+        piece = b""  # as above
+
+
+class _Lock:
+    """Held by the thread that seeks in a file object and reads: calls that send the same one have a thread each."""
+
+    def __init__(self) -> None:
+        self.held = threading.Lock()
+
+
+_LOCKS: WeakValueDictionary[int, _Lock] = WeakValueDictionary()
+"""The lock of each file object by its identity: not every file object has a hash."""
+_MAKING = threading.Lock()
+
+
+def _lock_of(file: object) -> _Lock:
+    with _MAKING:
+        return _LOCKS.setdefault(id(file), _Lock())
 
 
 class Passing(Content):
@@ -183,6 +316,19 @@ class Passing(Content):
         """Raise InvalidArgumentError for a stream that was sent before, and would now seem empty."""
         if self._taken:
             raise InvalidArgumentError("this stream was sent already: give another", parameter=parameter)
+
+
+async def examine(source: Source, *, head: int, parameter: str, size: int | None) -> tuple[Content, bytes]:
+    """As `content_of`, and the first bytes, where they can be looked at; in a thread, unless it is in memory."""
+
+    def look() -> tuple[Content, bytes]:
+        """The content, with its head."""
+        content = content_of(source, parameter=parameter, size=size)
+        return content, content.head(head) if head else b""
+
+    if isinstance(source, bytes | bytearray | memoryview | AsyncIterable) or type(source) is io.BytesIO:
+        return look()
+    return await in_thread(look)
 
 
 def content_of(source: Source | Content, *, parameter: str, size: int | None = None) -> Content:
@@ -253,7 +399,7 @@ def _checked(piece: Any) -> bytes:
     return piece
 
 
-def _cut(content: bytes) -> Iterator[Piece]:
+def _cut(content: Piece) -> Iterator[Piece]:
     if 0 < len(content) <= PIECE:
         yield content
         return

@@ -83,7 +83,7 @@ class SendOnce:
             """One send, whose lost answer is looked for."""
             return await mailbox._call(
                 operations.SEND_WITH_HEADER,
-                body=send_body(mailbox._transport.codec, request, progress),
+                body=await send_body(mailbox._transport.codec, request, progress),
                 timeout=timeout,
                 proof=Proof(look=look, seconds=self.settle),
             )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 import attrs
 
 from directsuite.core.body import AT_ONCE, RequestBody
 from directsuite.core.progress import Meter, Progress
-from directsuite.core.source import InMemory, content_of
+from directsuite.core.source import Content, InMemory, examine
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import Attachment, SendRequest
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 
 
-def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
+async def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
     """The body of a send. Attachments made of paths, files and streams are read and coded while they are sent.
 
     Contents in memory are coded then too, where they are large. progress: told of the bytes of the former together.
@@ -33,7 +34,7 @@ def send_body(codec: Codec, request: SendRequest, progress: Progress | None = No
         reason = "the converter writes contents otherwise than as base64, and so not those that are streamed"
         raise InvalidArgumentError(reason, parameter="attachment_list")
     parts = [RequestBody.of(texts[0])]
-    contents = [content_of(source, parameter="attachment_list") for source in sources]
+    contents = [await _content(source) for source in sources]
     told = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
     for content, accepted, text in zip(contents, told, texts[1:], strict=True):
         content.refuse_taken("attachment_list")
@@ -41,6 +42,13 @@ def send_body(codec: Codec, request: SendRequest, progress: Progress | None = No
     sizes = [content.size for content in contents if not isinstance(content, InMemory)]
     meter.total = None if None in sizes else sum(size for size in sizes if size is not None)
     return RequestBody.joined(parts, meter.begin if sizes else _nothing)
+
+
+async def _content(source: Path | Content) -> Content:
+    """A file is looked at in a thread: it may be on another machine."""
+    if isinstance(source, Content):
+        return source
+    return (await examine(source, head=0, parameter="attachment_list", size=None))[0]
 
 
 def _with_sources(attachments: list[Attachment]) -> list[Attachment]:

@@ -51,7 +51,7 @@ class Mailbox(Listings, Changing):
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = self._checked(message)
-        body = send_body(
+        body = await send_body(
             self._transport.codec, SendRequest(authentication=self._authentication, message=message), progress
         )
         return await self._call(operations.SEND, body=body, timeout=timeout)
@@ -64,7 +64,7 @@ class Mailbox(Listings, Changing):
         Operation SendWithHeader (specification 4.C). progress, timeout: as for `send`.
         """
         message = self._checked(message)
-        body = send_body(
+        body = await send_body(
             self._transport.codec, SendRequestWithHeader(authentication=self._authentication, message=message), progress
         )
         return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)

@@ -48,7 +48,7 @@ class TUser(Facade):
         if isinstance(message, MessageWithHeader):
             raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
         message = arguments.checked_message(message, self._address)
-        body = send_body(
+        body = await send_body(
             self._transport.codec, SendWithTuserRequest(authentication=self._authentication, message=message), progress
         )
         return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
@@ -62,7 +62,7 @@ class TUser(Facade):
         """
         message = arguments.checked_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
-        body = send_body(self._transport.codec, request, progress)
+        body = await send_body(self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
 
     async def get_message_status(

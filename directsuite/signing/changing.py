@@ -37,8 +37,8 @@ A path gets a file that appears whole or not at all, for its owner's eyes only (
 A file object opened for writing bytes is returned; it is not closed, and keeps what came before a failure. One that can
 seek is written from where it stands, and cut off behind the document. An async function is given each piece; the method
 returns the number of bytes. What a file that can't seek or a function has got can't be taken back, and so is not asked
-for a second time. Neither may take longer than `attempt_timeout` for one piece. A file that can't seek is written in a
-thread, and may still get its last piece after the call was cancelled; a function gets none.
+for a second time. Neither may take longer than `attempt_timeout` for one piece. Files, save an io.BytesIO, are written
+in a thread, and may still get their last piece after the call was cancelled; a function gets none.
 """
 
 
@@ -92,7 +92,7 @@ class Changing(Facade):
                 return await looking._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(Pulling(operation, fetched), document, effect, timeout, body)
-        with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
+        async with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
             destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
             sink = receiving.sink
 
@@ -162,7 +162,7 @@ def streaming(operation: Operation[bytes]) -> Operation[Any]:
     return cast("Operation[Any]", operation)
 
 
-def _nothing() -> None:
+async def _nothing() -> None:
     """An answer in memory is kept as it is."""
 
 
@@ -175,5 +175,5 @@ class Pulling(Generic[R]):
 
     operation: Operation[R]
     fetch: Callable[[], Awaitable[R]]
-    keep: Callable[[], None] = _nothing
+    keep: Callable[[], Awaitable[None]] = _nothing
     receive: Receive[R] | None = None

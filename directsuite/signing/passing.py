@@ -11,7 +11,7 @@ import attrs
 from directsuite.core.call import Exchanged, Options
 from directsuite.core.destination import in_turns, refuse_larger, size_told
 from directsuite.core.progress import Meter
-from directsuite.core.source import Content, Piece, Source, content_of
+from directsuite.core.source import Content, Piece, Source, examine
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
@@ -22,12 +22,12 @@ _MAGIC = b"%PDF-"
 _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
 
 
-def pdf_of(pdf: Source, size: int | None) -> Content:
+async def pdf_of(pdf: Source, size: int | None) -> Content:
     """The content to store. What is no PDF is refused here or, of a stream, before anything of it is sent."""
-    content = content_of(pdf, parameter="pdf", size=size)
+    content, head = await examine(pdf, head=_HEAD, parameter="pdf", size=size)
     if not content.replayable:
         return _Checked(content)
-    _refuse_other_than_pdf(content.head(_HEAD))
+    _refuse_other_than_pdf(head)
     return content
 
 

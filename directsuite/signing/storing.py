@@ -39,7 +39,7 @@ class Storing(Changing):
         seconds ends it. What the sockets' buffers took counts as sent, in `progress` too: a server that reads those for
         longer than `attempt_timeout` is not waited for.
         """
-        content = pdf_of(pdf, size)
+        content = await pdf_of(pdf, size)
         meter = Meter(progress, content.size)
         body = RequestBody.base64(content, None if progress is None else meter.advance)
         body = body if progress is None else attrs.evolve(body, begin=meter.begin)
@@ -113,7 +113,7 @@ class Storing(Changing):
         refuse_sha256(sha256)
         refuse_progress(progress)
         receiving = Destination[Any](sink_of(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
-        with receiving:
+        async with receiving:
             return await self._call(streaming(operations.GET_DOC), name, timeout=timeout, receive=receiving)
 
     def stream_doc(

@@ -72,6 +72,7 @@ class Services:
             "documentDigest": "digest",
             "sessionId": SESSION,
             "patient": [],
+            "signatures": [],
         }
 
 

@@ -81,7 +81,7 @@ async def _on_stage(scene: Scene, stage: Stage, services: Services, at: int, way
             _assert_unknown_is_told(scene, stage, requests)
         await _assert_others_go_on(scene, stage, way)
         _assert_nothing_held(scene, stage)
-        assert [entry.name for entry in stage.folder.iterdir() if entry.suffix == ".part"] == []
+        await until(lambda: not [entry for entry in stage.folder.iterdir() if entry.suffix == ".part"])  # in a thread
         assert "open" not in stage.uploads
         await _assert_next_goes_through(scene, stage, way)
         assert await elapsed(stage.suite.aclose()) == 0

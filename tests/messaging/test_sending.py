@@ -32,7 +32,7 @@ async def _sent(body: RequestBody) -> bytes:
 
 
 async def test_a_message_without_files_is_one_piece() -> None:
-    body = send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
+    body = await send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
     assert body.chunks is None
     assert json.loads(await _sent(body)) == {
         "authentication": {"username": "alice@direct.example.test", "password": 'p"ä'},
@@ -59,7 +59,7 @@ async def test_files_stand_where_their_contents_would(
         path.write_bytes(content)
         in_memory = ds.Attachment(content=content, content_type="application/pdf", filename=path.name)
         attachments.append(ds.Attachment.from_path(path) if from_file else in_memory)
-    body = send_body(CODEC, _request(*attachments, subject=subject))
+    body = await send_body(CODEC, _request(*attachments, subject=subject))
     text = await _sent(body)
     assert len(text) == body.size
     entries = json.loads(text)["message"]["attachmentList"]
@@ -70,17 +70,17 @@ async def test_files_stand_where_their_contents_would(
 async def test_a_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
     path = tmp_path / "large.pdf"
     path.write_bytes(bytes(range(256)) * 2048)
-    body = send_body(CODEC, _request(ds.Attachment.from_path(path)))
+    body = await send_body(CODEC, _request(ds.Attachment.from_path(path)))
     assert body.replayable
     assert await _sent(body) == await _sent(body)
 
 
-def test_a_file_that_is_not_there_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_there_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="attachment_list: no such file"):
-        send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
+        await send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
 
 
-def test_no_body_shows_what_it_holds() -> None:
-    shown = repr(send_body(CODEC, _request(subject="Zaphod")))
+async def test_no_body_shows_what_it_holds() -> None:
+    shown = repr(await send_body(CODEC, _request(subject="Zaphod")))
     assert "Zaphod" not in shown
     assert 'p"ä' not in shown

@@ -109,7 +109,7 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
     request = SendRequest(
         authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=letter(*attachments)
     )
-    body = send_body(Codec(), request)
+    body = await send_body(Codec(), request)
     chunks = await chunks_of(body)
     assert max(map(len, chunks)) <= LIMIT
     assert body.size == sum(map(len, chunks))

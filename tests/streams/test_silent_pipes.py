@@ -17,8 +17,8 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.blocking import THREAD_NAME
-from directsuite.core.sinks import sink_of
+from directsuite.core.blocking import RESTING, Worker
+from directsuite.core.sinks import Sink, sink_of
 from directsuite.core.source import content_of
 from tests.chaos.overheard import locals_of
 from tests.core import plays
@@ -56,7 +56,7 @@ class Silent(io.RawIOBase):
 
 
 def own_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
+    return [thread for thread in threading.enumerate() if isinstance(thread, Worker) and thread not in RESTING]
 
 
 @contextlib.contextmanager
@@ -114,6 +114,8 @@ async def main():
     sinks = [sink_of(os.fdopen(os.pipe()[1], "wb", buffering=size)) for size in (0, 8192) for _ in range(workers)]
     if "stdout" in sys.argv:
         sinks.append(sink_of(sys.stdout.buffer))
+    for sink in sinks:
+        await sink.open()
     calls += [sink.write(bytes(1_000_000)) for sink in sinks]
     tasks = [asyncio.ensure_future(call) for call in calls]
     for _ in range(2_000):
@@ -123,7 +125,8 @@ async def main():
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for sink in sinks:
-        sink.end()
+        await sink.end()
+        await sink.close()
     await asyncio.wait_for(asyncio.get_running_loop().getaddrinfo("localhost", 80), 5)
     print("resolved", file=sys.stderr)
 
@@ -256,13 +259,20 @@ class Seeking(io.BytesIO):
         raise OSError("own")
 
 
+async def write_all(sink: Sink[Any], content: bytes) -> None:
+    await sink.write(content)
+    await sink.finish()
+
+
 @pytest.mark.parametrize("make", [lambda: Pipe(fails_after=2), Seeking], ids=["pipe", "file"])
 async def test_error_of_a_destination_holds_nothing_of_what_was_written(make: Callable[[], Any]) -> None:
     sink = sink_of(make())
+    await sink.open()
     text = b"sentinel-of-a-patient"
     with pytest.raises(OSError, match="own") as caught:
-        await sink.write(text * 10_000)
-    sink.end()
+        await write_all(sink, text * 10_000)
+    await sink.end()
+    await sink.close()
     await until(lambda: not own_threads())
     assert [place for place, shown in locals_of(caught.value) if text.decode() in shown] == []
 

@@ -7,7 +7,7 @@ import contextlib
 import enum
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import attrs
@@ -71,7 +71,7 @@ class FragileService:
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
     ) -> Path:
         """Sign a document."""
-        with contextlib.closing(PathSink(destination)) as sink:  # as the client has it: nothing is sent without
+        async with _opened(destination) as sink:  # as the client has it: nothing is sent without
             fault = self._begin(identifier, changes=True)
             self.asked[identifier] += 1
             if fault is Fault.LATE:
@@ -89,7 +89,7 @@ class FragileService:
 
     async def download(self, identifier: str, destination: Path) -> Path:
         """Give a document."""
-        with contextlib.closing(PathSink(destination)) as sink:
+        async with _opened(destination) as sink:
             fault = self._begin(identifier)
             self._end(fault, repeatable=True)
             return await _put(sink, self.stored[identifier])
@@ -125,12 +125,21 @@ class FragileService:
             raise _lost() if repeatable else _unknown()
 
 
+@contextlib.asynccontextmanager
+async def _opened(destination: Path) -> AsyncGenerator[PathSink]:
+    sink = PathSink(destination)
+    try:
+        await sink.open()
+        yield sink
+    finally:
+        await sink.close()
+
+
 async def _put(sink: PathSink, content: bytes) -> Path:
-    sink.begin()
+    await sink.begin()
     await sink.write(content)
     await sink.finish()
-    sink.end()
-    sink.keep()
+    await sink.keep()
     return sink.result
 
 

@@ -1,0 +1,139 @@
+"""Files that take their time, as on another machine: the event loop goes on meanwhile, and a cancelled call ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import pybase64
+import pytest
+
+import directsuite as ds
+from directsuite.core.blocking import BLOCK
+from tests.core import plays
+from tests.core.opened import ALICE, PASSWORD, PDF, opened
+from tests.core.scripted_server import ScriptedServer
+from tests.core.test_blocking import own_threads
+from tests.core.virtual_time import until
+
+LARGE = PDF + bytes(3 * BLOCK)
+CODED = pybase64.b64encode(LARGE)
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+
+
+class SlowFile(io.BytesIO):
+    """A file that can seek, each of whose calls waits until the test lets it go on."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__(content)
+        self.waiting = threading.Event()
+        self.released = threading.Event()
+        self.threads: set[int] = set()
+
+    def _wait(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.waiting.set()
+        assert self.released.wait(30)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._wait()
+        return super().read(size)
+
+    def write(self, piece: Any, /) -> int:
+        self._wait()
+        return super().write(piece)
+
+    def seek(self, *where: int) -> int:
+        self._wait()
+        return super().seek(*where)
+
+    def flush(self) -> None:
+        self._wait()
+        super().flush()
+
+
+def calls_of(suite: ds.DirectSuite, file: SlowFile) -> dict[str, Any]:
+    return {
+        "save": lambda: suite.signing.save(file),
+        "download": lambda: suite.signing.download("doc", file),
+        "sign_and_pull": lambda: suite.signing.sign_and_pull("doc", SIGNATURE, destination=file),
+    }
+
+
+@pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
+async def test_event_loop_goes_on_while_a_file_takes_its_time(server: ScriptedServer, name: str) -> None:
+    file = SlowFile(LARGE if name == "save" else b"")
+    server.otherwise = plays.answer({"identifier": "doc"} if name == "save" else CODED)
+    async with opened(server) as suite:
+        call = asyncio.create_task(calls_of(suite, file)[name]())
+        await until(file.waiting.is_set)  # gives way to the loop, which a call in it would not come back to
+        assert not call.done()
+        file.released.set()
+        await call
+    assert threading.get_ident() not in file.threads
+    assert file.getvalue() == LARGE
+    await until(lambda: not own_threads())
+
+
+@pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
+async def test_call_that_is_cancelled_does_not_wait_for_the_file(server: ScriptedServer, name: str) -> None:
+    file = SlowFile(LARGE if name == "save" else b"")
+    server.otherwise = plays.answer(CODED)
+    async with opened(server) as suite:
+        call = asyncio.create_task(calls_of(suite, file)[name]())
+        await until(file.waiting.is_set)
+        call.cancel()
+        if name != "save":  # which is given a second to end: time stands still here
+            file.released.set()
+        await until(call.done)
+        assert call.cancelled()
+        file.released.set()
+    await until(lambda: not own_threads())
+    assert not file.closed
+
+
+async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: ScriptedServer, tmp_path: Path) -> None:
+    path = tmp_path / "large.pdf"
+    path.write_bytes(LARGE)
+    server.otherwise = plays.answer({"success": True, "smtpId": "1"})
+    with path.open("rb") as file:
+        message = ds.Message(
+            sender=ALICE,
+            subject="s",
+            body="b",
+            recipients=[ds.Recipient("bob@direct.example.test")],
+            attachment_list=[ds.Attachment.from_file(file, content_type="application/pdf")],
+        )
+        async with opened(server) as suite:
+            box = suite.mailbox(ALICE, PASSWORD)
+            await asyncio.gather(*(box.send(message) for _ in range(4)))
+    assert [CODED in request.body for request in server.requests] == [True] * 4
+
+
+async def test_path_is_looked_at_read_and_written_in_threads(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: dict[str, set[bool]] = {}
+    loop_thread = threading.get_ident()
+
+    def watched(name: str, method: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            used.setdefault(name, set()).add(threading.get_ident() == loop_thread)
+            return method(*args, **kwargs)
+
+        return call
+
+    source = tmp_path / "source.pdf"
+    source.write_bytes(LARGE)
+    server.plays(plays.answer({"identifier": "doc"}), plays.answer(CODED))
+    for name in ("open", "stat", "is_file", "is_dir", "replace"):
+        monkeypatch.setattr(Path, name, watched(name, getattr(Path, name)))
+    async with opened(server) as suite:
+        await suite.signing.save(source)
+        await suite.signing.download("doc", tmp_path / "copy.pdf")
+    monkeypatch.undo()
+    assert used == {name: {False} for name in ("open", "stat", "is_file", "is_dir", "replace")}
+    assert (tmp_path / "copy.pdf").read_bytes() == LARGE
