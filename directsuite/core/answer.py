@@ -176,7 +176,8 @@ def _read(
         if value is None or value == "" or not whole:
             value = None  # the frame may stand in a traceback
             raise MismatchError("present" if whole else "whole", f"$.{wire_name(model, name)}")
-    if getattr(response, "extra", True) and (unread := unread_list(model, document)) is not None:
+    odd = getattr(response, "extra", True) or any(type(member) is dict for member in document.values())
+    if odd and (unread := unread_list(model, document)) is not None:
         raise MismatchError("present", f"$.{unread}")
     return cast("R", response)
 

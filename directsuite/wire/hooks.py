@@ -253,25 +253,32 @@ def wire_name(cls: type[Model], name: str) -> str:
 def unread_list(cls: type[Model], document: Mapping[str, Any]) -> str | None:
     """The list that should be in an answer that has none of its own, but one under a name that nobody knows.
 
-    Without it the answer would seem empty. A bare object counts as a list where most of its members are an element's.
+    Without it the answer would seem empty. A bare object counts as a list where most of its members are an element's,
+    or where there is a list in it; under a list's own name, too, where none of them is.
     """
     fields = fields_of(cls)
     lists = [field for field in fields if field.is_list]
     contents = [
         field for field in fields if field.is_list or get_origin(field.annotation) is dict or bytes in field.kinds
     ]
-    if not lists or any(not is_nothing(document.get(name), list) for field in contents for name in field.keys):
-        return None
-    known = {name for field in fields for name in field.keys}
     items = {name for field in lists for name in _names_within(field)}
-    unknown = (value for name, value in document.items() if name not in known)
-    return lists[0].key if any(_may_be_a_list(value, items) for value in unknown) else None
+    names = {name for field in contents for name in field.keys if not is_nothing(document.get(name), list)}
+    unread = {name for name in names if _is_no_element(document[name], items)}
+    if not lists or names != unread:
+        return None
+    unread.update(document.keys() - {name for field in fields for name in field.keys})
+    return lists[0].key if any(_may_be_a_list(document[name], items) for name in unread) else None
+
+
+def _is_no_element(value: Any, items: set[str]) -> bool:
+    return isinstance(value, dict) and not items & value.keys()
 
 
 def _may_be_a_list(value: Any, items: set[str]) -> bool:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return 2 * len(items & members.keys()) > len(members)
+        named = 2 * len(items & members.keys()) > len(members)
+        return named or any(_may_be_a_list(member, items) for member in members.values())
     return isinstance(value, list) and any(element is not None for element in cast("list[object]", value))
 
 

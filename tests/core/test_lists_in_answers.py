@@ -146,6 +146,31 @@ async def test_a_list_under_a_name_that_nobody_knows_is_no_empty_success(
 
 
 @every_list
+@pytest.mark.parametrize("wrapped", ["under another name", "under its own name", "deeper"])
+async def test_a_list_within_an_object_that_nobody_knows_is_no_empty_success(
+    ask: Ask, name: str, answer: dict[str, Any], element: Any, wrapped: str, server: ScriptedServer
+) -> None:
+    if wrapped == "under its own name" and ask in (
+        LISTS["streamed messages"][0],
+        LISTS["uids"][0],
+        LISTS["folders"][0],
+    ):
+        pytest.skip("a stream gives a bare element at once; a bare object is no number or text")
+    within: dict[str, Any] = {"item": [element]}
+    members: dict[str, dict[str, Any]] = {
+        "under another name": {"result": within},
+        "under its own name": {name: within},
+        "deeper": {"result": {"total": 1, "page": within}},
+    }
+    _serve(server, answer | members[wrapped])
+    async with opened(server) as suite:
+        error = await failure_of(ask(suite))
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.path == f"$.{name}"
+    assert PATIENT not in str(error)
+
+
+@every_list
 @pytest.mark.parametrize("others", [{}, {"x": []}, {"x": [None]}, {"x": {"requestId": 1}}, {"x": "text"}], ids=str)
 async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, others: dict[str, Any], server: ScriptedServer
