@@ -1,20 +1,27 @@
 """A worker is killed every second or so, while the mailbox changes and its uids begin anew: the sink equals the server.
 
-What is told in the sink's own transaction is told once: every message NEW one time, however often a worker died.
+What is told in the store's own transaction is told once: every message NEW one time, however often a worker died. A
+Maildir, which is no part of it, has every message once, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import email
+import logging
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tests.sync.killing.traffic import assert_equal, survived
+from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, survived
+from tests.sync.killing.worker import MAILDIR
+
+SECONDS = [8, pytest.param(120, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", SECONDS)
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, tmp_path: Path) -> None:
     path = tmp_path / "sync.db"
     listed = await survived(seconds, str(path))
@@ -22,3 +29,15 @@ async def test_nothing_is_missing_and_nothing_doubled(seconds: int, tmp_path: Pa
         rows = database.execute("SELECT mailbox, folder, uid, subject FROM message WHERE present = 1").fetchall()
         new = [subject for (subject,) in database.execute("SELECT subject FROM told WHERE kind = 'new'")]
     assert_equal(listed, rows, new)
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+async def test_a_maildir_has_what_the_server_has(seconds: int, tmp_path: Path) -> None:
+    path = tmp_path / MAILDIR
+    listed = await survived(seconds, str(path))
+    for address in ADDRESSES:
+        for folder in FOLDERS:
+            directory = path.with_suffix("") / directory_of_mailbox(address) / directory_of_folder(folder)
+            files = [email.message_from_bytes(each.read_bytes())["Subject"] for each in directory.glob("new/*")]
+            assert sorted(files) == sorted(subject for _, subject in listed.get((address, folder), ()))
+    logging.getLogger(__name__).info("%d files, as on the server", len(list(path.with_suffix("").rglob("new/*"))))

@@ -1,6 +1,7 @@
 """A worker in a process of its own: `python -m tests.sync.killing.worker URL STORE run|once ADDRESS …`.
 
-STORE: the path of an SQLite database, or where PostgreSQL is (`host=…`). run: until it is killed. once: until all is in
+STORE: the path of an SQLite database, or where PostgreSQL is (`host=…`). Beside a database `maildir.db` the sink is the
+Maildir `maildir`, which is no part of the store. run: until it is killed. once: until all is in
 step; it prints the problem of each mailbox that isn't.
 """
 
@@ -15,12 +16,14 @@ from pathlib import Path
 import directsuite as ds
 from directsuite.sync.changes import Change
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.sinks.sqlite import SqliteSink
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
 from tests.sync.fleet import fleet_worker
 
 PASSWORD = "correct horse"
+MAILDIR = "maildir.db"
 INTERVAL = 0.05
 """Seconds between two looks at a mailbox: as often as it can, so that a kill comes at any point."""
 
@@ -52,14 +55,15 @@ async def _password(_: str) -> str:
 def _store(where: str) -> SqliteStore | PostgresStore:
     if where.startswith("host="):
         return PostgresStore(where, sink=fleet_worker.LoggingSink())
-    return SqliteStore(Path(where), sink=LoggingSink())
+    return SqliteStore(Path(where), sink=None if where.endswith(MAILDIR) else LoggingSink())
 
 
 async def work(url: str, where: str, how: str, addresses: Sequence[str]) -> int:
     """Keep the mailboxes in step, or bring them there once."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
     async with ds.DirectSuite(settings) as suite, _store(where) as store:
-        sync = Synchronizer(suite, store, addresses, _password, folders=None, interval=INTERVAL)
+        deliver = MaildirSink(Path(where).with_suffix("")) if where.endswith(MAILDIR) else None
+        sync = Synchronizer(suite, store, addresses, _password, deliver=deliver, folders=None, interval=INTERVAL)
         if how == "run":
             await sync.run()
         problems = [status.problem for status in (await sync.once()).values() if status.problem]
