@@ -22,6 +22,11 @@ WISHES = """
 SINK = "CREATE TABLE IF NOT EXISTS sink (kind TEXT NOT NULL)"
 """As WISHES; a store from before it was thought of is bound by its next run."""
 
+UNSETTLED = """
+    CREATE INDEX IF NOT EXISTS msg_unsettled ON msg (folder, state) WHERE state IN (2, 4, 5, 7)
+"""
+"""As WISHES; a store from before there was state 7 has another index, of which a query for these makes no use."""
+
 _BIND = "INSERT INTO sink (kind) SELECT ? WHERE NOT EXISTS (SELECT * FROM sink)"
 
 STORE = SqliteFile(
@@ -30,7 +35,7 @@ STORE = SqliteFile(
     application=0x64735379,
     version=1,
     page=16384,  # its sink may keep messages whole
-    also=(WISHES, SINK),
+    also=(WISHES, SINK, UNSETTLED, "DROP INDEX IF EXISTS msg_waiting"),
     tables="""
 CREATE TABLE mailbox (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL);
 CREATE TABLE folder (
@@ -43,7 +48,6 @@ CREATE TABLE msg (
     attempts INTEGER NOT NULL, retry_ms INTEGER, PRIMARY KEY (folder, generation, uid)
 ) WITHOUT ROWID;
 CREATE INDEX msg_digest ON msg (folder, digest) WHERE digest IS NOT NULL;
-CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5, 7);
 """,
 )
 

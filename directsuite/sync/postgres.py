@@ -40,7 +40,10 @@ _TABLES = (
     )
     """,
     "CREATE INDEX msg_digest ON directsuite.msg (folder, digest) WHERE digest IS NOT NULL",
-    "CREATE INDEX msg_waiting ON directsuite.msg (folder, state) WHERE state IN (2, 4, 5, 7)",
+)
+_UNSETTLED = (
+    "DROP INDEX IF EXISTS directsuite.msg_waiting",  # from before there was state 7
+    "CREATE INDEX msg_unsettled ON directsuite.msg (folder, state) WHERE state IN (2, 4, 5, 7)",
 )
 
 _SINK = (
@@ -153,6 +156,7 @@ class PostgresStore:
             await ensure_part(connection, "store", _VERSION, _TABLES, error=StoreError)
             await ensure_part(connection, "wishes", _VERSION, _WISHES, error=StoreError)
             await ensure_part(connection, "store: sink", _VERSION, _SINK, error=StoreError)
+            await ensure_part(connection, "store: unsettled", _VERSION, _UNSETTLED, error=StoreError)
             if self._sink is not None:
                 await self._sink.prepare(connection)
 

@@ -42,7 +42,7 @@ _OF_DIGEST = """
     WHERE f.mailbox = ? AND m.digest = ?
 """
 _WAITING = """
-    SELECT f.name, m.* FROM folder f JOIN msg m INDEXED BY msg_waiting ON m.folder = f.id
+    SELECT f.name, m.* FROM folder f JOIN msg m INDEXED BY msg_unsettled ON m.folder = f.id
     WHERE f.mailbox = ? AND m.state = ? AND m.state IN (2, 4, 5, 7) AND f.name NOT IN (SELECT value FROM json_each(?))
 """
 _IN_STATE = """

@@ -219,6 +219,19 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+async def test_a_store_from_before_there_were_rows_in_doubt_is_used(path: Path) -> None:
+    await opened_and_closed(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE sql LIKE '%IN (2, 4, 5, 7)%'"
+        ).fetchall():
+            connection.execute(f"DROP INDEX {name}")
+        connection.execute("CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5)")
+    async with SqliteStore(path) as store:
+        lease = await store.claim(MAILBOX)
+        assert [await store.in_state(lease, state) for state in State] == [[]] * len(State)
+
+
 async def test_files_are_for_their_owner_alone(path: Path) -> None:
     async with SqliteStore(path) as store:
         await store.claim(MAILBOX)
