@@ -111,6 +111,7 @@ class SqliteFile(Generic[E]):
         It commits by itself; what it writes should be short, for others wait meanwhile.
         """
         try:
+            path = Path(os.path.realpath(path))  # where SQLite has the files beside it, whatever link leads there
             is_there = path.exists()
         except OSError as error:
             raise self._unusable(error) from None

@@ -244,13 +244,19 @@ async def look_beside(path: Path) -> None:
         pass
 
 
+async def look_beside_by_another_name(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    await look_beside(link)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
-@pytest.mark.parametrize("use", [*KINDS.values(), look_beside])
+@pytest.mark.parametrize("use", [*KINDS.values(), look_beside, look_beside_by_another_name])
 async def test_files_that_others_may_read_are_taken_from_them(
     use: Callable[[Path], Awaitable[None]], mode: int, path: Path, tmp_path: Path
 ) -> None:
-    kind = opened_and_closed if use is look_beside else use
+    kind = use if use in KINDS.values() else opened_and_closed
     restored = tmp_path / "restored.db"
     await kind(path)
     with contextlib.closing(sqlite3.connect(path)) as connection:  # keeps the files beside it, with what is in them
