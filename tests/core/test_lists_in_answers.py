@@ -55,6 +55,19 @@ async def test_null_in_a_list_is_passed_over_and_counted(
     assert (skipped.operation[:11], skipped.elements) == ("GetMessages", NULLS)
 
 
+@every_way
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
+async def test_a_broken_character_in_one_message_hides_no_other(
+    read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
+) -> None:
+    messages = b'[{"uid":1,"subject":"a\\ud83d"},{"uid":2,"subject":"M\xfcller"},{"uid":3,"subject":"%s"}]'
+    server.otherwise = plays.answer(b'{"success":true,"messages":%s}' % messages % (b"x" * padding))
+    async with opened(server) as suite:
+        found = await read(suite.mailbox(ALICE, PASSWORD))
+    assert [message.uid for message in found] == [1, 2, 3]
+    assert [message.subject for message in found][:2] == ["a\ufffd", "M\ufffdller"]
+
+
 async def test_an_answer_without_null_is_told_as_nothing_special(server: ScriptedServer) -> None:
     told: list[ds.Event] = []
     server.plays(
