@@ -33,12 +33,18 @@ R = TypeVar("R")
 _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 
+_MOST_EXPANDED = 20
+"""Times its size that a compressed answer of base64 text may expand to: more than documents do, and less than bombs."""
+_SMALL = 2**20
+"""Bytes that it may expand to in any case."""
+
 
 class Incoming:
     """The answer to a request that may be sent. `close` gives its connection back, or ends it where it wasn't read."""
 
-    def __init__(self, reading: set[Incoming], limits: Limits | None) -> None:
+    def __init__(self, reading: set[Incoming], limits: Limits | None, *, is_base64: bool = False) -> None:
         """reading: the answers that are being read, closed where the suite is. limits: gets the connection back."""
+        self._is_base64 = is_base64
         self._response: aiohttp.ClientResponse | None = None
         self._reading = reading
         self._limits = limits
@@ -63,25 +69,37 @@ class Incoming:
         return self._response
 
     async def read(self, limit: int) -> Answer:
-        """The whole answer; its body only up to `limit` bytes and one piece more."""
+        """The whole answer; the beginning of one that has more than `limit` bytes."""
         content = self._begun.content
         pieces: list[bytes] = []
         size = 0
-        piece = b""
+        piece = body = b""
         try:
-            while size <= limit and (piece := await content.readany()):
+            while size <= limit and (piece := await self.chunk()):
                 pieces.append(piece)
                 size += len(piece)
                 if content.at_eof():
                     break
-            return Answer(self.status, self.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces), size > limit)
+            kept = size
+            while size > limit and kept - len(pieces[-1]) >= outcome.KEPT:
+                kept -= len(pieces.pop())
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return Answer(self.status, self.headers, body, too_large=size > limit, size=size)
         finally:
             pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
-            piece = b""
+            piece = body = b""
 
     async def chunk(self) -> bytes:
-        """The next piece of the body, empty at its end."""
-        return await self._begun.content.readany()
+        """The next piece of the body, empty at its end. Raises ResponseDecodeError for a compression bomb."""
+        content = self._begun.content
+        size = content.total_bytes if self._is_base64 else 0
+        if size > _SMALL and size > _MOST_EXPANDED * content.total_raw_bytes:
+            text = (
+                f"the compressed answer expands to more than {_MOST_EXPANDED} times its size, as no document should: "
+                "have the service, or the proxy before it, send documents uncompressed"
+            )
+            raise ResponseDecodeError(text, too_large=True)
+        return await content.readany()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in pieces, as they come."""
@@ -109,15 +127,16 @@ class Incoming:
 
 @attrs.define(repr=False, eq=False)
 class Answer:
-    """An answer that was read. too_large: it went past the limit and was broken off."""
+    """An answer that was read. too_large: it went past the limit, and was broken off; of `size` bytes it has some."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     too_large: bool = False
+    size: int = attrs.field(default=attrs.Factory(lambda answer: len(answer.body), takes_self=True))
 
     def __repr__(self) -> str:
-        return f"Answer(status={self.status}, bytes={len(self.body)})"
+        return f"Answer(status={self.status}, bytes={self.size})"
 
 
 def interpret(

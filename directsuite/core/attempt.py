@@ -95,7 +95,11 @@ class Attempts:
         """Admission, request and answer; the connection is given back, unless a stream goes on to read from it."""
         if not admitted_at_once(call):
             await admit(call, self._lifecycle.sleep)
-        incoming = Incoming(self._lifecycle.reading, call.endpoint.limits if call.operation.limited else None)
+        incoming = Incoming(
+            self._lifecycle.reading,
+            call.endpoint.limits if call.operation.limited else None,
+            is_base64=call.operation.response is bytes,
+        )
         try:
             if not call.operation.may_repeat:
                 await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed

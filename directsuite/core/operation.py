@@ -123,7 +123,9 @@ class Operation(Fieldwise, Generic[R]):
     @functools.cached_property
     def headers(self) -> Mapping[str, str]:
         """What every request's head says, its credential apart."""
-        return {} if self.content_type is None else {"Content-Type": self.content_type.value}
+        headers = {} if self.content_type is None else {"Content-Type": self.content_type.value}
+        # A document's size is told ahead, and nothing can expand, where its base64 text comes as it is.
+        return headers | {"Accept-Encoding": "identity"} if self.response is bytes else headers
 
     @functools.cached_property
     def _template(self) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -35,7 +35,7 @@ class Batch:
 
     def weigh(self, exchanged: Exchanged) -> None:
         """Take the size of the answer, as an observer of its call."""
-        self.size = len(exchanged.answer.body)
+        self.size = exchanged.answer.size
         self.too_large = exchanged.answer.too_large
 
 

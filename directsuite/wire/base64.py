@@ -10,6 +10,8 @@ from directsuite.wire.mismatch import MismatchError
 
 _WHITE = b" \t\r\n"
 _EXPECTED = "base64 text"
+_BLANKS, _BLANKS_PER_BYTE = 65_536, 4
+"""White space that a stream may have, and how much more for each byte behind it: else it could go on for ever."""
 
 
 def encode(content: bytes | memoryview) -> bytes:
@@ -61,12 +63,17 @@ class Decoder:
     def __init__(self) -> None:
         self._rest = b""
         self._ended = False
+        self._blanks_left = _BLANKS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
         """The bytes that are settled by now; up to three characters are kept back for the next piece."""
         text = self._rest + piece if self._rest else piece
         content = None if self._ended else self._plain(text)
-        return self._spaced(bytes(text)) if content is None else content
+        content = self._spaced(bytes(text)) if content is None else content
+        self._blanks_left += _BLANKS_PER_BYTE * len(content)
+        if self._blanks_left < 0:
+            raise MismatchError(_EXPECTED)
+        return content
 
     def _plain(self, text: bytes | memoryview) -> bytes | None:
         """The same, of text without white space, which is not copied; None where it is anything else."""
@@ -75,17 +82,22 @@ class Decoder:
             content = pybase64.b64decode(memoryview(text)[:whole], validate=True)
         except (binascii.Error, ValueError):
             return None
-        self._keep(bytes(text[whole:]).translate(None, _WHITE), ended=text[whole - 1 : whole] == b"=")
+        self._keep(self._without_blanks(bytes(text[whole:])), ended=text[whole - 1 : whole] == b"=")
         return content
 
     def _spaced(self, text: bytes) -> bytes:
-        text = text.translate(None, _WHITE)
+        text = self._without_blanks(text)
         whole = len(text) - len(text) % 4
         if whole and self._ended:
             raise MismatchError(_EXPECTED)
         settled = text[:whole]
         self._keep(text[whole:], ended=self._ended or settled.endswith(b"="))
         return decode(settled)
+
+    def _without_blanks(self, text: bytes) -> bytes:
+        dense = text.translate(None, _WHITE)
+        self._blanks_left -= len(text) - len(dense)
+        return dense
 
     def _keep(self, rest: bytes, *, ended: bool) -> None:
         self._rest, self._ended = rest, ended

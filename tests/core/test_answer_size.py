@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core import transport
+from directsuite.core import outcome, transport
 
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_nothing_held, failure_of, opened
@@ -81,9 +84,10 @@ async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
     assert error.too_large
 
 
-def bomb(megabytes: int, encoding: str) -> Play:
+def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Play:
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
-    coded = b"".join(compressor.compress(bytes(2**20)) for _ in range(megabytes)) + compressor.flush()
+    pieces = (compressor.compress(byte * 2**20) for _ in range(megabytes))
+    coded = compressor.compress(head) + b"".join(pieces) + compressor.flush()
     return plays.answer(coded, Content_Encoding=encoding)
 
 
@@ -101,6 +105,103 @@ async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encodin
     assert error.too_large
     assert len(server.requests) == 1
     assert peak < 16 * 2**20
+
+
+async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
+    limit = 32 * 2**20
+    server.otherwise = bomb(100, "gzip")
+    async with opened(server, max_response_bytes=limit) as suite:
+        tracemalloc.start()
+        try:
+            error = await failure_of(GET_DOC_INFO.call(suite))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert len(error.body) == outcome.KEPT
+    assert peak < limit + 8 * 2**20
+
+
+async def _download(suite: ds.DirectSuite, folder: Path) -> object:
+    return await suite.signing.download("doc", folder / "a.pdf")
+
+
+async def _pull(suite: ds.DirectSuite, folder: Path) -> object:
+    return await suite.signing.flatten_and_pull("doc", destination=folder / "a.pdf")
+
+
+async def _stream_doc(suite: ds.DirectSuite, _: Path) -> object:
+    return [len(piece) async for piece in suite.signing.stream_doc("doc")]
+
+
+async def _in_memory(suite: ds.DirectSuite, _: Path) -> object:
+    return await suite.signing.get_doc("doc")
+
+
+DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("fetch", DOCUMENTS)
+async def test_document_that_expands_beyond_reason_is_refused(
+    server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], encoding: str, tmp_path: Path
+) -> None:
+    server.otherwise = bomb(300, encoding, b"A")
+    async with opened(server) as suite:
+        tracemalloc.start()
+        try:
+            error = await failure_of(fetch(suite, tmp_path))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert_nothing_held(suite)
+    if fetch is _pull:
+        assert isinstance(error, ds.OutcomeUnknownError)
+        assert isinstance(error.__cause__, ds.ResponseDecodeError)
+        error = error.__cause__
+    assert isinstance(error, ds.ResponseDecodeError)
+    assert error.too_large
+    assert "20 times" in str(error)
+    assert len(server.requests) == 1
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test's own
+    assert peak < 32 * 2**20
+
+
+@pytest.mark.parametrize("fetch", DOCUMENTS)
+async def test_document_is_asked_for_uncompressed_and_read_even_so(
+    server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], tmp_path: Path
+) -> None:
+    pdf = b"%PDF-1.7 " + random.Random(1).randbytes(3 * 2**20) + bytes(2**20)
+    coded = zlib.compress(pybase64.b64encode(pdf), wbits=31)
+    server.otherwise = plays.answer(coded, Content_Encoding="gzip")
+    async with opened(server) as suite:
+        await fetch(suite, tmp_path)
+    assert [request.headers["accept-encoding"] for request in server.requests] == ["identity"]
+
+
+async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(zlib.compress(b"A" * 2**20, wbits=31), Content_Encoding="gzip")
+    async with opened(server) as suite:
+        assert await suite.signing.get_doc("doc") == bytes(3 * 2**18)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_message_that_expands_without_end_is_stopped_early(
+    server: ScriptedServer, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_LARGEST_ELEMENT", 4 * 2**20)
+    server.otherwise = bomb(300, encoding, b"A", b'{"success": true, "messages": [{"uid": 1, "textBody": "')
+    async with opened(server, max_response_bytes=2**20) as suite:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:
+                [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert_nothing_held(suite)
+    assert caught.value.too_large
+    assert peak < 24 * 2**20
 
 
 async def test_compressed_answer_is_read(server: ScriptedServer) -> None:

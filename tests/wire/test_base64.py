@@ -92,6 +92,19 @@ def test_streams_take_and_refuse_what_the_whole_does(text: bytes, cuts: list[int
     assert cut == whole
 
 
+@pytest.mark.parametrize("piece", [b" " * 65_536, b"\r\n", b"\n\n\n", b"AAAA" + b"\n" * 1000])
+def test_text_that_is_mostly_blank_is_no_base64(piece: bytes) -> None:
+    with pytest.raises(MismatchError):
+        _decoded([b"JVBERi0x", *[piece] * (2**20 // len(piece)), b"AAAA" * 2])
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n", b"\n" * 10])
+def test_text_in_short_lines_is_base64_however_long_it_is(end: bytes) -> None:
+    decoder, line = base64.Decoder(), b"A" * 16 + end
+    assert sum(len(decoder.feed(line * 1000)) for _ in range(100)) == 12 * 100_000
+    decoder.finish()
+
+
 def test_text_that_is_not_ascii_is_refused() -> None:
     with pytest.raises(MismatchError):
         base64.decode("QQ=ä")
