@@ -45,6 +45,7 @@ class Change(Fieldwise):
 
     Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told
     MOVED with the message, or GONE, of a key that it may not know: MOVED is as good as NEW then, and GONE nothing.
+    After MOVED nothing is under `previous` any more, even where the sink has the message under `key` already.
 
     previous: the key that the message had, for MOVED and RESTORED. message: with its body and attachments, for NEW and
     RESTORED, and for MOVED where it had to be fetched. digest: of the content, the same wherever the message is.

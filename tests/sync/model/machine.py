@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.errors import ConnectionLostError
+from directsuite.sync.changes import Change, Kind
+from directsuite.sync.commits import SinkError
 from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.report import Report
 from directsuite.sync.store import Lease, Row, StaleLeaseError, State, Store
@@ -95,10 +98,14 @@ class SyncMachine(RuleBasedStateMachine):
             self.store,
             name=MAILBOX,
             folders=list(self.world.boxes) if self.named else None,
-            deliver=self.mirror.deliver if self.again else None,
+            deliver=self.deliver if self.again else None,
             clock=self.clock,
             now_ms=lambda: 1_800_000_000_000 + int(self.clock.now * 1000),
         )
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Have the mirror take changes, outside of a transaction."""
+        self.mirror.write(changes)
 
     def one_round(self, *, audit: bool = False) -> Report:
         """A round, and what it came to."""
@@ -217,7 +224,10 @@ class SyncMachine(RuleBasedStateMachine):
             self.one_round(audit=True)
             self.world.weird.clear()
         self.until_quiet()
-        self.compare({(name, row.uid) for name, row in self.rows(State.POISON)} | self.unseen())
+        aside, in_doubt = (
+            {(name, row.uid) for name, row in self.rows(state)} for state in (State.POISON, State.POISON_IN_DOUBT)
+        )
+        self.compare(aside | (in_doubt & self.spoilt()) | self.unseen())
         self.idle()
 
     @precondition(lambda self: self.clock.now < 50 * _DAY)
@@ -229,8 +239,7 @@ class SyncMachine(RuleBasedStateMachine):
             self.clock.now += _DAY
             self.until_quiet()
         self.world.weird.clear()
-        boxes = self.world.boxes.items()
-        self.compare({(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.poison})
+        self.compare(self.spoilt())
         self.idle()
 
     def recover(self) -> None:
@@ -271,10 +280,12 @@ class SyncMachine(RuleBasedStateMachine):
 
     def unseen(self) -> set[tuple[str, int]]:
         """Messages that can't be fetched, under uids that were another's: nobody can tell whether they still are."""
+        return self.spoilt() & {(name, uid) for name, uid in self.world.been if name in self.world.odd}
+
+    def spoilt(self) -> set[tuple[str, int]]:
+        """Messages that can't be fetched."""
         boxes = self.world.boxes.items()
-        return {(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.poison} & {
-            (name, uid) for name, uid in self.world.been if name in self.world.odd
-        }
+        return {(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.poison}
 
     def there(self) -> set[tuple[str, int, str]]:
         """Folder, uid and content of every message."""
@@ -294,3 +305,54 @@ class DeliveringMachine(SyncMachine):
     """With a sink that is a callable, and may be told the same twice."""
 
     again = True
+
+
+class RefusingMachine(DeliveringMachine):
+    """With one that refuses changes, or all for a while.
+
+    refused: by folder and uid, changes of which kind (None for all), and whether it does what they say nevertheless.
+    away: calls that fail from now on, whatever they tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = dict[tuple[str, int], tuple[Kind | None, bool]]()
+        self.away = 0
+
+    async def deliver(self, changes: Sequence[Change]) -> None:
+        """Take some of them, or all."""
+        for change in changes:
+            kind, nevertheless = self.refused.get((change.key.folder, change.key.uid), (change.kind, None))
+            refuses = nevertheless is not None and kind in (None, change.kind)
+            self.away = max(0, self.away - 1)
+            if self.away or (refuses and not nevertheless):
+                raise ValueError("no")
+            self.mirror.write([change])
+            if refuses:
+                raise ValueError("yes, perhaps")
+
+    def one_round(self, *, audit: bool = False) -> Report:
+        """As ever; a sink that takes nothing ends it."""
+        try:
+            return super().one_round(audit=audit)
+        except SinkError as error:
+            return Report(failed={"": error})
+
+    @rule(folder=_FOLDER, uid=st.integers(1, 12), kind=st.none() | st.sampled_from(Kind), nevertheless=st.booleans())
+    def refuse(self, folder: str, uid: int, kind: Kind | None, nevertheless: bool) -> None:
+        """Something can't be taken from now on."""
+        self.refused[folder, uid] = (kind, nevertheless)
+
+    @rule(act=_ANY, calls=st.integers(1, 30))
+    def round_with_a_sink_that_is_away(self, act: Act, calls: int) -> None:
+        """Nothing can, for a while."""
+        self.world.act(act)
+        self.away = calls
+        self.one_round()
+
+    def recover(self) -> None:
+        """Everything can, and what was set aside is due."""
+        super().recover()
+        self.refused.clear()
+        self.away = 0
+        self.clock.now += _DAY

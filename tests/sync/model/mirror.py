@@ -49,10 +49,6 @@ class Mirror:
                 raise
             self.log.append(change)
 
-    async def deliver(self, changes: Sequence[Change]) -> None:
-        """The same for a sink that is no part of a transaction."""
-        self.write(changes)
-
     def _take(self, change: Change) -> None:
         assert change.key.mailbox == MAILBOX
         assert change.key.folder in self._world.boxes
@@ -63,6 +59,8 @@ class Mirror:
     def _is_repeated(self, change: Change) -> bool:
         if change.kind is Kind.GONE:
             return change.key not in self.here
+        if change.kind is Kind.MOVED and change.previous in self.here:
+            return False  # perhaps it was told of its new key before, as a copy
         return change.key in self.here and (change.message is None or self.here[change.key] == change.message.body)
 
     def _new(self, change: Change) -> None:

@@ -96,8 +96,6 @@ class DyingMachine(DeliveringMachine):
     def use(self, sink: Callback | Maildir) -> None:
         """Have a sink told."""
         self.sink = sink
-        self.mirror.deliver = self.deliver  # type: ignore[method-assign]
-        self.rounds = self.process()
 
     async def deliver(self, changes: Sequence[Change]) -> None:
         """Tell it, to the end or not."""

@@ -13,7 +13,7 @@ from directsuite.sync.changes import Change
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.store import Store
 
-from .machine import DeliveringMachine, SyncMachine
+from .machine import DeliveringMachine, RefusingMachine, SyncMachine
 from .stores import Write
 
 
@@ -58,12 +58,15 @@ QUICK = settings(
 LONG = settings(QUICK, max_examples=3000, stateful_step_count=40, derandomize=False, print_blob=True)
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(SyncMachine, 60), (DeliveringMachine, 20), (SqliteMachine, 10)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [(SyncMachine, 60), (DeliveringMachine, 20), (RefusingMachine, 20), (SqliteMachine, 10)],
+)
 def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, SqliteMachine])
+@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RefusingMachine, SqliteMachine])
 def test_what_the_sink_was_told_is_what_is_there_at_length(machine: type[SyncMachine]) -> None:
     run_state_machine_as_test(machine, settings=LONG)
