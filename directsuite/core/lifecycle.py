@@ -9,8 +9,8 @@ import os
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
 
@@ -21,6 +21,8 @@ from directsuite.core.clock import Clock
 from directsuite.core.connector import FreshConnector
 from directsuite.core.heap import keep_heap
 from directsuite.errors import ClosedError, ConfigurationError, Outcome
+
+T = TypeVar("T")
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
@@ -90,7 +92,7 @@ class Lifecycle:
         self.request_options: dict[str, Any] = {}
         """What each request says about TLS and the proxy; what isn't there is as the session has it."""
         self._clock = clock
-        self._sleeping: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._http: aiohttp.ClientSession | None = None
         self._bounds: Bounds | None = None
         self._thread = 0
@@ -127,18 +129,25 @@ class Lifecycle:
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
+        await self.wait(self._clock.sleep(seconds))
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """What it gives; raises ClosedError where the suite ends before."""
         if self._http is None:
+            close = getattr(awaitable, "close", None)
+            if close is not None:
+                close()  # a coroutine that nobody awaits complains
             raise _closed()
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        self._sleeping.add(sleeping)
+        waiting = asyncio.ensure_future(awaitable)
+        self._waiting.add(waiting)
         try:
-            await asyncio.wait([sleeping])
+            await asyncio.wait([waiting])
         finally:
-            self._sleeping.discard(sleeping)
-            sleeping.cancel()
-        if sleeping.cancelled():
+            self._waiting.discard(waiting)
+            waiting.cancel()
+        if waiting.cancelled() and self._closed:
             raise _closed()
-        sleeping.result()
+        return waiting.result()
 
     @property
     def closed(self) -> bool:
@@ -233,8 +242,8 @@ class Lifecycle:
 
     async def _end(self) -> None:
         http, self._http = self._http, None  # nobody sends anything from here on
-        for sleeping in tuple(self._sleeping):
-            sleeping.cancel()
+        for waiting in tuple(self._waiting):
+            waiting.cancel()
         for source in self.fetching:
             source.stop()
         try:

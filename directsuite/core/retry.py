@@ -104,27 +104,41 @@ class RetryPolicy(Fieldwise):
         time_left: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         scheduled: Callable[[float], None],
+        answer: Callable[[Awaitable[Any]], Awaitable[Any]],
     ) -> AsyncRetrying:
         """Tenacity's loop for one call: stops where the next wait would not fit into the time left (seconds).
 
-        scheduled: told of each wait before it begins.
+        scheduled: told of each wait before it begins. answer: awaits what a strategy of the user's gave.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         enough = stop_after_attempt(self.attempts)
 
+        async def ask(given: Any, too_late: float) -> Any:
+            """What a strategy gave, awaited where it can be; `too_late` where that takes all the time that is left."""
+            if not inspect.isawaitable(given):
+                return given
+            limit = asyncio.timeout(time_left())
+            try:
+                async with limit:
+                    return await answer(given)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                return too_late
+
         async def stop(retry_state: RetryCallState) -> bool:
             """Return True where there is no other attempt."""
             if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
                 return True
-            return self.stop is not None and bool(await _answer(self.stop(retry_state), time_left(), True))
+            return self.stop is not None and bool(await ask(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
             """Seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
-            seconds = await _answer(self.wait(retry_state), time_left(), math.inf)
+            seconds = await ask(self.wait(retry_state), math.inf)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
                 raise ConfigurationError("the retry policy's wait has to give seconds: a number, 0 or more") from error
             return seconds
@@ -137,20 +151,6 @@ class RetryPolicy(Fieldwise):
             reraise=True,
             **asynchronous,
         )
-
-
-async def _answer(given: Any, time_left: float, too_late: float) -> Any:
-    """What a strategy gave, awaited where it can be; `too_late` where that takes all the time that is left."""
-    if not inspect.isawaitable(given):
-        return given
-    limit = asyncio.timeout(time_left)
-    try:
-        async with limit:
-            return await given
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        return too_late
 
 
 def retry_after(header: str | None, *, now: Callable[[], float] = time.time) -> float | None:

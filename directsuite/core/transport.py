@@ -221,7 +221,11 @@ class Transport:
             call.tell(RetryScheduled, attempt=call.attempts + 1, wait=wait)
 
         retrying = call.policy.retrying(
-            may_repeat=call.may_repeat, time_left=call.time_left, sleep=self._lifecycle.sleep, scheduled=scheduled
+            may_repeat=call.may_repeat,
+            time_left=call.time_left,
+            sleep=self._lifecycle.sleep,
+            scheduled=scheduled,
+            answer=self._lifecycle.wait,
         )
         async for attempt in retrying:
             with attempt:

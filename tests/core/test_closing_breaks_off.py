@@ -75,6 +75,24 @@ async def test_closing_ends_a_call_whose_destination_takes_long(server: Scripted
         assert await elapsed(downloading) == 0
 
 
+@pytest.mark.parametrize("strategy", ["wait", "stop"])
+async def test_closing_ends_a_call_whose_retry_policy_takes_long(server: ScriptedServer, strategy: str) -> None:
+    async def hang(_: Any) -> Any:
+        """A wait or a stop."""
+        taken.set()
+        await asyncio.sleep(1e6)
+
+    taken = asyncio.Event()
+    server.otherwise = plays.answer(b"", status=503)
+    policy: dict[str, Any] = {strategy: hang}
+    async with opened(server, leaky=True, retry=ds.RetryPolicy(**policy)) as suite:
+        asking = asyncio.ensure_future(failure_of(GET_DOC_INFO.call(suite)))
+        await taken.wait()
+        await suite.aclose(grace=0)
+        assert await elapsed(asking) == 0
+    assert isinstance(asking.result(), ds.ClosedError)
+
+
 async def test_destination_that_closes_the_suite_is_not_cancelled(server: ScriptedServer) -> None:
     async def closes(piece: bytes) -> None:
         """A destination."""

@@ -29,8 +29,15 @@ class Course:
     def __init__(self, policy: ds.RetryPolicy, *, repeats: bool = True, left: Callable[[], float] = lambda: 60) -> None:
         self.events: list[str] = []
         self.retrying: AsyncRetrying = policy.retrying(
-            may_repeat=lambda _: repeats, time_left=left, sleep=self._sleep, scheduled=self._scheduled
+            may_repeat=lambda _: repeats,
+            time_left=left,
+            sleep=self._sleep,
+            scheduled=self._scheduled,
+            answer=self._answer,
         )
+
+    async def _answer(self, awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
 
     async def _sleep(self, seconds: float) -> None:
         self.events.append(f"slept {seconds:g}")
