@@ -33,6 +33,8 @@ _SUPERSETS = {
     "tis-620": "cp874",
 }
 """What is announced as the one is often written in the other, which has the same characters and more."""
+_NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
+"""Python's codecs that no mail is written in; the first two take time with the square of the text's length."""
 
 _ENCODED_WORD = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
 LONGEST_PLAIN_VALUE = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
@@ -44,6 +46,7 @@ _WORD_PARTS = re.compile(r"=\?([^?\s*]+)[^?\s]*\?([bBqQ])\?([^?]*)\?=")
 _OPAQUE = re.compile(
     rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?![^\s(),;:<])', re.DOTALL
 )
+_OPAQUE_OR_COMMENT = re.compile(rf"{_OPAQUE.pattern}|\(", re.DOTALL)
 _IN_COMMENTS = re.compile(r"\\.|[()]", re.DOTALL)
 _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
@@ -104,11 +107,11 @@ def mailboxes(raw: str) -> Iterator[Mailbox]:
         name_start = piece.end() + 1
 
 
-def decoded_text(octets: bytes, charset: str) -> str:
+def decoded_text(octets: bytes | bytearray, charset: str) -> str:
     """Octets as text, whatever charset they are said to be in; what can't be decoded is replaced."""
     try:
         known = codecs.lookup(charset).name
-        text = octets.decode(_SUPERSETS.get(known, known), "replace")
+        text = octets.decode("latin-1" if known in _NO_CHARSETS else _SUPERSETS.get(known, known), "replace")
     except (LookupError, ValueError):
         text = octets.decode("latin-1")
     return storable(text)
@@ -133,28 +136,27 @@ def header_line(name: str, value: str) -> str:
 
 def _structure(raw: str) -> str:
     """The value with quoted strings and encoded words covered by letters, and comments by blanks."""
-
-    def covered(opaque: re.Match[str]) -> str:
-        whole = opaque["quoted"] is None or opaque["end"]
-        return "x" * len(opaque[0]) if whole else " " + opaque[0][1:]
-
-    text = _OPAQUE.sub(covered, raw)
-    if "(" not in text:
-        return text
     pieces: list[str] = []
-    depth = copied = 0
-    for mark in _IN_COMMENTS.finditer(text):
-        if mark[0] == "(":
-            if depth == 0:
-                pieces.append(text[copied : mark.start()])
-                copied = mark.start()
-            depth += 1
-        elif mark[0] == ")" and depth:
-            depth -= 1
-            if depth == 0:
-                pieces.append(" " * (mark.end() - copied))
-                copied = mark.end()
-    return "".join(pieces) + (" " * (len(text) - copied) if depth else text[copied:])
+    position = 0
+    while opaque := _OPAQUE_OR_COMMENT.search(raw, position):
+        start, end = opaque.span()
+        pieces.append(raw[position:start])
+        if opaque["quoted"] and not opaque["end"]:
+            return "".join(pieces) + " " + _structure(raw[start + 1 :].replace('"', "x"))
+        if opaque[0] == "(":  # a quotation mark in a comment is text
+            end = _comment_end(raw, end)
+        pieces.append((" " if opaque[0] == "(" else "x") * (end - start))
+        position = end
+    return "".join(pieces) + raw[position:]
+
+
+def _comment_end(raw: str, position: int) -> int:
+    depth = 1
+    for mark in _IN_COMMENTS.finditer(raw, position):
+        depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        if depth == 0:
+            return mark.end()
+    return len(raw)
 
 
 def _phrase_text(opaque: re.Match[str]) -> str:
@@ -175,7 +177,7 @@ def _unquoted(phrase: str) -> str:
 
 def _decoded(words: str) -> str:
     """Encoded words as text. Those of one charset are joined first: some senders part them within a character."""
-    runs: list[tuple[str, bytes]] = []
+    runs: list[tuple[str, bytearray]] = []
     for charset, encoding, content in _WORD_PARTS.findall(words):
         try:
             if encoding in "qQ":
@@ -184,9 +186,9 @@ def _decoded(words: str) -> str:
                 octets = binascii.a2b_base64(content.encode("utf-8", "replace") + b"==")
         except binascii.Error:
             return words
-        if runs and runs[-1][0] == charset.lower():
-            octets = runs.pop()[1] + octets
-        runs.append((charset.lower(), octets))
+        if not runs or runs[-1][0] != charset.lower():
+            runs.append((charset.lower(), bytearray()))
+        runs[-1][1].extend(octets)
     return _BREAKS.sub(" ", "".join(decoded_text(octets, charset) for charset, octets in runs))
 
 

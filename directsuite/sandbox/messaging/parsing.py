@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from email.errors import MessageError
 from email.message import Message
 from email.parser import BytesHeaderParser
+from email.policy import Compat32
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
@@ -36,6 +37,17 @@ _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]*)(?:\r\n|\r|\n|\Z)"
 _LINE = re.compile(rb"[^\r\n]+(?:\r\n|\r|\n|\Z)|\r\n|\r|\n")
 _MBOX_LINE = re.compile(rb">?From ")
 _HEADER_NAME = re.compile(rb"([!-9;-~]+)[ \t]*:")
+_LONGEST_READ = 4096  # characters of a part's header; the time to read parameters grows with the square of their length
+
+
+class _RawValues(Compat32):
+    """Gives values with their 8-bit octets as surrogates, since boundaries and filenames have some; cuts long ones."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return value[:_LONGEST_READ]
+
+
+_POLICY = _RawValues()
 
 
 class Content(NamedTuple):
@@ -99,7 +111,11 @@ class _Multipart(NamedTuple):
 
     boundary: bytes
     alternatives: bool
-    default_type: str
+    content_type: str
+
+    def after_its_first(self) -> _Multipart:
+        """The same for its later parts, which are in no alternative's place unless they are alternatives themselves."""
+        return self._replace(alternatives=self.content_type == "multipart/alternative")
 
 
 class _Delimiter(NamedTuple):
@@ -134,6 +150,13 @@ class _OpenParts:
     def close(self, boundary: bytes) -> None:
         self.back_to(boundary)
         self._boundaries[self._parts.pop().boundary] -= 1
+
+    def next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
+        """Go on to a part of the multipart part that the boundary means, and give that one."""
+        around = self.back_to(boundary)
+        if not first:
+            self._parts[-1] = around.after_its_first()
+        return around
 
     def back_to(self, boundary: bytes) -> _Multipart:
         """End the parts inside the one that the boundary means, and give that one."""
@@ -253,11 +276,12 @@ def _divided(raw: bytes) -> tuple[Message, list[_Leaf]]:
         while delimiter is not None and delimiter.closes:
             around.close(delimiter.boundary)
             delimiter = around.delimiter_after(delimiter.end)
+            boundary = b""
         if delimiter is None:
             return top, leaves
-        default_type = around.back_to(delimiter.boundary).default_type
+        outer = around.next_part(delimiter.boundary, first=bool(boundary))
         part, start = _head(raw, delimiter.end, around)
-        part.set_default_type(default_type)
+        part.set_default_type("message/rfc822" if outer.content_type == "multipart/digest" else "text/plain")
 
 
 def _multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Multipart:
@@ -265,7 +289,7 @@ def _multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Multipart
     return _Multipart(
         boundary,
         alternatives=around.alternatives or content_type == "multipart/alternative",
-        default_type="message/rfc822" if content_type == "multipart/digest" else "text/plain",
+        content_type=content_type,
     )
 
 
@@ -295,7 +319,7 @@ def _head(raw: bytes, start: int, around: _OpenParts) -> tuple[Message, int]:
         elif stray is None or not folded:
             break
         position = line.end()
-    return BytesHeaderParser().parsebytes(b"".join(lines)), position if stray is None else stray
+    return BytesHeaderParser(policy=_POLICY).parsebytes(b"".join(lines)), position if stray is None else stray
 
 
 def _boundary(part: Message) -> bytes:

@@ -47,7 +47,7 @@ def deleted_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) ->
     """How many deleted messages the folder has: all of INBOX.Trash; elsewhere those that carry the flag."""
     folder = call.folder(connection)
     counted = store.count(connection, folder.id)
-    return {"count": counted.all if folder.name == folders.TRASH else counted.deleted}
+    return {"count": counted.all if folder.name.casefold() == folders.TRASH.casefold() else counted.deleted}
 
 
 def uids(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:

@@ -133,6 +133,14 @@ async def test_the_trash_may_be_deleted_and_comes_back(mail: MessagingServer) ->
     assert await mail.uids("INBOX.Trash") == [1]
 
 
+async def test_a_trash_made_anew_in_another_spelling_is_the_trash(mail: MessagingServer) -> None:
+    await mail.done("DeleteFolder", "INBOX.Trash")
+    await mail.done("CreateFolder", "INBOX.TRASH")
+    await deliver(mail, 1)
+    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    assert (await mail.done("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 1
+
+
 async def test_subscriptions(mail: MessagingServer) -> None:
     body = {"auth": credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
     answer = await mail.done("SetFoldersSubscribed", "", body=body)

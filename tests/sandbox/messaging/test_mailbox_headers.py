@@ -218,3 +218,24 @@ def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
     began = time.process_time()
     read(f"From: {pattern * (500_000 // len(pattern))}", f"Subject: {pattern * (500_000 // len(pattern))}")
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("words", ["=?utf-8?q?" + "a" * 60 + "?= ", "=?punycode?q?" + "a" * 60 + "-b?= "])
+def test_reading_takes_time_in_proportion_to_the_encoded_words(words: str) -> None:
+    began = time.process_time()
+    read(f"Subject: {words * (6_000_000 // len(words))}")
+    assert time.process_time() - began < 8
+
+
+@pytest.mark.parametrize("charset", ["idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"])
+def test_codecs_that_are_no_charsets_decode_nothing(charset: str) -> None:
+    assert read(f"Subject: =?{charset}?q?xn--a-\\u0041\\q?=")["subject"] == "xn--a-\\u0041\\q"
+
+
+def test_quotation_marks_in_comments_are_text() -> None:
+    assert recipients('To: a@x.test (5" tall), b@x.test (6" tall), "(" <c@x.test>') == [
+        "a@x.test",
+        "b@x.test",
+        "c@x.test",
+    ]
+    assert read('From: (") real@x.test (")')["sender"] == "real@x.test"

@@ -203,3 +203,31 @@ def test_no_segment_of_a_filename_ends_within_a_character() -> None:
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
     assert len(segments) > 3
     assert "".join(unquote(segment, errors="strict") for segment in segments) == "utf-8''" + "é€𝄞" * 20
+
+
+@pytest.mark.parametrize("pattern", [b";", b'\\";', b'";"'])
+def test_parameters_are_read_in_time(pattern: bytes) -> None:
+    began = time.process_time()
+    read_message(b'Content-Type: text/plain; a="' + pattern * (200_000 // len(pattern)) + b'"\r\n\r\ntext')
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("boundary", ["é".encode(), b"\xe9"])
+def test_boundaries_and_filenames_may_be_8_bit_text(boundary: bytes) -> None:
+    lines = b'Content-Type: multipart/mixed; boundary="b"||--b|Content-Type: a/b; name="M\xc3\xbcller"||x|--b--|'
+    reading = read_message(
+        lines.replace(b"|", b"\r\n").replace(b'"b"', b'"%b"' % boundary).replace(b"--b", b"--" + boundary)
+    )
+    assert reading.attachments == [Attachment("Müller", 'a/b; name="Müller"', b"x")]
+
+
+def test_text_that_follows_an_alternative_is_kept() -> None:
+    """As Apple Mail sends an attachment in the middle of rich text."""
+    lines = (
+        b"Content-Type: multipart/alternative; boundary=b||--b||plain|--b|Content-Type: multipart/mixed; boundary=c||"
+        b"--c|Content-Type: text/html||<p>rich</p>|--c|Content-Type: a/b||x|--c|"
+        b"Content-Type: text/html||<br>|--c--|--b--|"
+    )
+    reading = read_message(lines.replace(b"|", b"\r\n"))
+    assert reading.body == "<p>rich</p>"
+    assert [part.content for part in reading.attachments] == [b"x", b"<br>"]
