@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pikepdf
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pikepdf
 
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
@@ -101,7 +101,7 @@ def inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
         if value is not None:
             return value
         parent = node.get("/Parent")
-        if parent is None:
+        if not isinstance(parent, pikepdf.Dictionary):
             return None
         node = parent
     return None

@@ -71,10 +71,11 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
         _read(_object(entry, f"Signatures[{position}]"), f"Signatures[{position}].")
         for position, entry in enumerate(entries)
     ]
-    names = [request.name for request in requests if request.name is not None]
-    for name in names:
-        if names.count(name) > 1:
+    names: set[str] = set()
+    for name in (request.name for request in requests if request.name is not None):
+        if name in names:
             raise InvalidParameterError(f"Signatures names the signature {name!r} twice: give each its own name")
+        names.add(name)
     return requests
 
 

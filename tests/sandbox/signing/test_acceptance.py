@@ -86,11 +86,21 @@ def with_a_wrong_startxref() -> bytes:
     return content.replace(b"xref\n0", b"xref\n9", 1)
 
 
+def with_a_number_for_a_parent() -> bytes:
+    """A page whose /Parent is no dictionary, and so has nothing to inherit."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        output = io.BytesIO()
+        pdf.pages[0].obj["/Parent"] = 1
+        pdf.save(output)
+        return output.getvalue()
+
+
 @pytest.mark.parametrize(
     "build",
     [
         *(draft_of_aes_256, without_key_length, xfa_form_with_usage_rights, with_broken_metadata),
         *(with_broken_cross_references, with_all_objects_on_a_line, with_high_object_numbers, with_a_wrong_startxref),
+        with_a_number_for_a_parent,
     ],
 )
 async def test_what_other_readers_open_can_be_saved_and_signed(
