@@ -43,9 +43,11 @@ def rewritten(pdf: pikepdf.Pdf, encryption: pikepdf.Encryption | None = None) ->
     output = io.BytesIO()
     if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
         pdf.trailer["/Size"] = 0
-    permissions = pdf.Root.get("/Perms")
+    for name in _misfits(pdf):
+        del pdf.Root[name]
+    permissions = pdf.Root.get("/Perms", pikepdf.Dictionary())
     for usage_rights in ("/UR", "/UR3"):  # a signature over the bytes as they were, which pyHanko cannot decrypt
-        if isinstance(permissions, pikepdf.Dictionary) and usage_rights in permissions:
+        if usage_rights in permissions:
             del permissions[usage_rights]
     with _stray_widgets_allowed(pdf):
         pdf.save(output, encryption=encryption or pdf.is_encrypted or None)
@@ -82,7 +84,8 @@ def accepted(content: bytes) -> tuple[bytes, bool]:
                 raise InvalidParameterError("the PDF document has no pages")
             signed = signature_count(pdf) > 0
             page_numbers(pdf)  # reads every page, and so finds what is damaged
-            if (signed or not _untyped(pdf).get_warnings()) and _can_be_updated(content):
+            sound = not _misfits(pdf) and (signed or not _untyped(pdf).get_warnings())
+            if sound and _can_be_updated(content):
                 return content, False
             if signed:
                 raise InvalidParameterError(
@@ -98,6 +101,12 @@ def accepted(content: bytes) -> tuple[bytes, bool]:
                 " encryption before saving"
             ) from None
         raise InvalidParameterError("the PDF document is damaged beyond repair") from None
+
+
+def _misfits(pdf: pikepdf.Pdf) -> list[str]:
+    """Entries of the catalog that signing changes, and that are not the dictionaries which they have to be."""
+    entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms"))
+    return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
 def _recovered(content: bytes) -> pikepdf.Pdf:

@@ -95,12 +95,21 @@ def with_a_number_for_a_parent() -> bytes:
         return output.getvalue()
 
 
+def with_numbers_in_the_catalog() -> bytes:
+    """A catalog whose /Extensions and /Perms are no dictionaries."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        output = io.BytesIO()
+        pdf.Root["/Extensions"], pdf.Root["/Perms"] = 1, pikepdf.Array([2])
+        pdf.save(output)
+        return output.getvalue()
+
+
 @pytest.mark.parametrize(
     "build",
     [
         *(draft_of_aes_256, without_key_length, xfa_form_with_usage_rights, with_broken_metadata),
         *(with_broken_cross_references, with_all_objects_on_a_line, with_high_object_numbers, with_a_wrong_startxref),
-        with_a_number_for_a_parent,
+        *(with_a_number_for_a_parent, with_numbers_in_the_catalog),
     ],
 )
 async def test_what_other_readers_open_can_be_saved_and_signed(
