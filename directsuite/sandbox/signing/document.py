@@ -131,7 +131,7 @@ def _repaired(pdf: pikepdf.Pdf) -> bytes:
     """
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
-        with suppress(pikepdf.PikepdfError):
+        with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
             content = rewritten(pdf, encryption)
             if _can_be_updated(content):
                 return content

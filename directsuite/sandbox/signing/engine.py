@@ -17,7 +17,7 @@ from directsuite.sandbox.signing.base64_text import decoded
 from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.inspect import inspect
-from directsuite.sandbox.signing.refusals import InvalidActionError, RefusedError
+from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ CHANGES: dict[str, Callable[[bytes, Circumstances], Change]] = {
 def receive(body: bytes) -> tuple[bytes, bool]:
     """The document in the base64 body of Save, and whether it had to be repaired. Raises InvalidParameterError."""
     content = decoded(body, "the body")
-    with _at_work_on_a_document():
+    with _at_work_on_a_document(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.accepted(content)
 
 
@@ -103,7 +103,7 @@ def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any
 
 
 @contextmanager
-def _at_work_on_a_document() -> Generator[None]:
+def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[None]:
     """Keep the libraries' logs back, and turn what they raise for a document that breaks PDF's rules into a refusal."""
     token = _at_work.set(True)
     try:
@@ -112,6 +112,6 @@ def _at_work_on_a_document() -> Generator[None]:
         raise
     except Exception as error:  # noqa: BLE001  the libraries raise almost anything where an object has a wrong type
         logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
-        raise InvalidActionError("the document is malformed") from None
+        raise refusal or InvalidActionError("the document is malformed") from None
     finally:
         _at_work.reset(token)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
 
@@ -249,6 +249,7 @@ async def test_a_refused_change_leaves_no_effect(signing: Caller) -> None:
 
 
 @given(st.binary(min_size=1, max_size=6), st.floats(0, 1))
+@example(b"\x80", (CONSENT.index(b"/FT /Sig") + 7.5) / len(CONSENT))  # a name that is no UTF-8
 @settings(max_examples=60, deadline=None)
 def test_a_damaged_document_is_signed_or_refused_but_never_crashes(damage: bytes, place: float) -> None:
     content = CONSENT[: int(len(CONSENT) * place)] + damage + CONSENT[int(len(CONSENT) * place) + len(damage) :]
