@@ -156,7 +156,6 @@ class _PathReader:
         """The next bytes: so many, or fewer where the file ends. Good until the call after the next."""
         if self._file is None:
             self._file = self._path.open("rb", buffering=0)
-            self._position = 0
         self._file.seek(self._position)
         view, size = self._buffer(count), 0
         while size < count and (some := self._file.readinto(view[size:])):
