@@ -25,13 +25,9 @@ A command reads its options in an `app` module and does its work in others, whic
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from directsuite.cli.extras import MissingExtraError, require
-from directsuite.cli.streams import prepare_streams, prepare_width
+TYPE_CHECKING = False  # as in directsuite itself: what is imported before `main` runs, Ctrl-C ends with a traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,12 +48,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     global begun
     begun = False
     try:
+        return _status_of(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        from directsuite.cli.streams import prepare_streams
+
+        prepare_streams()  # which Ctrl-C may have prevented
+        line = "\n" if sys.stderr.isatty() else ""  # the terminal stands behind ^C
+        sys.stderr.write(f"{line}directsuite: {'interrupted' if begun else f'stopped; {AGAIN}'}\n")
+        return INTERRUPTED
+
+
+def _status_of(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit status, whatever but Ctrl-C ends it."""
+    import contextlib
+
+    from directsuite.cli.extras import MissingExtraError, require
+    from directsuite.cli.streams import prepare_streams, prepare_width
+
+    try:
         prepare_streams()
         prepare_width()
         require("cli")
         from directsuite.cli.app import run
 
-        status = run(sys.argv[1:] if arguments is None else arguments)
+        status = run(arguments)
         sys.stdout.flush()
     except MissingExtraError as missing:
         sys.stderr.write(f"directsuite: {missing}\n")
@@ -78,10 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_nowhere()  # else Python tries again when it ends
         sys.stderr.write(f"directsuite: {ending_of(error)[1]}\n")
         return FAILED
-    except KeyboardInterrupt:
-        line = "\n" if sys.stderr.isatty() else ""  # the terminal stands behind ^C
-        sys.stderr.write(f"{line}directsuite: {'interrupted' if begun else f'stopped; {AGAIN}'}\n")
-        return INTERRUPTED
     except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
         sys.stderr.write(f"directsuite: {_unexpected(error)}\n")
         return FAILED
@@ -90,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _unexpected(error: Exception) -> str:
     """Where it happened, for whoever mends it."""
+    from pathlib import Path
+
     place, trace = "", error.__traceback__
     while trace is not None:
         place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

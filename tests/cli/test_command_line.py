@@ -146,6 +146,7 @@ def test_no_option_is_named_that_a_command_does_not_have(
         ("sign in --output out --name a", "aiohttp"),
         ("doctor", "cyclopts"),
         ("sandbox --memory", "asyncio"),
+        ("inbox list", "directsuite.cli.extras"),
     ],
 )
 def test_interrupt_while_a_command_is_being_imported_says_how_to_go_on(
@@ -169,6 +170,26 @@ sys.exit(main({command.split()!r}))
     )
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr == "directsuite: stopped; nothing was changed: give the same command again\n"
+
+
+def test_almost_nothing_is_imported_before_an_interrupt_is_heard() -> None:
+    program = """
+import sys
+before = set(sys.modules)
+from directsuite.cli import main
+print(*sorted(sys.modules.keys() - before))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; exec({program!r})"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (ended.stdout.split(), ended.stderr) == (
+        ["__future__", "directsuite", "directsuite._version", "directsuite.cli"],
+        "",
+    )
 
 
 def test_interrupt_after_a_command_began_does_not_say_that_nothing_was_changed(
