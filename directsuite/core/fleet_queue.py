@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 _FORGOTTEN = 24 * 3600.0  # seconds: fleets with other patience share the table, and `reap` finds the dead earlier
 _HERE = "SET LOCAL search_path TO directsuite"
+_OPTIONS = "-c search_path=directsuite -c default_transaction_isolation=read\\ committed"
 _MIGRATIONS = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
 _APPLIED = "INSERT INTO directsuite.queue_migration VALUES (%s)"
 _OTHERS = """
@@ -75,8 +76,9 @@ class FleetQueue:
     async def open(self) -> None:
         """Connect; make procrastinate's tables in our schema where there are none, or bring them up to its version.
 
-        What its migrations take away that workers of the version before need, the first start without such workers
-        takes away. Upgrade release by release where some are to go on working meanwhile.
+        What its migrations take away that workers of the version before need, the first start takes away of which no
+        other worker is known: none that works, and none that ended without a word within the day before. Upgrade
+        release by release where some are to go on working meanwhile.
         """
         schema = self._app.schema_manager.get_schema().encode()
         shipped = _migrations(self._app)
@@ -96,7 +98,7 @@ class FleetQueue:
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
             if pending and "_post_" in pending[-1]:
-                cursor = await connection.execute(_OTHERS, (self._patience,))
+                cursor = await connection.execute(_OTHERS, (_FORGOTTEN,))
                 if await cursor.fetchone() == (True,):
                     while pending and "_post_" in pending[-1]:
                         pending.pop()
@@ -245,7 +247,7 @@ def _connector(connections: Connections) -> procrastinate.PsycopgConnector:
     from psycopg.conninfo import conninfo_to_dict
 
     conninfo = connections.conninfo.reveal()
-    options = f"{conninfo_to_dict(conninfo).get('options') or ''} -c search_path=directsuite"
+    options = f"{conninfo_to_dict(conninfo).get('options') or ''} {_OPTIONS}"
     return procrastinate.PsycopgConnector(
         conninfo=conninfo, kwargs={"options": options.strip()}, min_size=1, max_size=4, timeout=connections.timeout
     )

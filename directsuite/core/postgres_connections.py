@@ -46,8 +46,11 @@ _WHAT_TO_DO = {
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
         set_config('statement_timeout', %(ms)s, false), set_config('lock_timeout', %(ms)s, false),
-        set_config('idle_in_transaction_session_timeout', %(ms)s, false), current_setting('server_encoding')
-"""  # a worker that is paused within a transaction holds locks that others wait for
+        set_config('idle_in_transaction_session_timeout', %(ms)s, false),
+        set_config('default_transaction_isolation', 'read committed', false), current_setting('server_encoding')
+"""
+"""A worker that is paused within a transaction holds locks that others wait for, and what it wrote is there for them to
+see then, whatever isolation the database has by default."""
 
 
 def explained(error: psycopg.Error) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from procrastinate.schema import SchemaManager
-from psycopg import OperationalError
+from psycopg import OperationalError, sql
 
 from directsuite.core.fleet_engine import FleetEngine
 from directsuite.core.postgres_connections import Connection, Connections
@@ -269,18 +269,43 @@ async def opened(connections: Connections) -> None:
     await queue.aclose()
 
 
-async def test_what_older_workers_need_stays_while_they_work(connections: Connections) -> None:
+@pytest.mark.parametrize("silent", [0, 3_600], ids=["heard of now", "of more patience than this one"])
+async def test_what_older_workers_need_stays_while_they_work(connections: Connections, silent: int) -> None:
     await opened(connections)
     last = list(SHIPPED)[-1]
     assert "_post_" in last
     await connections.fetch("DELETE FROM directsuite.queue_migration WHERE name = %s RETURNING 1", (last,))
     noted = "SELECT count(*) FROM directsuite.queue_migration WHERE name = %s"
-    await connections.fetch("INSERT INTO directsuite.procrastinate_workers DEFAULT VALUES RETURNING 1")
+    older = (
+        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => %s)) RETURNING 1"
+    )
+    await connections.fetch(older, (silent,))
     await opened(connections)
     assert await connections.fetch(noted, (last,)) == [(0,)]
     await connections.fetch("DELETE FROM directsuite.procrastinate_workers RETURNING 1")
     await opened(connections)
     assert await connections.fetch(noted, (last,)) == [(1,)]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_workers_start_together_whatever_isolation_a_database_has_by_default(
+    postgres: PostgresServer, isolation: str
+) -> None:
+    conninfo = postgres.new_database()
+    several = [Connections(conninfo, error=StoreError) for _ in range(4)]
+    default = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation TO {}")
+    async with several[0].lent() as connection:
+        await connection.execute(default.format(sql.Identifier(connection.info.dbname), isolation))
+    await several[0].disconnect()
+    await asyncio.gather(*map(opened, several))
+    assert await several[0].fetch("SELECT count(*) FROM directsuite.queue_migration") == [(len(SHIPPED),)]
+    queue = engine(several[0], Turns())._queue
+    await queue.open()
+    asked = await queue._app.connector.execute_query_one_async("SHOW transaction_isolation")
+    assert asked == {"transaction_isolation": "read committed"}
+    await queue.aclose()
+    for each in several:
+        await each.aclose()
 
 
 async def test_tables_from_before_migrations_were_noted_count_as_those_of_procrastinate_3_10(
