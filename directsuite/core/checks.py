@@ -8,6 +8,7 @@ a failed `__init__` hold all of them.
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,8 @@ from directsuite.errors import ConfigurationError
 
 MOST = 2**63 - 1
 """The largest whole number that is taken, of bytes or of anything else."""
+
+_HUNDRED_YEARS = 3_153_600_000  # seconds
 
 
 @attrs.frozen
@@ -72,6 +75,11 @@ def is_number(value: object) -> bool:
 
 
 POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) and value > 0)
+INTERVAL = Check(
+    "a number of seconds: more than 0, and at most a hundred years",  # PostgreSQL has no interval for every float
+    lambda value: POSITIVE.fits(value) and value <= _HUNDRED_YEARS,
+)
+DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
 WHOLE = Check("a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MOST)
 AT_LEAST_ONE = Check("1 or more: a whole number", lambda value: WHOLE.fits(value) and value >= 1)
 NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: WHOLE.fits(value) and value >= 0)

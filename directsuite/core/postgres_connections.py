@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
 from directsuite.core.cancellation import cancellable
+from directsuite.core.checks import AT_LEAST_ONE, INTERVAL
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
 
@@ -24,6 +26,7 @@ Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 TIMEOUT = 30.0
 """Seconds that a call may take."""
 
+_MOST_MS = 2**31 - 1  # milliseconds that PostgreSQL's settings take
 _GRACE = 1.0  # seconds in which PostgreSQL may still end a statement whose time is up
 
 _UNREACHABLE = "PostgreSQL can't be reached or broke the connection off: the next call connects again."
@@ -80,6 +83,8 @@ class Connections:
     ) -> None:
         self.conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
+        AT_LEAST_ONE.require("connections", most)
+        INTERVAL.require("timeout", timeout)
         self.timeout = timeout
         self.error = error
         self.made = 0
@@ -181,7 +186,7 @@ class Connections:
         connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo.reveal(), autocommit=True)
         self.made += 1
         try:
-            cursor = await connection.execute(_SETTINGS, {"ms": str(round(self.timeout * 1000))})
+            cursor = await connection.execute(_SETTINGS, {"ms": str(min(math.ceil(self.timeout * 1000), _MOST_MS))})
             (*_, encoding) = await cursor.fetchone() or ("",)
         except BaseException:
             await connection.close()

@@ -6,14 +6,13 @@ token_source(what the user gave) ──► TokenSource ── fetch() ──► 
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast, runtime_checkable
 
 import attrs
 
-from directsuite.core.checks import accepts
+from directsuite.core.checks import accepts, is_number
 from directsuite.errors import ConfigurationError
 from directsuite.fieldwise import Fieldwise
 from directsuite.secret import Secret, as_secret
@@ -107,6 +106,6 @@ def usable(given: object, *, in_header: bool) -> AccessToken:
     if not text or (in_header and not _VISIBLE.fullmatch(text)):
         raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
     lifetime = cast("object", given.expires_in)
-    if lifetime is not None and not (type(lifetime) in (int, float) and math.isfinite(cast("float", lifetime))):
+    if lifetime is not None and not is_number(lifetime):
         raise ConfigurationError("the token source gave expires_in as something else than seconds: a number, or None")
     return given

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 
 from directsuite.core.call import refuse_timeout
+from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
 from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.errors import InvalidArgumentError
@@ -79,7 +80,7 @@ class Fax(Facade):
         request.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
-        if type(interval) not in (int, float) or not 0 < interval < float("inf"):
+        if not POSITIVE.fits(interval):
             raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
         if since is not None and given.instance(since, datetime, "since").utcoffset() is None:
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 
 from directsuite.core.call import Proof
+from directsuite.core.checks import DURATION
 from directsuite.core.progress import Progress, refuse_progress
 from directsuite.errors import AddressError, BadRequestError, InvalidArgumentError, OutcomeUnknownError
 from directsuite.messaging import arguments, operations
@@ -63,7 +64,7 @@ class SendOnce:
             raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
         if self.since is not None:
             arguments.aware(self.since, "since")
-        if not self.settle >= 0:
+        if not (DURATION.fits(self.settle) and self.settle >= 0):
             raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
 
     async def send(

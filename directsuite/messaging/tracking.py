@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
+from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
 from directsuite.core.waits import AT_ONCE, wait_until
 from directsuite.errors import (
@@ -166,7 +167,7 @@ _FOLDED_ENDS = frozenset(map(_folded, ENDS))
 
 def checked_patience(give_up_after: float) -> float:
     """Seconds until a message is given up; InvalidArgumentError where they can't be that."""
-    if type(give_up_after) not in (int, float) or not 0 < give_up_after < float("inf"):
+    if not POSITIVE.fits(give_up_after):
         raise InvalidArgumentError("give seconds, more than 0", parameter="give_up_after")
     return float(give_up_after)
 

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.fleet_engine import FleetEngine
 from directsuite.suite import DirectSuite
@@ -64,6 +65,10 @@ class Fleet:
         clock: Clock | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        AT_LEAST_ONE.require("turns", turns)
+        INTERVAL.require("tick", tick)
+        INTERVAL.require("patience", patience)
+        DURATION.require("grace", grace)
         self._clock = clock or SystemClock()
         self._worker = secrets.token_hex(8)
         self._table = FleetTable(store.connections, self._worker, patience)

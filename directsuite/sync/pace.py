@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from directsuite.core.checks import INTERVAL, POSITIVE
 from directsuite.core.clock import Clock
-from directsuite.errors import ConfigurationError
 from directsuite.sync.report import Report
 
 _SOONEST = 30.0
@@ -25,8 +25,8 @@ class Pace:
     def __init__(
         self, *, interval: float | None, folders: Sequence[str] | None, requests_per_second: float, clock: Clock
     ) -> None:
-        if interval is not None and not interval > 0:
-            raise ConfigurationError("interval must be more than 0 seconds, or None")
+        INTERVAL.or_none().require("interval", interval)
+        POSITIVE.require("requests_per_second", requests_per_second)
         self.mailboxes: int | None = None
         self._interval = interval
         self._is_learning = folders is None

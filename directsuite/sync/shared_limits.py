@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock
 from directsuite.core.postgres_connections import Connections
 from directsuite.errors import ConfigurationError
@@ -35,8 +36,10 @@ class SharedLimits:
     ) -> None:
         self._conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
-        if processes < 1 or (connections is not None and connections < processes):
-            raise ConfigurationError("processes has to be 1 or more, and connections one or more for each of them")
+        AT_LEAST_ONE.require("processes", processes)
+        AT_LEAST_ONE.or_none().require("connections", connections)
+        if connections is not None and connections < processes:
+            raise ConfigurationError("connections has to be one or more for each process")
         Connections(self._conninfo, error=StoreError)
         self._processes = processes
         self._connections = connections

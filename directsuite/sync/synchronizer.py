@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
@@ -61,6 +62,7 @@ class Synchronizer:
         clock: Clock | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        AT_LEAST_ONE.require("turns", turns)
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
         pace = Pace(interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock)

@@ -292,7 +292,7 @@ def test_text_cannot_be_replaced_by_another_token(
     assert TokenCache(token_source(token), time).renewable is renewable
 
 
-@pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), True, b"60"])
+@pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), 10**400, True, b"60"])
 async def test_lifetime_that_is_no_number_of_seconds_is_refused_once(time: ManualClock, lifetime: Any) -> None:
     source = Source(lifetime)
     cache = TokenCache(source, time)

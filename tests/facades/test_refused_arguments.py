@@ -155,6 +155,8 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
     "key without UTF-8": ("key", lambda box: box.send_once(message(), key="patient-\ud800")),
     "naive since": ("since", lambda box: box.send_once(message(), key="k", since=NAIVE)),
     "negative settle": ("settle", lambda box: box.send_once(message(), key="k", settle=-1.0)),
+    "endless settle": ("settle", lambda box: box.send_once(message(), key="k", settle=10**400)),
+    "settle as text": ("settle", lambda box: box.send_once(message(), key="k", settle=cast("Any", "30"))),
     "timeout of a send_once": ("timeout", lambda box: box.send_once(message(), key="k", timeout=0.0)),
     "forward nothing": ("uids", lambda box: box.forward("INBOX", [], [BOB])),
     "negative uid": ("uids", lambda box: box.get_messages_by_uids("INBOX", [1, -1])),

@@ -17,9 +17,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import attrs
 
+from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.fleet_engine import FleetEngine
-from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
 from directsuite.jobs.signing.keeping import JournalError
@@ -68,8 +68,11 @@ class SigningFleet:
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        if patience <= 0 or tick <= 0:
-            raise ConfigurationError("patience and tick have to be more than 0 seconds")
+        AT_LEAST_ONE.require("at_a_time", at_a_time)
+        DURATION.require("service_patience", service_patience)
+        INTERVAL.require("patience", patience)
+        INTERVAL.require("tick", tick)
+        DURATION.require("grace", grace)
         self._signing = signing
         self._named = named
         self._target = target

@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.cancellation import is_being_cancelled
+from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, unix_time
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
@@ -97,8 +98,8 @@ class SigningJob:
         _refuse_other_kinds(source, signatures)
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
-        if at_a_time < 1:
-            raise ConfigurationError("at_a_time has to be at least 1")
+        AT_LEAST_ONE.require("at_a_time", at_a_time)
+        DURATION.require("patience", patience)
         _refuse_to_sign_its_own(source, target)
         self._signing = signing
         self._source = source

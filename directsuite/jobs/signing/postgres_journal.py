@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import attrs
 
+from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.postgres_connections import Connection, Connections
 from directsuite.core.postgres_schema import ensure_part
 from directsuite.errors import ConfigurationError
@@ -38,8 +39,7 @@ class PostgresJournal:
     def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
         self.connections = Connections(conninfo, error=JournalError)
         del conninfo  # this frame may stand in a traceback
-        if chunk < 1:
-            raise ConfigurationError("chunk has to be at least 1")
+        AT_LEAST_ONE.require("chunk", chunk)
         self._name = job
         self._size = chunk
         self._job: int | None = None

@@ -365,7 +365,7 @@ async def test_a_journal_that_is_not_open_is_told(scene: Scene, conninfo: str) -
     for call in (journal.tally, journal.failures, journal.open_chunks):
         with pytest.raises(ds.ConfigurationError, match="the journal isn't open"):
             await call()
-    with pytest.raises(ds.ConfigurationError, match="chunk has to be at least 1"):
+    with pytest.raises(ds.ConfigurationError, match="chunk has to be 1 or more"):
         PostgresJournal(conninfo, "consents", chunk=0)
     with pytest.raises(ds.ConfigurationError, match=r"\[name\] for one"):
         await scene.journal.add("Ada.pdf")

@@ -202,3 +202,8 @@ async def test_an_unknown_host_and_database_are_told_apart_from_nothing_else(pos
         with pytest.raises(StoreError) as raised:
             await PostgresStore(wrong, timeout=5).open()
         assert "secretname" not in str(raised.value)
+
+
+async def test_a_time_out_may_be_longer_than_postgresql_s_own(shared_database: str) -> None:
+    async with PostgresStore(shared_database, timeout=3_000_000.0) as store:  # in milliseconds more than 31 bits
+        assert await store.connections.fetch("SELECT 1") == [(1,)]
