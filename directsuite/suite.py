@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
@@ -18,7 +18,7 @@ from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits
 from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
-from directsuite.core.tokens import AccessToken, TokenSource, token_source
+from directsuite.core.tokens import TokenSource, token_source
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax
@@ -33,14 +33,12 @@ from directsuite.wire.codec import Codec
 if TYPE_CHECKING:  # OAuth, T-Users and shared limits are imported when they are used
     from directsuite.core.shared_connections import Sharing
     from directsuite.messaging.tuser import TUser
-    from directsuite.oauth.grants import Grant
+    from directsuite.oauth.grants import Token
 
 _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
 
 _PATIENCE = 15.0  # seconds beyond a login's own deadline, which is to end it first
-
-Token: TypeAlias = "str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant"  # noqa: S105  a type
 
 
 class DirectSuite:

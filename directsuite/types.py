@@ -1,6 +1,7 @@
-"""Every type of the specification's section 2. Those that methods take and give are names of `directsuite` as well.
+"""Every type of the specification's section 2, and what parameters of other types are annotated with.
 
-Defined here are those that no operation of version 3.0 uses.
+Those of the specification that methods take and give are names of `directsuite` as well; defined here are those that no
+operation of version 3.0 uses.
 """
 
 from __future__ import annotations
@@ -9,6 +10,12 @@ from typing import ClassVar
 
 import attrs
 
+from directsuite.core.clock import Clock
+from directsuite.core.facade import RawView
+from directsuite.core.lifecycle import SessionFactory
+from directsuite.core.retry import Stop, Wait
+from directsuite.core.sinks import BinaryWriter, PieceWriter
+from directsuite.core.source import BinaryReader, Content, Source
 from directsuite.fax.models import (
     FaxMessage,
     FaxMessageInformation,
@@ -48,6 +55,7 @@ from directsuite.messaging.models import (
     SmtpIdsRequest,
     UidsRequest,
 )
+from directsuite.oauth.grants import Grant, Token
 from directsuite.registration.models import (
     AddUsersResponse,
     AddUsersResponseV2,
@@ -67,6 +75,7 @@ from directsuite.registration.models import (
     UserPassword,
     UserStateType,
 )
+from directsuite.signing.changing import Document, PdfDestination
 from directsuite.signing.models import (
     DocumentInfo,
     DocumentSignature,
@@ -159,12 +168,17 @@ __all__ = [
     "Authentication",
     "AuthenticationWithTuser",
     "BaseUser",
+    "BinaryReader",
+    "BinaryWriter",
+    "Clock",
+    "Content",
     "CreditCard",
     "DirectMessageLog",
     "DirectMessageStatusReportResponse",
     "DirectUser",
     "DirectUserDetail",
     "DirectUserType",
+    "Document",
     "DocumentInfo",
     "DocumentSignature",
     "DocumentUpdate",
@@ -183,6 +197,7 @@ __all__ = [
     "GetPatientAddressesResponse",
     "GetRawMessageResponse",
     "GetUIDResponse",
+    "Grant",
     "IDProofedIndividual",
     "IDProofedIndividualRESTful",
     "Login",
@@ -198,9 +213,12 @@ __all__ = [
     "MultiSignRequest",
     "Page",
     "PaymentConfirmation",
+    "PdfDestination",
+    "PieceWriter",
     "Product",
     "RawMessage",
     "RawMessagesRequest",
+    "RawView",
     "Recipient",
     "RecipientCollection",
     "RecipientType",
@@ -212,12 +230,17 @@ __all__ = [
     "SendRequestWithHeader",
     "SendWithHeaderWithTuserRequest",
     "SendWithTuserRequest",
+    "SessionFactory",
     "SetFoldersSubscribedRequest",
     "Signature",
     "SmtpIdsRequest",
+    "Source",
+    "Stop",
     "StoredDocument",
+    "Token",
     "UidsRequest",
     "UserPassword",
     "UserStateType",
+    "Wait",
     "Widget",
 ]

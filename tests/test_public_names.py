@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from types import ModuleType
+from typing import Any, TypeVar, get_args, get_overloads, get_type_hints
 
 import pytest
 
@@ -117,6 +120,91 @@ def test_directsuite_types_has_every_type_of_the_specification() -> None:
 
 def test_types_have_the_same_class_at_the_top() -> None:
     assert all(getattr(ds, name) is getattr(types, name) for name in set(NAMES) & set(types.__all__))
+
+
+PUBLIC_MODULES = (
+    "directsuite",
+    "directsuite.types",
+    "directsuite.errors",
+    "directsuite.sandbox",
+    "directsuite.sync",
+    "directsuite.sync.fleet",
+    "directsuite.sync.postgres",
+    "directsuite.sync.shared_limits",
+    "directsuite.jobs.delivery",
+    "directsuite.jobs.signing",
+    "directsuite.testing",
+)
+NOT_FOR_USERS = {
+    *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
+    *(
+        "Delta",
+        "Folder",
+        "Lease",
+        "Row",
+        "Wish",
+        "ChangeLoop",
+    ),  # what a synchronisation and its store say to each other
+    *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
+    "Connection",  # psycopg's, by a shorter name
+    *("Keeping", "Chunk"),  # what a signing job and its journal do
+    *("Sharing", "SharedRate", "SharedSlots"),  # what a suite asks of SharedLimits
+    *("ClockState", "Advancing"),  # how clocks of tests are kept and followed
+}
+"""Types of the package in signatures that no program writes down: it gives to one object what it got from another."""
+
+
+def _public_names(module: ModuleType) -> list[str]:
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    return [name for name in getattr(module, "__all__", own) if not name.startswith("_")]
+
+
+def _annotations_of(cls: type) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The annotations of a class's fields and methods, overloads too, each with the module that they are written in."""
+    for base in cls.__mro__:
+        fields = {name: kind for name, kind in vars(base).get("__annotations__", {}).items() if name[0] != "_"}
+        yield base.__module__, fields
+    for name, member in inspect.getmembers_static(cls):
+        is_made_by_the_suite = name == "__init__" and cls in FACADES and cls is not ds.DirectSuite
+        if name.startswith("_") and (name != "__init__" or is_made_by_the_suite):
+            continue
+        function = inspect.unwrap(getattr(member, "__func__", getattr(member, "fget", member)))
+        if inspect.isfunction(function):
+            for each in (function, *get_overloads(function)):
+                yield each.__module__, each.__annotations__
+
+
+@functools.cache
+def _names_of_the_package(module: str) -> set[str]:
+    """The names in a module that are defined in this package, and stand for types."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("directsuite"):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in found if not isinstance(getattr(sys.modules[module], name, None), TypeVar)}
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_type_in_a_public_signature_can_be_imported(module: str) -> None:
+    public = {name for each in PUBLIC_MODULES for name in _public_names(import_module(each))}
+    hidden = {
+        f"{name} of {cls.__name__}"
+        for each in _public_names(import_module(module))
+        if isinstance(cls := getattr(import_module(module), each), type) and cls.__module__.startswith("directsuite.")
+        for written_in, annotations in _annotations_of(cls)
+        if written_in.startswith("directsuite.")
+        for annotation in annotations.values()
+        for node in ast.walk(ast.parse(str(annotation), mode="eval"))
+        if isinstance(node, ast.Name)
+        and (name := node.id) in _names_of_the_package(written_in) - public - NOT_FOR_USERS
+    }
+    assert hidden == set()
 
 
 NAMES_OF_THE_PUBLIC_FACE = [

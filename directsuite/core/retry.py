@@ -46,8 +46,11 @@ class WaitAsAsked(wait_base):
         return "WaitAsAsked()"
 
 
-Wait: TypeAlias = "Callable[[RetryCallState], float] | Callable[[RetryCallState], Awaitable[float]]"
-Stop: TypeAlias = "Callable[[RetryCallState], bool] | Callable[[RetryCallState], Awaitable[bool]]"
+Wait: TypeAlias = Callable[["RetryCallState"], float] | Callable[["RetryCallState"], Awaitable[float]]
+"""One of tenacity's waits, or a function of its RetryCallState that gives seconds, a coroutine function among them."""
+
+Stop: TypeAlias = Callable[["RetryCallState"], bool] | Callable[["RetryCallState"], Awaitable[bool]]
+"""One of tenacity's stops, or a function of its RetryCallState that gives a bool, a coroutine function among them."""
 
 
 @functools.cache

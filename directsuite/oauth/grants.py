@@ -7,13 +7,14 @@ AuthorizationCode    a user's fresh consent: one exchange, from then on as Refre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Literal, cast
 
 import attrs
 from yarl import URL
 
 from directsuite.core.secure_url import problem_of_url
+from directsuite.core.tokens import AccessToken, TokenSource
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_optional_secret, as_secret
 
@@ -90,6 +91,8 @@ class AuthorizationCode:
 
 Consent = RefreshToken | AuthorizationCode
 Grant = ClientCredentials | RefreshToken | AuthorizationCode
+Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
+"""What a suite takes as its token: a text, an async function that gives one, a source, or a grant."""
 
 _IN_THE_BODY = frozenset(
     {"client_id", "client_secret", "code", "code_verifier", "grant_type", "password", "refresh_token", "username"}

@@ -4,6 +4,7 @@
 """
 
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.messaging.profile import Profiles
+from directsuite.sandbox.server import Sandbox, Seed
 
-__all__ = ["Clock", "Sandbox"]
+__all__ = ["Clock", "Profiles", "Sandbox", "Seed"]

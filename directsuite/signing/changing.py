@@ -30,7 +30,7 @@ D = TypeVar("D", DocumentInfo, DocumentUpdate)
 Document = str | StoredDocument | DocumentUpdate
 """A document's identifier, or an answer that carries it, whose digest lets an unknown outcome be settled."""
 
-Place = str | PathLike[str] | BinaryWriter | PieceWriter
+PdfDestination = str | PathLike[str] | BinaryWriter | PieceWriter
 """Where a PDF is streamed to.
 
 A path gets a file that appears whole or not at all, for its owner's eyes only (mode 0600); the method returns the path.
@@ -69,7 +69,7 @@ class Changing(Facade):
         self,
         operation: Operation[bytes],
         document: Document,
-        destination: Place | None,
+        destination: PdfDestination | None,
         effect: Effect | None,
         timeout: float | None,
         max_bytes: int | None,

@@ -12,7 +12,7 @@ from directsuite.core.progress import Progress
 from directsuite.core.sinks import PieceWriter
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
-from directsuite.signing.changing import Document, Place
+from directsuite.signing.changing import Document, PdfDestination
 from directsuite.signing.models import DocumentUpdate, MultiSignRequest, Signature
 from directsuite.signing.settling import FORM_GONE, UNSIGNED_FIELDS_GONE, signed
 from directsuite.signing.storing import F, Storing
@@ -83,7 +83,7 @@ class Signing(Storing):
         self,
         identifier: Document,
         *,
-        destination: Place | None = None,
+        destination: PdfDestination | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -143,7 +143,7 @@ class Signing(Storing):
         self,
         identifier: Document,
         *,
-        destination: Place | None = None,
+        destination: PdfDestination | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -209,7 +209,7 @@ class Signing(Storing):
         identifier: Document,
         signature: Signature,
         *,
-        destination: Place | None = None,
+        destination: PdfDestination | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -283,7 +283,7 @@ class Signing(Storing):
         identifier: Document,
         signatures: Iterable[Signature],
         *,
-        destination: Place | None = None,
+        destination: PdfDestination | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
         timeout: float | None = None,

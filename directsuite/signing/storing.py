@@ -15,7 +15,7 @@ from directsuite.core.progress import Meter, Progress, refuse_progress
 from directsuite.core.sinks import BinaryWriter, PieceWriter, sink_of
 from directsuite.core.source import Source
 from directsuite.signing import operations
-from directsuite.signing.changing import Changing, Document, Place, identified, identifier_of, streaming
+from directsuite.signing.changing import Changing, Document, PdfDestination, identified, identifier_of, streaming
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 from directsuite.signing.passing import pdf_of, pieces
 
@@ -90,7 +90,7 @@ class Storing(Changing):
     async def download(
         self,
         identifier: Document,
-        destination: Place,
+        destination: PdfDestination,
         *,
         max_bytes: int | None = None,
         sha256: str | None = None,

@@ -9,19 +9,23 @@ Synchronizer ── a turn ──► MailboxRounds ── asks ──► Remote 
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import Deliver, SinkError
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
-from directsuite.sync.sinks import Changes, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
+from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
 from directsuite.sync.sqlite import SqliteStore, SqliteWriting
-from directsuite.sync.store import StaleLeaseError, Store, StoreError
+from directsuite.sync.status import FolderStatus, MailboxStatus
+from directsuite.sync.store import StaleLeaseError, State, Store, StoreError
 from directsuite.sync.synchronizer import Synchronizer
 from directsuite.sync.turns import Passwords
 
 __all__ = [
     "Change",
+    "ChangeStream",
     "Changes",
     "Deliver",
+    "FolderStatus",
     "Key",
     "Kind",
     "MailboxProgress",
+    "MailboxStatus",
     "MaildirError",
     "MaildirSink",
     "Passwords",
@@ -32,6 +36,7 @@ __all__ = [
     "SqliteWriting",
     "StaleLeaseError",
     "Standing",
+    "State",
     "Store",
     "StoreError",
     "Synchronizer",

@@ -27,6 +27,8 @@ from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.store import StoreError
 from directsuite.sync.turns import Passwords, Turns
 
+__all__ = ["Fleet", "FleetStatus"]
+
 _LOGGER = logging.getLogger("directsuite")
 
 _AT_ONCE = 1.0  # seconds of rest for which nobody waits for the next look at what is due

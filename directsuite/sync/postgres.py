@@ -15,9 +15,12 @@ from directsuite.secret import Secret
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of
 from directsuite.sync.postgres_commit import PostgresWriting, apply, check, write
+from directsuite.sync.postgres_sink import PostgresSink
 from directsuite.sync.status import MailboxStatus, folder_statuses
 from directsuite.sync.store import Delta, Folder, Lease, Row, State, StoreError, refuse_another
 from directsuite.sync.wishes import Wish
+
+__all__ = ["PostgresSink", "PostgresStore", "PostgresWriting"]
 
 _VERSION = 1
 _TABLES = (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.suite import Token
+from directsuite.types import Token
 from tests.core import plays
 from tests.core.opened import TWICE
 from tests.core.scripted_server import Play, ScriptedServer

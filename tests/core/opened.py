@@ -14,7 +14,7 @@ from tenacity import wait_fixed
 import directsuite as ds
 from directsuite.core.clock import Clock
 from directsuite.core.events import Listener
-from directsuite.suite import Token
+from directsuite.types import Token
 
 from .scripted_server import ScriptedServer
 from .virtual_time import LoopClock, until

@@ -17,7 +17,7 @@ from tenacity import wait_fixed
 
 import directsuite as ds
 from directsuite.core.connector import FreshConnector
-from directsuite.suite import Token
+from directsuite.types import Token
 
 from . import plays
 from .opened import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, failure_of, opened

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 import directsuite as ds
-from directsuite.suite import Token
+from directsuite.types import Token
 from tests.known_facts.service import ALICE, Service, answer, answering
 
 OK = {"success": True}

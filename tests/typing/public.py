@@ -7,11 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
+import psycopg
 import tenacity
 
 import directsuite as ds
+import directsuite.types as dt
+from directsuite.sandbox import Profiles, Sandbox
+from directsuite.sync import Change, ChangeStream, MailboxStatus, State, Synchronizer
+from directsuite.sync.fleet import Fleet, FleetStatus
+from directsuite.sync.postgres import PostgresSink, PostgresStore, PostgresWriting
 
 
 async def token() -> str:
@@ -258,3 +264,50 @@ def failures(error: ds.DirectSuiteError) -> None:
             assert_type(error.path, str)
         case _:
             pass
+
+
+class Handed:
+    """A program's own functions, which take what they hand on to the SDK."""
+
+    def suite(
+        self, token: dt.Token, session: dt.SessionFactory, wait: dt.Wait, stop: dt.Stop | None, clock: dt.Clock
+    ) -> ds.DirectSuite:
+        settings = ds.Settings(session_factory=session, retry=ds.RetryPolicy(wait=wait, stop=stop))
+        return ds.DirectSuite(settings, token, clock=clock)
+
+    async def stored(self, signing: ds.Signing, pdf: dt.Source) -> dt.RawView:
+        await signing.save(pdf)
+        return signing.with_raw_response
+
+    async def pulled(self, signing: ds.Signing, document: dt.Document, write: dt.PieceWriter) -> int:
+        return await signing.download(document, write)
+
+    async def written(self, signing: ds.Signing, document: dt.Document, file: dt.BinaryWriter) -> dt.BinaryWriter:
+        return await signing.download(document, file)
+
+    def attached(self, file: dt.BinaryReader) -> dt.Content | Path | None:
+        return ds.Attachment.from_file(file).source
+
+    def sandbox(self, profile: Profiles) -> Sandbox:
+        return Sandbox(profile=profile)
+
+
+class OwnSink:
+    """A sink in the store's own database."""
+
+    async def prepare(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
+        await connection.execute("CREATE TABLE IF NOT EXISTS own (key text)")
+
+    async def write(self, connection: psycopg.AsyncConnection[tuple[Any, ...]], changes: Sequence[Change]) -> None:
+        await connection.execute("INSERT INTO own VALUES (%s)", (str(changes[0].key),))
+
+
+async def synchronised(suite: ds.DirectSuite, fleet: Fleet, sync: Synchronizer) -> None:
+    own: PostgresWriting = OwnSink()
+    for sink in (own, PostgresSink()):
+        async with PostgresStore("postgresql://", sink=sink) as store:
+            known: Sequence[MailboxStatus] = await store.status()
+            assert_type(known[0].folders[0].messages[State.LIVE], int)
+    assert_type(await fleet.status(), FleetStatus)
+    async with sync.changes() as changes:
+        assert_type(changes, ChangeStream)

@@ -5,8 +5,8 @@ SqliteSink    tables in the store's own database   in the store's transaction: e
 Changes       an `async for` loop of the program   a change counts as done when the loop asks for the next
 """
 
-from directsuite.sync.sinks.iterator import Changes, UnacknowledgedError
+from directsuite.sync.sinks.iterator import Changes, ChangeStream, UnacknowledgedError
 from directsuite.sync.sinks.maildir import MaildirError, MaildirSink
 from directsuite.sync.sinks.sqlite import SqliteSink
 
-__all__ = ["Changes", "MaildirError", "MaildirSink", "SqliteSink", "UnacknowledgedError"]
+__all__ = ["ChangeStream", "Changes", "MaildirError", "MaildirSink", "SqliteSink", "UnacknowledgedError"]
