@@ -1,6 +1,6 @@
 """`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
 
-`… signing-job`: many PDFs.
+`… signing-job`: many PDFs; `… walks`: how many files a piece of work passes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.sync.command import sync
 
             return sync()
+        case ["walks"]:
+            from benchmarks.walks import page
+
+            print(page())
+            return 0
         case ["signing-job", *names]:
             from benchmarks.signing_job.command import signing_job
 

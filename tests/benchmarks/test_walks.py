@@ -1,0 +1,42 @@
+"""The walks: what the follower counts."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from benchmarks.walks import Follower, Walk
+
+_FIRST = """
+import walked_second
+
+async def work():
+    walked_second.plain()
+    await walked_second.waiting()
+"""
+_SECOND = """
+import asyncio
+
+def plain():
+    return _helper()
+
+def _helper():
+    return 1
+
+async def waiting():
+    await asyncio.sleep(0)
+"""
+
+
+async def test_a_step_leads_into_another_file_and_a_resumed_coroutine_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "walked_first.py").write_text(_FIRST, "utf-8")
+    (tmp_path / "walked_second.py").write_text(_SECOND, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = importlib.import_module("walked_first")
+    with Follower(tmp_path) as follower:
+        await first.work()
+    assert follower.walk == Walk(files=("walked_first.py", "walked_second.py"), steps=2, calls=4)
