@@ -1,7 +1,6 @@
 """Delivery tracking: many messages followed to their recipients, whatever happens to the program meanwhile."""
 
-from directsuite.jobs.delivery.changes import DeliveryChange
-from directsuite.jobs.delivery.following import AnotherLoopError
+from directsuite.jobs.delivery.changes import AnotherLoopError, DeliveryChange
 from directsuite.jobs.delivery.journal import Journal, JournalError
 from directsuite.jobs.delivery.tracker import DeliveryTracker
 

@@ -1,13 +1,17 @@
-"""What is new about a message: a change for each recipient whose status is another than when it was last looked at."""
+"""What is known of the messages that are followed, and what is new: a change for each recipient with another status."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
+import math
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import attrs
 
+from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
 from directsuite.messaging.tracking import bare, by_recipient, is_delivered, is_end, is_over
 
@@ -47,40 +51,101 @@ class DeliveryChange:
 
 
 @attrs.frozen(repr=False)
-class Seen:
-    """How a recipient stands. step: of the latest change; 0 before the first."""
+class RecipientStatus:
+    """How a recipient stands."""
 
     recipient: str | None
     status: MessageStatus | None
     step: int
+    """Of the latest change; 0 before the first."""
     is_end: bool
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
-class Followed:
-    """A message on its way. mailbox: whose it is, as the journal names it. added_at: Unix time.
-
-    recipients: how many it has at least. give_up_after: seconds of its age. seen: by case-blind address.
-    began: from when on its age counts, by the clock of waits, as do earliest and latest: when to look next.
-    apart: a request that names it is refused, so it has its own until that is answered. refusals: how many in a row.
-    """
+class TrackedMessage:
+    """A message that is followed. Times are of the clock of waits, unless they say otherwise."""
 
     number: int
+    """Of its row in the journal."""
     mailbox: str
+    """Whose it is, as the journal names it."""
     smtp_id: str
     added_at: float
+    """Unix time."""
     recipients: int
+    """How many it has at least."""
     give_up_after: float
-    seen: dict[str, Seen] = attrs.field(factory=dict[str, Seen])
+    """Seconds of its age."""
+    seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
+    """By case-blind address."""
     began: float = 0.0
+    """From when on its age counts."""
     earliest: float = 0.0
+    """From when on it joins a request for others."""
     latest: float = 0.0
-    apart: bool = False
-    refusals: int = 0
+    """When it is due."""
+    isolated: bool = False
+    """Whether it is asked for alone, until that is answered, because a request that names it is rejected."""
+    rejections: int = 0
+    """In a row."""
+
+
+class AnotherLoopError(DirectSuiteError):
+    """Another loop reads the changes of this mailbox from this journal: there is one at a time."""
+
+
+@attrs.define(kw_only=True, repr=False, eq=False)
+class TrackingState:
+    """What all trackers of a mailbox on one open journal share, so that each sees what another adds."""
+
+    messages: dict[str, TrackedMessage] = attrs.field(factory=dict[str, TrackedMessage])
+    """By bare Message-ID."""
+    added: asyncio.Event = attrs.field(factory=asyncio.Event)
+    """Set when a message is due earlier than the loop waits."""
+    is_loaded: bool = False
+    """False where the journal may know better."""
+    reader: weakref.ref[object] | None = None
+    """The loop that reads the changes, while there is one."""
+    wakes_at: float = -math.inf
+    """When a waiting loop goes on."""
+
+    def begin(self, reader: weakref.ref[object]) -> None:
+        """Have this loop read. A loop that nobody refers to any more is no obstacle, though it wasn't closed yet."""
+        if self.reader is not None and self.reader() is not None:
+            raise AnotherLoopError(
+                "Another loop reads these changes: let it end, or leave it (`async with`, `aclose`), and begin again."
+            )
+        self.reader = reader
+
+    def end(self, reader: weakref.ref[object]) -> None:
+        """Let others read."""
+        if self.reader is reader:
+            self.reader = None
+
+    def add(self, message: TrackedMessage) -> None:
+        """Follow another message; wakes a loop that would find it due too late."""
+        self.messages[bare(message.smtp_id)] = message
+        if message.latest < self.wakes_at:
+            self.added.set()
+
+    def doubt(self) -> None:
+        """Have what the journal has read again."""
+        self.is_loaded = False
+        self.added.set()
+
+    async def load(self, read: Callable[[], Awaitable[Sequence[TrackedMessage]]]) -> None:
+        """Take over what the journal has. It is right about everything but when messages are asked for."""
+        self.is_loaded = True  # what is added meanwhile may undo it
+        before, self.messages = self.messages, {}
+        for message in await read():
+            known = before.get(bare(message.smtp_id))
+            if known is not None and known.number == message.number:
+                message = attrs.evolve(known, seen=message.seen)
+            self.messages.setdefault(bare(message.smtp_id), message)
 
 
 def changes_of(
-    message: Followed, records: Sequence[DirectMessageLog], *, give_up: bool
+    message: TrackedMessage, records: Sequence[DirectMessageLog], *, give_up: bool
 ) -> list[tuple[str, DeliveryChange]]:
     """What is new, by case-blind address. A recipient's end stays what it is, whatever is said later."""
     found = by_recipient(records)
@@ -101,13 +166,13 @@ def changes_of(
     return list(changes.items())
 
 
-def _ended(message: Followed, address: str) -> bool:
+def _ended(message: TrackedMessage, address: str) -> bool:
     seen = message.seen.get(address)
     return seen is not None and seen.is_end
 
 
 def _given_up(
-    message: Followed,
+    message: TrackedMessage,
     found: dict[str, DirectMessageLog],
     changes: dict[str, DeliveryChange],
     statuses: dict[str, MessageStatus | None],
@@ -140,7 +205,7 @@ def _given_up(
     return last
 
 
-def _change(message: Followed, address: str, record: DirectMessageLog, step: int) -> DeliveryChange:
+def _change(message: TrackedMessage, address: str, record: DirectMessageLog, step: int) -> DeliveryChange:
     ends = is_end(record.status)
     return DeliveryChange(
         key=_key(message, address, "end" if ends else str(step)),
@@ -154,6 +219,6 @@ def _change(message: Followed, address: str, record: DirectMessageLog, step: int
     )
 
 
-def _key(message: Followed, address: str, which: str) -> str:
+def _key(message: TrackedMessage, address: str, which: str) -> str:
     text = "\0".join(("directsuite", message.mailbox, bare(message.smtp_id), address, which))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]

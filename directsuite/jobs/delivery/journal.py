@@ -17,8 +17,7 @@ from typing import Any
 
 from directsuite.core.sqlite_file import SqliteFile
 from directsuite.errors import DirectSuiteError
-from directsuite.jobs.delivery.changes import DeliveryChange, Followed, Seen
-from directsuite.jobs.delivery.following import Following
+from directsuite.jobs.delivery.changes import DeliveryChange, RecipientStatus, TrackedMessage, TrackingState
 from directsuite.jobs.sqlite_journal import SqliteJournal
 from directsuite.messaging import arguments
 from directsuite.messaging.models import MessageStatus
@@ -37,8 +36,8 @@ _FILE = SqliteFile(
     tables="""
 CREATE TABLE message (
     number INTEGER PRIMARY KEY, mailbox TEXT NOT NULL, bare_id TEXT NOT NULL, smtp_id TEXT NOT NULL,
-    added_at REAL NOT NULL, recipients INTEGER NOT NULL, give_up_after REAL NOT NULL, apart INTEGER NOT NULL DEFAULT 0,
-    is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
+    added_at REAL NOT NULL, recipients INTEGER NOT NULL, give_up_after REAL NOT NULL,
+    isolated INTEGER NOT NULL DEFAULT 0, is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
 );
 CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over;
 CREATE TABLE recipient (
@@ -59,19 +58,19 @@ _ADD = """
     ON CONFLICT DO NOTHING
 """
 _FOLLOWED = """
-    SELECT number, smtp_id, added_at, recipients, give_up_after, apart FROM message
+    SELECT number, smtp_id, added_at, recipients, give_up_after, isolated FROM message
     WHERE mailbox = ? AND NOT is_over ORDER BY number
 """
 _SEEN = """
     SELECT message, address, recipient, status, step, is_end FROM recipient JOIN message ON message = number
     WHERE mailbox = ? AND NOT is_over
 """
-_STANDS = "INSERT OR REPLACE INTO recipient VALUES (?, ?, ?, ?, ?, ?)"
-_TELL = """
+_SET_RECIPIENT = "INSERT OR REPLACE INTO recipient VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_CHANGE = """
     INSERT INTO change (message, key, recipient, status, step, details, sent_at, is_end, given_up, ends_message)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
-_UNTOLD = """
+_PENDING = """
     SELECT key, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
     FROM change JOIN message ON message = message.number WHERE mailbox = ? ORDER BY change.number LIMIT ?
 """
@@ -91,7 +90,7 @@ class Journal(SqliteJournal):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _FILE)
-        self._by_mailbox = dict[str, Following]()
+        self._by_mailbox = dict[str, TrackingState]()
 
     async def forget(self, before: datetime) -> int:
         """Forget messages that are over, were added before this, and whose changes are done; how many they are.
@@ -101,13 +100,13 @@ class Journal(SqliteJournal):
         moment = arguments.aware(before, "before").timestamp()
         return await self._do(lambda connection: connection.execute(_FORGET, (moment,)).rowcount)
 
-    def _following(self, mailbox: str) -> Following:
+    def _state_of(self, mailbox: str) -> TrackingState:
         """What trackers of this mailbox share."""
-        return self._by_mailbox.setdefault(mailbox, Following())
+        return self._by_mailbox.setdefault(mailbox, TrackingState())
 
     async def _add(
         self, mailbox: str, smtp_id: str, *, at: float, recipients: int, give_up_after: float
-    ) -> Followed | None:
+    ) -> TrackedMessage | None:
         """Follow a message; None where it was followed before. at: Unix time."""
         values = mailbox, bare(smtp_id), smtp_id, at, recipients, give_up_after
 
@@ -119,7 +118,7 @@ class Journal(SqliteJournal):
         number = await self._do(work)
         if number is None:
             return None
-        return Followed(
+        return TrackedMessage(
             number=number,
             mailbox=mailbox,
             smtp_id=smtp_id,
@@ -128,60 +127,64 @@ class Journal(SqliteJournal):
             give_up_after=give_up_after,
         )
 
-    async def _followed(self, mailbox: str) -> list[Followed]:
+    async def _load(self, mailbox: str) -> list[TrackedMessage]:
         """The messages of a mailbox that are not over, as they were added."""
 
-        def work(connection: sqlite3.Connection) -> list[Followed]:
+        def work(connection: sqlite3.Connection) -> list[TrackedMessage]:
             """All of one moment."""
             found = {
-                number: Followed(
+                number: TrackedMessage(
                     number=number,
                     mailbox=mailbox,
                     smtp_id=smtp_id,
                     added_at=at,
                     recipients=recipients,
                     give_up_after=give_up_after,
-                    apart=bool(apart),
+                    isolated=bool(isolated),
                 )
-                for number, smtp_id, at, recipients, give_up_after, apart in connection.execute(_FOLLOWED, (mailbox,))
+                for number, smtp_id, at, recipients, give_up_after, isolated in connection.execute(
+                    _FOLLOWED, (mailbox,)
+                )
             }
             for number, address, recipient, status, step, is_end in connection.execute(_SEEN, (mailbox,)):
-                found[number].seen[address] = Seen(recipient, _status(status), step, bool(is_end))
+                found[number].seen[address] = RecipientStatus(recipient, _status(status), step, bool(is_end))
             return list(found.values())
 
         return await self._do(work)
 
-    async def _note(self, noted: Iterable[tuple[Followed, Sequence[tuple[str, DeliveryChange]]]]) -> None:
-        """Have these changes told, and the messages over that they end, all as one."""
-        rows = [(message.number, address, change) for message, changes in noted for address, change in changes]
+    async def _record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
+        """Add these changes, and end the messages that they end, in one transaction."""
+        rows = [(message.number, address, change) for message, changes in changed for address, change in changes]
 
         def work(connection: sqlite3.Connection) -> None:
             """All in one transaction."""
             for number, address, change in rows:
                 stands = number, address, change.recipient, change.status, change.step, change.is_end
-                connection.execute(_STANDS, stands)
+                connection.execute(_SET_RECIPIENT, stands)
                 sent_at = None if change.sent_at is None else change.sent_at.isoformat()
                 how = change.details, sent_at, change.is_end, change.given_up, change.ends_message
-                connection.execute(_TELL, (number, change.key, change.recipient, change.status, change.step, *how))
+                connection.execute(
+                    _ADD_CHANGE, (number, change.key, change.recipient, change.status, change.step, *how)
+                )
                 if change.ends_message:
                     connection.execute("UPDATE message SET is_over = 1 WHERE number = ?", (number,))
 
         await self._do(work)
 
-    async def _set_apart(self, messages: Iterable[Followed], *, apart: bool) -> None:
+    async def _set_isolated(self, messages: Iterable[TrackedMessage], *, isolated: bool) -> None:
         """Whether each of these is asked for in a request of its own from now on."""
-        rows = [(apart, message.number) for message in messages]
-        statement = "UPDATE message SET apart = ? WHERE number = ?"
+        rows = [(isolated, message.number) for message in messages]
+        statement = "UPDATE message SET isolated = ? WHERE number = ?"
         await self._do(lambda connection: connection.executemany(statement, rows).rowcount)
 
-    async def _untold(self, mailbox: str, most: int) -> list[DeliveryChange]:
+    async def _pending(self, mailbox: str, most: int) -> list[DeliveryChange]:
         """The first changes of a mailbox that are not done."""
         return await self._do(
-            lambda connection: [_change(values) for values in connection.execute(_UNTOLD, (mailbox, most))]
+            lambda connection: [_change(values) for values in connection.execute(_PENDING, (mailbox, most))]
         )
 
-    async def _done(self, key: str) -> None:
-        """A change need not be told any more."""
+    async def _acknowledge(self, key: str) -> None:
+        """Delete a change that is done."""
 
         def work(connection: sqlite3.Connection) -> None:
             """With what only changes to come would have needed."""

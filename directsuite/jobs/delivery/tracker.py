@@ -16,15 +16,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from directsuite.core.clock import unix_time
 from directsuite.core.listing import Listing
 from directsuite.errors import InvalidArgumentError
-from directsuite.jobs.delivery.changes import DeliveryChange, Followed
-from directsuite.jobs.delivery.following import Following
+from directsuite.jobs.delivery.changes import DeliveryChange, TrackedMessage, TrackingState
 from directsuite.jobs.delivery.journal import Journal
-from directsuite.jobs.delivery.looks import Looks
+from directsuite.jobs.delivery.polling import StatusPoller
 from directsuite.messaging.models import Recipient
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import GIVE_UP_AFTER, checked_patience, checked_recipients, checked_smtp_id
 
-_TOLD = 200  # changes read at a time
+_PAGE = 200  # changes read at a time
 
 
 class DeliveryTracker:
@@ -66,7 +65,7 @@ class DeliveryTracker:
         self._give_up_after = checked_patience(give_up_after)
         self._now = now or unix_time(mailbox._transport._clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
-        self._looks = Looks(mailbox, journal, self._following, self._now)
+        self._poller = StatusPoller(mailbox, journal, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
@@ -81,16 +80,16 @@ class DeliveryTracker:
                 self._name, smtp_id, at=self._now(), recipients=count, give_up_after=self._give_up_after
             )
         except BaseException:  # cancelled or not, it may be the journal's all the same
-            self._following.doubt()
+            self._state.doubt()
             raise
         if message is not None:
-            self._looks.begin(message)
-            self._looks.schedule(message)
-            self._following.add(message)
+            self._poller.begin(message)
+            self._poller.schedule(message)
+            self._state.add(message)
 
     async def followed(self) -> Sequence[str]:
         """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""
-        return [message.smtp_id for message in await self._journal._followed(self._name)]
+        return [message.smtp_id for message in await self._journal._load(self._name)]
 
     def changes(self, *, endless: bool = False) -> Listing[DeliveryChange]:
         """Every recipient's changes, until all messages are over; with endless, messages to come are waited for.
@@ -109,37 +108,37 @@ class DeliveryTracker:
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """A change is done, though its loop may ask for no more. Raises JournalError."""
-        await self._journal._done(change.key)
+        await self._journal._acknowledge(change.key)
 
     async def _changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
-        following = self._following
-        following.begin(reader)
+        state = self._state
+        state.begin(reader)
         try:
-            following.is_loaded = False  # the journal may be ahead of a loop that was cancelled
+            state.is_loaded = False  # the journal may be ahead of a loop that was cancelled
             while True:
-                if not following.is_loaded:
-                    await following.load(self._read)
-                untold = await self._journal._untold(self._name, _TOLD)
-                for change in untold:
+                if not state.is_loaded:
+                    await state.load(self._read)
+                pending = await self._journal._pending(self._name, _PAGE)
+                for change in pending:
                     yield change
-                    await self._journal._done(change.key)
-                if not untold and following.is_loaded:
-                    if not following.messages and not endless:
+                    await self._journal._acknowledge(change.key)
+                if not pending and state.is_loaded:
+                    if not state.messages and not endless:
                         return
-                    await self._looks.look()
+                    await self._poller.poll()
         finally:
-            following.end(reader)
+            state.end(reader)
 
-    async def _read(self) -> Sequence[Followed]:
+    async def _read(self) -> Sequence[TrackedMessage]:
         """The messages that are not over, each with an age."""
-        messages = await self._journal._followed(self._name)
+        messages = await self._journal._load(self._name)
         for message in messages:
-            self._looks.begin(message)
+            self._poller.begin(message)
         return messages
 
     @property
-    def _following(self) -> Following:
-        return self._journal._following(self._name)
+    def _state(self) -> TrackingState:
+        return self._journal._state_of(self._name)
 
 
 def _checked(mailbox: object) -> Mailbox:

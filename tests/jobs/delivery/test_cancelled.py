@@ -47,7 +47,7 @@ async def test_a_change_that_was_noted_as_its_loop_was_cancelled_is_told_once(
     async with scene.journal() as journal:
         tracker = scene.tracker(journal)
         await tracker.add(await scene.clinic.send(PROMPT))
-        cancel_after(journal, "_note", monkeypatch)
+        cancel_after(journal, "_record", monkeypatch)
         await cancelled(told(tracker))
         assert course(await told(tracker), PROMPT) == ["Delivered"]
         assert await told(tracker) == []
@@ -59,7 +59,7 @@ async def test_a_status_that_was_noted_as_its_loop_was_cancelled_is_told_once(
     async with scene.journal() as journal:
         tracker = scene.tracker(journal)
         await tracker.add(await scene.clinic.send(NEVER))
-        cancel_after(journal, "_note", monkeypatch)
+        cancel_after(journal, "_record", monkeypatch)
         await cancelled(told(tracker))
         assert course(await told(tracker), NEVER) == ["Waiting", "NO MDN Received"]
 
@@ -68,12 +68,12 @@ async def test_one_whose_adding_was_cancelled_while_changes_were_read_does_not_e
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene.journal() as journal:
-        tracker, untold, reads = scene.tracker(journal), journal._untold, list[None]()
+        tracker, pending, reads = scene.tracker(journal), journal._pending, list[None]()
         smtp_id = await scene.clinic.send(PROMPT)
 
         async def read(mailbox: str, most: int) -> list[DeliveryChange]:
             """With that, the first time."""
-            changes = await untold(mailbox, most)
+            changes = await pending(mailbox, most)
             reads.append(None)
             if len(reads) == 1:
                 with monkeypatch.context() as cut:
@@ -82,7 +82,7 @@ async def test_one_whose_adding_was_cancelled_while_changes_were_read_does_not_e
             return changes
 
         with monkeypatch.context() as slow:
-            slow.setattr(journal, "_untold", read)
+            slow.setattr(journal, "_pending", read)
             assert course(await told(tracker), PROMPT) == ["Delivered"]
 
 

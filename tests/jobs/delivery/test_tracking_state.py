@@ -1,0 +1,52 @@
+"""What a journal knows better than a tracker that was broken off, and what it doesn't know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import directsuite as ds
+from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, TrackingState
+
+
+def message(number: int, **members: object) -> TrackedMessage:
+    """The same message, in a row of this number."""
+    followed = TrackedMessage(
+        number=number, mailbox="m", smtp_id="<1@x.test>", added_at=0, recipients=1, give_up_after=1
+    )
+    for name, value in members.items():
+        setattr(followed, name, value)
+    return followed
+
+
+async def test_what_was_seen_is_the_journal_s_and_when_to_look_is_the_tracker_s() -> None:
+    seen = {"bob@x.test": RecipientStatus("bob@x.test", ds.MessageStatus.WAITING, 1, is_end=False)}
+    state = TrackingState(messages={"1@x.test": message(1, latest=40.0, isolated=True)})
+
+    async def read() -> Sequence[TrackedMessage]:
+        return [message(1, seen=seen)]
+
+    await state.load(read)
+    loaded = state.messages["1@x.test"]
+    assert (loaded.seen, loaded.latest, loaded.isolated) == (seen, 40.0, True)
+
+
+async def test_one_that_was_forgotten_and_added_again_is_the_journal_s() -> None:
+    state = TrackingState(messages={"1@x.test": message(1, latest=40.0)})
+
+    async def read() -> Sequence[TrackedMessage]:
+        return [message(2)]
+
+    await state.load(read)
+    loaded = state.messages["1@x.test"]
+    assert (loaded.number, loaded.latest) == (2, 0.0)
+
+
+async def test_one_that_is_added_while_the_journal_is_read_stays_as_it_was_added() -> None:
+    state = TrackingState()
+
+    async def read() -> Sequence[TrackedMessage]:
+        state.messages["1@x.test"] = message(1, latest=5.0)
+        return [message(1)]
+
+    await state.load(read)
+    assert state.messages["1@x.test"].latest == 5.0
