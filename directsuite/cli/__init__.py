@@ -9,18 +9,15 @@
               ├────► demo      uses all four services, checks what they did, and reports
               └────► sandbox   serves until a signal comes
 
-A command reads its options in an `app` module and does its work in others, which are imported when it runs, so that
-`--help` is quick and a missing extra can be named. What commands have in common:
+`app` and `options` say which commands and options there are. They import nothing of the client, so that `--help` is
+quick; the module that does a command's work is imported when the command runs. What commands have in common:
 
-    options        options that several have
-    streams        stdin, stdout and stderr, whatever they are
-    access         the settings, the mailbox, the token or login that a command needs
-    secret_places  where passwords and tokens come from
-    running        from the beginning to the exit status, whatever ends it
-    signals        SIGTERM and Ctrl-C, where the system has them
-    exit_status    the exit status and the sentence for each kind of error
-    results        tables and JSON on stdout
-    progress       bars on stderr
+    process      exit statuses, the process's streams, and the libraries that have to be installed
+    usage        the sentence for arguments that are wrong
+    command      runs a command from its beginning to its exit status, whatever ends it
+    credentials  settings, passwords, tokens, and the private files that hold them
+    errors       the exit status and the sentence for each kind of error
+    output       tables and JSON on stdout, progress bars on stderr
 """
 
 from __future__ import annotations
@@ -32,78 +29,64 @@ TYPE_CHECKING = False  # as in directsuite itself: what is imported before `main
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAILED = 1
-"""The exit status where an extra is missing, nobody reads what a command prints, or directsuite is at fault."""
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells count it: 128 and the number of SIGINT."""
-AGAIN = "nothing was changed: give the same command again"
-"""How a command goes on that only reads, or has not begun."""
-
-begun = False
-"""Whether the work of the command has begun, which `Command.run` notes: until then, modules are imported."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; without `arguments`, the process's own."""
-    global begun
-    begun = False
     try:
         return _status_of(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        from directsuite.cli.streams import prepare_streams
+        from directsuite.cli import process
 
-        prepare_streams()  # which Ctrl-C may have prevented
-        line = "\n" if sys.stderr.isatty() else ""  # the terminal stands behind ^C
-        sys.stderr.write(f"{line}directsuite: {'interrupted' if begun else f'stopped; {AGAIN}'}\n")
-        return INTERRUPTED
+        process.prepare_streams()  # which Ctrl-C may have prevented
+        process.end_line()
+        process.say("interrupted" if process.has_begun else f"stopped; {process.NOTHING_CHANGED}")
+        return process.ExitStatus.INTERRUPTED
 
 
 def _status_of(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit status, whatever but Ctrl-C ends it."""
     import contextlib
 
-    from directsuite.cli.extras import MissingExtraError, require
-    from directsuite.cli.streams import prepare_streams, prepare_width
+    from directsuite.cli import process
+    from directsuite.cli.process import ExitStatus, MissingExtraError, say
 
+    process.has_begun = False
     try:
-        prepare_streams()
-        prepare_width()
-        require("cli")
+        process.prepare_streams()
+        process.prepare_width()
+        process.require("cli")
         from directsuite.cli.app import run
 
         status = run(arguments)
         sys.stdout.flush()
     except MissingExtraError as missing:
-        sys.stderr.write(f"directsuite: {missing}\n")
-        return FAILED
+        say(str(missing))
+        return ExitStatus.FAILED
     except BrokenPipeError:  # as after `| head`: it has read what it wanted
         with contextlib.suppress(Exception):
-            from directsuite.cli.results import write_nowhere
-
-            write_nowhere()
-        return FAILED
+            process.discard_stdout()
+        return ExitStatus.FAILED
     except OSError as error:  # of files, where no command knows better
-        from directsuite.cli.exit_status import ending_of
-        from directsuite.cli.results import write_nowhere
+        from directsuite.cli.errors import ending_of
 
         try:
             sys.stdout.flush()
         except OSError:
-            write_nowhere()  # else Python tries again when it ends
-        sys.stderr.write(f"directsuite: {ending_of(error)[1]}\n")
-        return FAILED
+            process.discard_stdout()  # else Python tries again when it ends
+        say(ending_of(error)[1])
+        return ExitStatus.FAILED
     except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
-        sys.stderr.write(f"directsuite: {_unexpected(error)}\n")
-        return FAILED
+        say(f"directsuite itself is at fault ({_place_of(error)}): report that, with the command's name")
+        return ExitStatus.FAILED
     return status
 
 
-def _unexpected(error: Exception) -> str:
-    """Where it happened, for whoever mends it."""
+def _place_of(error: Exception) -> str:
+    """The error's type, and the file and line that raised it, for whoever mends it."""
     from pathlib import Path
 
     place, trace = "", error.__traceback__
     while trace is not None:
         place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"directsuite itself is at fault ({type(error).__name__}{place}): report that, with the command's name"
+    return f"{type(error).__name__}{place}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # cyclopts reads the annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,13 +10,11 @@ from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
 from directsuite.cli.doctor.app import doctor
-from directsuite.cli.exit_status import TABLE, ExitStatus
-from directsuite.cli.extras import require
 from directsuite.cli.fax.app import app as fax
-from directsuite.cli.groups import EPILOGUE, MAIL, OTHERS, SERVICES, TRYING
 from directsuite.cli.mail.app import inbox, send, status
-from directsuite.cli.options import Flag, named
+from directsuite.cli.options import EPILOGUE, MAIL, OTHERS, SERVICES, TRYING, Flag, named
 from directsuite.cli.patient.app import app as patient
+from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
 from directsuite.cli.sign.app import sign
 from directsuite.cli.sync.app import app as sync
 from directsuite.cli.usage import secret_among, wrong_usage
@@ -26,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _KEPT = Group("Where the state is kept", validator=mutually_exclusive)
+_EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
+
+_COMPLETION_NEEDS = {"zsh": ", where ~/.zshrc runs compinit"}
+_OWN_COMPLETION_FILE_NEEDS = {
+    "zsh": ", where ~/.zshrc runs compinit, and the file is called _directsuite",
+    "fish": ", where config.fish sources that file",
+}
+"""What else has to be so where the file isn't the shell's own: those of the others are sourced by what is installed."""
 
 app = App(
     name="directsuite",
@@ -36,7 +41,7 @@ terminal: they are never arguments. Each command has a `--help` of its own.
 
 Exit status:
 
-{TABLE}
+{_EXIT_STATUSES}
 """,
     version=__version__,
     help_format="markdown",
@@ -66,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refused(sentence: str) -> int:
-    sys.stderr.write(f"directsuite: {sentence}\n")
+    say(sentence)
     return ExitStatus.REFUSED
 
 
@@ -85,9 +90,17 @@ def install_completion(
     output: Path
         The file for the script; where the shell looks for it, where nothing is given.
     """
-    from directsuite.cli.completion import install
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
-    return install(app, shell, output)
+    try:
+        shell = detect_shell() if shell is None else shell
+    except ShellDetectionError:
+        say("nobody can tell which shell this is: give --shell bash, zsh, fish or powershell")
+        return ExitStatus.REFUSED
+    app.install_completion(shell=shell, output=output)
+    needed = (_COMPLETION_NEEDS if output is None else _OWN_COMPLETION_FILE_NEEDS).get(shell, "")
+    say(f"{shell} completes commands and options from its next start on{needed}")
+    return ExitStatus.DONE
 
 
 @app.command(group=TRYING, sort_key=3, help_epilogue=EPILOGUE)
@@ -116,9 +129,24 @@ def sandbox(
     profile: list
         Answer otherwise than the specification says, as some servers do; may be given several times.
     """
-    from directsuite.cli.sandbox import serve
+    import asyncio
 
-    return serve(host=host, port=port, data=data, memory=memory, profile=profile or "strict")
+    from directsuite.sandbox import serving
+    from directsuite.sandbox.loopback import is_loopback
+
+    if not is_loopback(host):
+        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
+        return ExitStatus.REFUSED
+    if missing("sandbox"):
+        say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
+    folder = None if memory else data or serving.DEFAULT_FOLDER
+    port = serving.DEFAULT_PORT if port is None else port
+    try:
+        asyncio.run(serving.serve(folder, host=host, port=port, profile=profile or "strict"))
+    except serving.CannotStartError as error:
+        say(f"the sandbox cannot start: {error}")
+        return ExitStatus.FAILED
+    return ExitStatus.DONE  # SIGINT and SIGTERM are meant to end it
 
 
 @app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)

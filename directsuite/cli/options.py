@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the headings of `directsuite --help`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from cyclopts import Parameter, Token, convert
+from cyclopts import Group, Parameter, Token, convert
+
+MAIL = Group("Mail", sort_key=1)
+SERVICES = Group("Documents, faxes, patients", sort_key=2)
+TRYING = Group("To try things, and to find what is wrong", sort_key=3)
+OTHERS = Group("Other", sort_key=4)
+COMMANDS = Group("Commands")
+"""Of a command that has some below it."""
+
+EPILOGUE = "The exit statuses stand in `directsuite --help`."
+"""Below the help of each command."""
 
 Flag = Parameter(negative=(), show_default=False)
 """An option that is there or isn't."""

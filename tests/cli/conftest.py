@@ -88,7 +88,7 @@ async def typist(
 @pytest.fixture
 def without_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keyring this machine has."""
-    monkeypatch.setattr("directsuite.cli.secret_places.has_keyring", lambda: False)
+    monkeypatch.setattr("directsuite.cli.credentials.has_keyring", lambda: False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from directsuite import __version__
 from directsuite.cli import app, main
-from directsuite.cli.running import Command
+from directsuite.cli.command import Command
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
 COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox"]
@@ -142,11 +142,11 @@ def test_no_option_is_named_that_a_command_does_not_have(
     ("command", "module"),
     [
         ("send --to a@b.test", "aiohttp"),
-        ("sync run --mailbox a@b.test", "directsuite.cli.running"),
+        ("sync run --mailbox a@b.test", "directsuite.cli.command"),
         ("sign in --output out --name a", "aiohttp"),
         ("doctor", "cyclopts"),
         ("sandbox --memory", "asyncio"),
-        ("inbox list", "directsuite.cli.extras"),
+        ("inbox list", "directsuite.cli.process"),
     ],
 )
 def test_interrupt_while_a_command_is_being_imported_says_how_to_go_on(
@@ -159,6 +159,7 @@ from directsuite.cli import main
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
+            sys.meta_path.remove(self)  # Ctrl-C comes once
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupted())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.progress import Bar
+from directsuite.cli.output import Bar
 from directsuite.messaging.models import Message, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from tests.cli.conftest import Ended, Typist

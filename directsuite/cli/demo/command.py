@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from directsuite.cli.command import Command
 from directsuite.cli.demo.progress import Progress, progress_on
 from directsuite.cli.demo.report import Report, document, show
 from directsuite.cli.demo.scene import Sizes, scene
 from directsuite.cli.demo.steps import STEPS, Step, StepResult, run_step
-from directsuite.cli.running import Command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

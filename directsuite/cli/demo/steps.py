@@ -10,7 +10,7 @@ import attrs
 
 from directsuite.cli.demo import fax, mailbox, message, patient, signing
 from directsuite.cli.demo.scene import NotHeldError, Scene
-from directsuite.cli.exit_status import ending_of
+from directsuite.cli.errors import ending_of
 from directsuite.errors import DirectSuiteError
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ from typing import Any
 
 import attrs
 
+from directsuite.cli.command import Command
 from directsuite.cli.doctor.examination import Examination
 from directsuite.cli.doctor.findings import Finding, Result
 from directsuite.cli.doctor.given import login_of, mailbox_of, settings_of, token_of
 from directsuite.cli.doctor.machine import MACHINE, of_this_machine
-from directsuite.cli.exit_status import ExitStatus
-from directsuite.cli.progress import progress
-from directsuite.cli.results import show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.output import progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
 from directsuite.settings import SERVICES
 
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import attrs
 
-from directsuite.cli.access import MailboxAccess
+from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.doctor.findings import Found, failed, ok, warning
-from directsuite.cli.exit_status import ending_of
+from directsuite.cli.errors import ending_of
 from directsuite.core.retry import RetryPolicy
 from directsuite.errors import (
     AuthenticationError,

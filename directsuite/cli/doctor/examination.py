@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 from yarl import URL
 
-from directsuite.cli.access import MailboxAccess
+from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.doctor.answering import Answer
 from directsuite.cli.doctor.credentials import Credentials
 from directsuite.cli.doctor.findings import Finding, Found, Result, failed, not_checked, ok

@@ -9,11 +9,10 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from directsuite.cli import access
+from directsuite.cli import credentials
+from directsuite.cli.credentials import in_keyring
 from directsuite.cli.doctor.findings import Found, failed, not_checked, ok
-from directsuite.cli.exit_status import in_own_words
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.secret_places import in_keyring
+from directsuite.cli.errors import RefusedError, in_own_words
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
@@ -87,21 +86,21 @@ def token_of(file: Path | None) -> Given[Secret]:
     """The token for signing and fax; nobody is asked for one."""
     if file is None and not os.environ.get("DIRECTSUITE_TOKEN") and in_keyring("token") is None:
         return Given(None, not_checked("there is no token: set DIRECTSUITE_TOKEN, or give --token-file FILE"))
-    return _given(lambda: access.token(file))
+    return _given(lambda: credentials.token(file))
 
 
 def login_of(username: str | None, file: Path | None) -> Given[Login]:
     """The login for registration."""
     if not username:
-        return Given(None, not_checked(f"there is no login: set {access.LOGIN}, or give --login USERNAME"))
-    return _given(lambda: access.login(username, file))
+        return Given(None, not_checked(f"there is no login: set {credentials.LOGIN}, or give --login USERNAME"))
+    return _given(lambda: credentials.login(username, file))
 
 
-def mailbox_of(address: str | None, file: Path | None, settings: Settings) -> Given[access.MailboxAccess]:
+def mailbox_of(address: str | None, file: Path | None, settings: Settings) -> Given[credentials.MailboxAccess]:
     """The mailbox, and its password; whether there is a URL for it is another check's."""
     if not address:
         return Given(None, not_checked("no mailbox is named: give --mailbox ADDRESS"))
-    return _given(lambda: access.mailbox_access(address, file, settings=settings))
+    return _given(lambda: credentials.mailbox_access(address, file, settings=settings))
 
 
 def _given(look: Callable[[], T]) -> Given[T]:

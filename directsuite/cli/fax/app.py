@@ -7,8 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from directsuite.cli.groups import COMMANDS, EPILOGUE, SERVICES
-from directsuite.cli.options import Json, TokenFile
+from directsuite.cli.options import COMMANDS, EPILOGUE, SERVICES, Json, TokenFile
 
 app = App(
     name="fax",

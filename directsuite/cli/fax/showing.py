@@ -8,12 +8,11 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import settings_for, token
-from directsuite.cli.exit_status import ExitStatus
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import NotThereError, RefusedError
-from directsuite.cli.results import members_of, show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import settings_for, token
+from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import BadRequestError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient
 from directsuite.secret import Secret

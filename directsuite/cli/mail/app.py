@@ -9,8 +9,7 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
-from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
-from directsuite.cli.options import Flag, Json, Mailbox, PasswordFile, Several, named
+from directsuite.cli.options import COMMANDS, EPILOGUE, MAIL, Flag, Json, Mailbox, PasswordFile, Several, named
 
 _BODY = Group("What it says", validator=mutually_exclusive)
 _WHAT = Group("What is saved", validator=mutually_exclusive)

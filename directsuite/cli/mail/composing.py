@@ -11,8 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.access import is_address
-from directsuite.cli.refusal import RefusedError, refuse_no_text
+from directsuite.cli.credentials import is_address
+from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from directsuite.cli.refusal import NotThereError
+from directsuite.cli.errors import NotThereError
 from directsuite.errors import (
     AuthenticationError,
     DirectSuiteError,

@@ -10,13 +10,12 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import RefusedError
 from directsuite.cli.mail.folders import told_of_folders
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.results import members_of, show_json, show_table
-from directsuite.cli.running import Command
+from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.process import ExitStatus
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 

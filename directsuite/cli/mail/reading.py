@@ -9,15 +9,14 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import NotThereError
 from directsuite.cli.mail.folders import told_of_folders
 from directsuite.cli.mail.html_text import text_of
 from directsuite.cli.mail.listing import size_in_words
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import NotThereError
-from directsuite.cli.results import members_of, moment, printable, show_json, show_text
-from directsuite.cli.running import Command, say
+from directsuite.cli.output import members_of, moment, printable, progress, show_json, show_text
+from directsuite.cli.process import ExitStatus, say
 from directsuite.messaging.models import MessageDetail
 
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"

@@ -8,15 +8,14 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import NotThereError, RefusedError
 from directsuite.cli.mail.file_names import safe_name, written
 from directsuite.cli.mail.folders import told_of_folders
 from directsuite.cli.mail.reading import NO_SUCH_MESSAGE
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import NotThereError, RefusedError
-from directsuite.cli.results import show_effect, show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.output import progress, show_effect, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
 from directsuite.core.system_errors import reason_of
 from directsuite.messaging.service import Mailbox
 

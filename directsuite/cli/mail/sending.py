@@ -10,15 +10,14 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import MAILBOX, MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MAILBOX, MailboxAccess, mailbox_access
+from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.cli.mail.composing import Wanted, digest_of, message_of, size_of
 from directsuite.cli.mail.listing import size_in_words
 from directsuite.cli.mail.sent_once import record_of
-from directsuite.cli.progress import Bar, progress
-from directsuite.cli.refusal import RefusedError, refuse_no_text
-from directsuite.cli.results import show_effect, show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
 from directsuite.core.call import SETTLE
 from directsuite.errors import DirectSuiteError, OutcomeUnknownError
 from directsuite.messaging import arguments

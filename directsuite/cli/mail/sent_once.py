@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.errors import RefusedError
 from directsuite.core.system_errors import reason_of
 
 if sys.platform == "win32":

@@ -9,13 +9,12 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import MailboxAccess, mailbox_access
-from directsuite.cli.exit_status import ExitStatus, ending_of
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.cli.mail.watching import UNTIL_KNOWN, Watch, is_refusal, records_of
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.results import members_of, show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import PermissionDeniedError, ServiceError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox

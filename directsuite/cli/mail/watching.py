@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from directsuite.cli.progress import progress
+from directsuite.cli.output import progress
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.waits import AT_ONCE
 from directsuite.errors import (

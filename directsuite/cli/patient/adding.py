@@ -7,13 +7,12 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.errors import RefusedError
+from directsuite.cli.output import members_of, progress, show_effect, show_json, show_table
 from directsuite.cli.patient.finding import OPTIONS, Asked, access, show_users
 from directsuite.cli.patient.individual_file import individual_of
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.results import members_of, show_effect, show_json, show_table
-from directsuite.cli.running import Command, say
+from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import BadRequestError, NotFoundError, OutcomeUnknownError
 from directsuite.registration.models import (
     AddUsersResponseV2,

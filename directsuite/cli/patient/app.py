@@ -7,8 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from directsuite.cli.groups import COMMANDS, EPILOGUE, SERVICES
-from directsuite.cli.options import Flag, Json, Login, LoginPasswordFile
+from directsuite.cli.options import COMMANDS, EPILOGUE, SERVICES, Flag, Json, Login, LoginPasswordFile
 
 _Domain = Annotated[str, Parameter(help="The Direct domain, as direct.example.org.")]
 

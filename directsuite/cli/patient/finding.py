@@ -9,13 +9,12 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import login, settings_for
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import login, settings_for
+from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.output import members_of, progress, show_json, show_table
 from directsuite.cli.patient.individual_file import individual_of
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import NotThereError, RefusedError
-from directsuite.cli.results import members_of, show_json, show_table
-from directsuite.cli.running import Command
+from directsuite.cli.process import ExitStatus
 from directsuite.errors import NotFoundError
 from directsuite.registration.models import DirectUserDetail, IDProofedIndividual, Login
 from directsuite.registration.service import Registration

@@ -6,8 +6,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from directsuite.cli.private_files import document_in, private_bytes
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.credentials import private_document
+from directsuite.cli.errors import RefusedError
 from directsuite.registration.models import IDProofedIndividualRESTful
 
 _FILE = "the individual's file"
@@ -18,8 +18,7 @@ _HOLDING = "first_name, last_name, ssn4 and dob, or id"
 
 def individual_of(path: Path) -> IDProofedIndividualRESTful:
     """The person whom a file describes. Raises RefusedError."""
-    content = private_bytes(path, _FILE)
-    members = document_in(content, _FILE, _HOLDING, suffix=path.suffix)
+    members = private_document(path, _FILE, _HOLDING)
     if members.keys() - _KNOWN:  # unnamed: where a file is something else, a key may be anything
         raise RefusedError(f"{_FILE} has a member that nobody knows; known are {', '.join(_KNOWN)}")
     for name, value in members.items():

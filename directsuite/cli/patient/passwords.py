@@ -6,12 +6,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from directsuite.cli.exit_status import ExitStatus
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import private_passwords
+from directsuite.cli.errors import RefusedError
+from directsuite.cli.output import progress
 from directsuite.cli.patient.finding import OPTIONS, Asked, access
-from directsuite.cli.private_files import passwords_in, private_bytes
-from directsuite.cli.progress import progress
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.running import Command, say
+from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import NotFoundError
 from directsuite.registration.models import Login, UserPassword
 from directsuite.settings import Settings
@@ -28,7 +28,7 @@ def set_passwords(path: Path, asked: Asked) -> int:
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        found = passwords_in(private_bytes(path, _FILE), _FILE, suffix=path.suffix)
+        found = private_passwords(path, _FILE)
         if not found or not all(name and password for name, password in found.items()):
             raise RefusedError('the passwords file lacks a username or a password: "ada" = "…" is a line of it')
         settings, credentials = access(asked)

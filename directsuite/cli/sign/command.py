@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.access import settings_for, token
-from directsuite.cli.exit_status import ExitStatus, ending_of, in_own_words
-from directsuite.cli.progress import Bar, progress
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.running import Command, say
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import settings_for, token
+from directsuite.cli.errors import RefusedError, ending_of, in_own_words
+from directsuite.cli.output import Bar, progress
+from directsuite.cli.process import ExitStatus, say
 from directsuite.cli.sign.admission import Admission
 from directsuite.cli.sign.journal import JournalOfRun, is_there, is_vain, journal_of, opened, remove
 from directsuite.cli.sign.report import Report, show_plan, show_plan_as_json

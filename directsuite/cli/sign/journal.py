@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from directsuite.cli.exit_status import in_own_words
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.errors import RefusedError, in_own_words
 from directsuite.core.system_errors import reason_of
 from directsuite.jobs.signing import Entry, Journal, JournalError, State
 from directsuite.jobs.signing.keeping import digest_of

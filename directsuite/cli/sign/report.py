@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.results import show_json, show_table, show_text
+from directsuite.cli.output import show_json, show_table, show_text
 from directsuite.cli.sign.admission import Verdict
 
 _MOST = 200  # lines of a table that people read

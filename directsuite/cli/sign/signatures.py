@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError, refuse_no_text
+from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 from directsuite.signing.models import Signature, Widget
 

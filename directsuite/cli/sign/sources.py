@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.errors import RefusedError
 from directsuite.core.system_errors import reason_of
 from directsuite.jobs.signing.documents import WORKSHOP
 

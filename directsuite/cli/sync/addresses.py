@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from directsuite.cli.access import MAILBOX, is_address
-from directsuite.cli.refusal import RefusedError, refuse_no_text
+from directsuite.cli.credentials import MAILBOX, is_address
+from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.core.system_errors import reason_of
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
-from directsuite.cli.groups import COMMANDS, EPILOGUE, MAIL
-from directsuite.cli.options import Flag, Json, Several, named, named_file
+from directsuite.cli.options import COMMANDS, EPILOGUE, MAIL, Flag, Json, Several, named, named_file
 
 STORE = Path("directsuite-sync.db")
 """The store where none is named."""

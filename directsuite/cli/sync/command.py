@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 
 import attrs
 
-from directsuite.cli.signals import told_to
+from directsuite.cli.command import signals_call
 from directsuite.cli.sync.displays import Display, standings
 from directsuite.cli.sync.opening import refusal_of, usable
 from directsuite.cli.sync.worker import Plan, Worker, suite_of, worker_of
@@ -57,7 +57,7 @@ async def keep_in_step(plan: Plan, display: Display) -> int:
             suite = await stack.enter_async_context(suite_of(plan, [display.round]))
             worker = await stack.enter_async_context(worker_of(plan, suite))
         signals = _Signals()
-        with display, told_to(signals.came, (signal.SIGINT, signal.SIGTERM)):
+        with display, signals_call(signals.came, (signal.SIGINT, signal.SIGTERM)):
             async with _reported(worker, plan, display):
                 await _worked(worker, plan, display, signals)
             if not plan.once:

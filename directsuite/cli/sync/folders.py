@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from directsuite.cli.refusal import RefusedError, refuse_no_text
+from directsuite.cli.errors import RefusedError, refuse_no_text
 
 _INBOX = "INBOX"
 

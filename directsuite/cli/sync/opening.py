@@ -6,8 +6,7 @@ import contextlib
 import os
 from collections.abc import Generator
 
-from directsuite.cli.exit_status import ending_of
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.core.postgres_connections import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret

@@ -13,10 +13,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from directsuite.cli.access import MAILBOX_PASSWORD, mailbox_password
-from directsuite.cli.private_files import check_private, passwords_in
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.secret_places import has_keyring, in_keyring, is_somebody_there
+from directsuite.cli.credentials import (
+    MAILBOX_PASSWORD,
+    has_keyring,
+    in_keyring,
+    is_somebody_there,
+    mailbox_password,
+    private_passwords,
+)
+from directsuite.cli.errors import RefusedError
 from directsuite.core.system_errors import reason_of
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -44,7 +49,7 @@ def passwords_for(
     typed = dict[str, Secret]()
     if is_somebody_there():
         missing = [address for address in addresses if in_keyring(address) is None]
-        typed = {address: mailbox_password(address, "--passwords").asked(ask) for address in missing}
+        typed = {address: mailbox_password(address, "--passwords").typed(ask) for address in missing}
     if typed or has_keyring():
         return _of_keyring_or(typed)
     raise RefusedError(f"there are no passwords: {_ELSEWHERE}")
@@ -55,7 +60,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: tuple[int, int, int] | None = None
+        self._read: tuple[int, int, int, int] | None = None
         self._passwords: dict[str, Secret] = {}
 
     async def __call__(self, address: str) -> Secret:
@@ -70,17 +75,15 @@ class _File:
 
     def load(self) -> None:
         """Read the file, if it is another than before. Raises RefusedError."""
+        name = f"the passwords file {self._path}"
         try:
             about = self._path.stat()
-            version = (about.st_mtime_ns, about.st_size, about.st_ino)
-            check_private(about, str(self._path))
-            if version != self._read:
-                self._passwords = passwords_in(
-                    self._path.read_bytes(), f"the passwords file {self._path}", suffix=self._path.suffix
-                )
-                self._read = version
         except OSError as error:
-            raise RefusedError(f"the passwords file {self._path} can't be read ({reason_of(error)})") from None
+            raise RefusedError(f"{name} can't be read ({reason_of(error)}): give another") from None
+        version = (about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino)
+        if version != self._read:
+            self._passwords = private_passwords(self._path, name)
+            self._read = version
 
 
 def _of_keyring_or(given: Mapping[str, Secret]) -> Passwords:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.access import MAILBOX, settings_for
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.running import Command
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MAILBOX, settings_for
+from directsuite.cli.errors import RefusedError
 from directsuite.cli.sync.addresses import addresses_of
 from directsuite.cli.sync.command import keep_in_step
 from directsuite.cli.sync.displays import Display, Lines, display_for

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.running import Command
+from directsuite.cli.command import Command
+from directsuite.cli.errors import RefusedError
 from directsuite.cli.sync.addresses import refuse_unknown
 from directsuite.cli.sync.gathered import Gathered, of_fleet, of_one_worker
 from directsuite.cli.sync.opening import conninfo, usable

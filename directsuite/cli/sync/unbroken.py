@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator, Mapping
 from typing import Self
 
-from directsuite.cli.results import write_nowhere
+from directsuite.cli.process import discard_stdout
 from directsuite.cli.sync.displays import Display
 from directsuite.core.events import Event
 from directsuite.sync.progress import MailboxProgress
@@ -37,7 +37,7 @@ class Unbroken:
         try:
             sys.stdout.flush()
         except OSError:
-            write_nowhere()  # else the interpreter tries once more when it ends, and complains
+            discard_stdout()  # else the interpreter tries once more when it ends, and complains
 
     def round(self, event: Event) -> None:
         """A listener of the suite."""
@@ -60,7 +60,7 @@ class Unbroken:
             yield
         except OSError as error:
             if isinstance(error, BrokenPipeError):
-                write_nowhere()
+                discard_stdout()
             if not self._fails:
                 self._fails = True
                 _LOGGER.warning("stdout can't be written (%s): the worker goes on", type(error).__name__)

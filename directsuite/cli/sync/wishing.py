@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from directsuite.cli.running import Command
+from directsuite.cli.command import Command
 from directsuite.cli.sync.addresses import refuse_unknown
 from directsuite.cli.sync.opening import conninfo, usable
 from directsuite.cli.sync.table import mailboxes_in_words

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.errors import RefusedError
 from directsuite.cli.sign.signatures import Wanted, signatures_of
 from tests.cli.sign.conftest import Desk
 

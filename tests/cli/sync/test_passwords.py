@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.access import MAILBOX_PASSWORD
-from directsuite.cli.refusal import RefusedError
+from directsuite.cli.credentials import MAILBOX_PASSWORD
+from directsuite.cli.errors import RefusedError
 from directsuite.cli.sync.passwords import passwords_for
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret

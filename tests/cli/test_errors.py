@@ -10,8 +10,8 @@ import pytest
 
 from directsuite import errors
 from directsuite.cli import main
-from directsuite.cli.exit_status import ExitStatus, ending_of
-from directsuite.cli.refusal import NotThereError, RefusedError
+from directsuite.cli.errors import NotThereError, RefusedError, ending_of
+from directsuite.cli.process import ExitStatus
 from directsuite.core.refusals import class_of_status
 
 

@@ -1,27 +1,29 @@
-"""How a command ends: one exit status and one sentence for each kind of error.
+"""The exit status and the sentence for each kind of error that ends a command.
 
-The sentence says what to do next. It is made of our own words only: no answer of a service, no address, no file name.
+The sentence says what to do next. It holds no answer of a service, no address and no file name.
 """
 
 from __future__ import annotations
 
-import enum
+import contextlib
 import errno
 import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Self
 
 from directsuite import errors
-from directsuite.cli.refusal import NO_TEXT, NotThereError, RefusedError
+from directsuite.cli.process import ExitStatus
 from directsuite.core.system_errors import reason_of
+
+NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
+"""The predicate of the sentence about text that came as other bytes."""
 
 _INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
 _TIMEOUT = "timeout in the file that DIRECTSUITE_CONFIG names"
-_SEEN = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
+_CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTIONS = {
     "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
     "has expired",
@@ -31,37 +33,18 @@ _CONNECTIONS = {
     "ConnectionTimeoutError": "nobody answers there",
     "InvalidURL": "the proxy's URL is wrong",
 }
-"""What a connection failed for, by the name of aiohttp's error."""
+"""Why a connection failed, by the name of aiohttp's error."""
 
 
-class ExitStatus(enum.IntEnum):
-    """What a command's exit status says."""
-
-    meaning: str
-
-    def __new__(cls, number: int, meaning: str) -> Self:
-        """A number, and what it stands for."""
-        status = int.__new__(cls, number)
-        status._value_ = number
-        status.meaning = meaning
-        return status
-
-    DONE = 0, "done"
-    FAILED = 1, "not done, or not all of it: stderr says why"
-    REFUSED = 2, "an option, a file or a variable is wrong: nothing was sent"
-    DENIED = 3, "the password, token or login is refused, or may not do this"
-    NOT_FOUND = 4, "there is no such message, fax, patient or address"
-    DECLINED = 5, "the service declines what was asked of it"
-    UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
-    UNKNOWN = 7, f"{_UNKNOWN}: look before you repeat it"
-    INTERRUPTED = 130, "Ctrl-C"
-    TERMINATED = 143, "SIGTERM"
+class RefusedError(Exception):
+    """Options, files or the environment are not as they have to be; the text says what to do."""
 
 
-TABLE = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
-"""All of them, as Markdown for `directsuite --help`."""
+class NotThereError(Exception):
+    """What was asked for isn't there; the text says how to find what is."""
 
-_ENDS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
+
+_ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     RefusedError: (ExitStatus.REFUSED, ""),
     NotThereError: (ExitStatus.NOT_FOUND, ""),
     errors.ConfigurationError: (ExitStatus.REFUSED, ""),
@@ -97,7 +80,15 @@ _ENDS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
         "check that the service's URL is right; if it is, ask its provider",
     ),
 }
-"""By the kind of error, or the nearest that it is a kind of. Those without a sentence say in their own what to do."""
+"""The exit status and what to do, by the error's class or its nearest base; empty where the error's text says it."""
+
+
+def refuse_no_text(text: str | None, source: str) -> None:
+    """Raise RefusedError where `text` came as bytes that are no text here. source: its option or variable."""
+    with contextlib.suppress(UnicodeEncodeError):  # the error would hold the text, as a cause or context
+        (text or "").encode()
+        return
+    raise RefusedError(f"{source} {NO_TEXT}")
 
 
 def ending_of(
@@ -113,47 +104,47 @@ def ending_of(
     commands, what became of a change whose answer was lost. advice: what to do, in place of the table's.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
-        return ExitStatus.FAILED, _of_a_file(error)
+        return ExitStatus.FAILED, _file_sentence(error)
     if isinstance(error, errors.InvalidArgumentError):
         said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
         return ExitStatus.REFUSED, f"{options.get(error.parameter, error.parameter)}: {said}"
-    kind, (status, what_to_do) = next((kind, _ENDS[kind]) for kind in type(error).__mro__ if kind in _ENDS)
+    kind, (status, what_to_do) = next((kind, _ENDINGS[kind]) for kind in type(error).__mro__ if kind in _ENDINGS)
     if isinstance(error, errors.DirectSuiteError) and _CHECK_THE_URL in error.explanation:
         what_to_do = ""  # it says that itself
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
-        said = _said(error)
+        said = _explanation(error)
         unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
         late = f"; raise {_TIMEOUT}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
         return status, f"{said}{unknown}: {find_out or error.how_to_find_out}{late}"
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        return status, f"{_said(error)}: {what_to_do}" if what_to_do else _said(error)
+        return status, f"{_explanation(error)}: {what_to_do}" if what_to_do else _explanation(error)
     return status, str(error)
 
 
 def in_own_words(explanation: str) -> str:
-    """An error's explanation, for people who write TOML and no Python."""
+    """Rewrite an error's explanation for people who write TOML and no Python."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
     return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
 
 
-def _said(error: errors.DirectSuiteError) -> str:
+def _explanation(error: errors.DirectSuiteError) -> str:
     said = in_own_words(error.explanation.rstrip("."))
     if isinstance(error, errors.ConnectFailedError):
-        said = _SEEN.sub(_seen, said)
+        said = _CONNECTION_ERROR.sub(_connection_words, said)
     return said if error.operation is None else f"{error.operation}: {said}"
 
 
-def _seen(found: re.Match[str]) -> str:
+def _connection_words(found: re.Match[str]) -> str:
     number = int(found["number"] or 0)
     words = _CONNECTIONS.get(found["kind"]) or (os.strerror(number) if number > 0 else "")
     return f" ({words})" if words else ""
 
 
-def _of_a_file(error: OSError) -> str:
-    """Without the file's name, which may be a patient's."""
+def _file_sentence(error: OSError) -> str:
+    """The sentence leaves out the file's name, which may be a patient's."""
     reason = reason_of(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({reason}): free some space and give the same command again"

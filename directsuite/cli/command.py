@@ -9,17 +9,16 @@ Command(resume=…).run(begin)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from directsuite import cli
-from directsuite.cli.exit_status import ExitStatus, ending_of
-from directsuite.cli.refusal import NotThereError, RefusedError
-from directsuite.cli.signals import told_to
+from directsuite.cli import process
+from directsuite.cli.errors import NotThereError, RefusedError, ending_of
+from directsuite.cli.process import ExitStatus, say
 from directsuite.core.events import Event, OutcomeLeftUnknown
 from directsuite.errors import DirectSuiteError
 from directsuite.registration.models import Login
@@ -34,31 +33,28 @@ class TerminatedError(KeyboardInterrupt):
 
 @attrs.define(kw_only=True)
 class Command:
-    """One run of a command.
+    """One run of a command."""
 
-    resume: how to go on after Ctrl-C. find_out: how to find out, with commands, what became of a change whose answer
-    was lost. options: the option of each parameter that an InvalidArgumentError may name. advice: what to do about a
-    kind of error, where the command knows better than the table of all.
-    """
-
-    resume: str = cli.AGAIN
+    resume: str = process.NOTHING_CHANGED
+    """How to go on after Ctrl-C."""
     find_out: str = ""
+    """How to find out, with commands, what became of a change whose answer was lost."""
     options: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """The option of each parameter that an InvalidArgumentError may name."""
     advice: Mapping[type[BaseException], str] = attrs.field(factory=dict[type[BaseException], str])
+    """What to do about a kind of error, where the command knows better than the table of all."""
     _is_unknown: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """The exit status, when all has been said."""
-        cli.begun = True
+        """Run the coroutine that `begin` gives, and return the exit status when all has been said."""
+        process.has_begun = True
         try:
             return int(asyncio.run(_cancelled_by_sigterm(begin())))
         except KeyboardInterrupt as signalled:
-            status = ExitStatus.TERMINATED if isinstance(signalled, TerminatedError) else ExitStatus.INTERRUPTED
             unknown = f"what was being sent may or may not have arrived: {self.find_out}" if self._is_unknown else ""
-            if sys.stderr.isatty():
-                sys.stderr.write("\n")  # the terminal stands behind ^C, or behind a question
+            process.end_line()
             say(f"stopped; {unknown or self.resume}")
-            return status
+            return ExitStatus.TERMINATED if isinstance(signalled, TerminatedError) else ExitStatus.INTERRUPTED
         except BrokenPipeError:
             raise
         except (RefusedError, NotThereError, DirectSuiteError, OSError) as error:
@@ -74,13 +70,23 @@ class Command:
         self._is_unknown = self._is_unknown or isinstance(event, OutcomeLeftUnknown)
 
 
-def say(sentence: str) -> None:
-    """A sentence for people, on stderr."""
-    sys.stderr.write(f"directsuite: {sentence}\n")
+@contextlib.contextmanager
+def signals_call(came: Callable[[int], None], signals: Iterable[int]) -> Generator[None]:
+    """Have each of these signals call `came` with its number in the event loop, and do nothing else.
+
+    Windows has no such signals, nor do threads other than the main one: there each does what it does by itself.
+    """
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        for number in signals:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, came, number)
+                stack.callback(loop.remove_signal_handler, number)
+        yield
 
 
 async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int]) -> int:
-    """Ctrl-C cancels the task by asyncio.run's own doing; a second one doesn't wait for it."""
+    """Await `work`, which SIGTERM cancels; Ctrl-C does by asyncio.run's own doing, and a second one doesn't wait."""
     task, came = asyncio.ensure_future(work), False
 
     def terminate(_: int) -> None:
@@ -88,7 +94,7 @@ async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int]) -> int:
         came = True
         task.cancel()
 
-    with told_to(terminate, [signal.SIGTERM]):
+    with signals_call(terminate, [signal.SIGTERM]):
         try:
             return await task
         except asyncio.CancelledError:

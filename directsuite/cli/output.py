@@ -1,28 +1,46 @@
-"""What a command prints on stdout: a table for people, one JSON document for machines.
+"""What a command prints: a table for people or one JSON document for machines on stdout, and progress bars on stderr.
 
 Texts that came over the wire may hold what a terminal would act upon; people are shown a sign in its place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import date, datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import attrs
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
+from directsuite.cli.process import discard_stdout, say
 from directsuite.core.system_errors import reason_of
 from directsuite.secret import Secret
 
+Unit = Literal["bytes", "pieces", "waiting"]
+
 _WIDTH = 1_000  # columns where nobody says how many there are, so that a line stays a line
+_DELAY = 1.0  # seconds before a bar is shown
 _LEFT_OUT = ("extra", "source")
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 _ACTED_UPON = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of pairs, separators of lines
@@ -30,20 +48,18 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  
 
 
 def show_json(document: object) -> None:
-    """One JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601."""
+    """Print one JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601."""
     sys.stdout.write(f"{json.dumps(document, indent=2, default=_plain)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Whether stdout took what `show` writes of an effect that is done; where it didn't, stderr says `done`."""
+    """Print with `show` what was done. Return False where stdout didn't take it: then stderr says `done`."""
     try:
         show()
         sys.stdout.flush()
     except OSError as error:
-        write_nowhere()
-        sys.stderr.write(
-            f"directsuite: {done}, and stdout can't be written ({reason_of(error)}): don't give the command again\n"
-        )
+        discard_stdout()
+        say(f"{done}, and stdout can't be written ({reason_of(error)}): don't give the command again")
         return False
     return True
 
@@ -51,7 +67,7 @@ def show_effect(show: Callable[[], None], done: str) -> bool:
 def members_of(model: object) -> dict[str, Any]:
     """A model's fields by their names in the API, for `show_json`: without secrets and without files' contents.
 
-    extra: only where the service sent something that the specification doesn't know.
+    `extra` is left out unless the service sent something that the specification doesn't know.
     """
     kind: Any = type(model)
     names = [field.name for field in attrs.fields(kind) if field.name not in _LEFT_OUT]
@@ -61,7 +77,7 @@ def members_of(model: object) -> dict[str, Any]:
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table without lines, whose cells are made printable. right: the titles of columns of numbers."""
+    """Print a table without lines, whose cells are made printable. right: the titles of columns of numbers."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in titles:
         table.add_column(title, overflow="fold", justify="right" if title in right else "left")
@@ -78,7 +94,7 @@ def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, right
 
 
 def show_text(text: str) -> None:
-    """Lines for people, each made printable and none of them cut."""
+    """Print lines for people, each made printable and none of them cut."""
     for line in text.splitlines():
         sys.stdout.write(f"{printable(line.expandtabs())}\n")
 
@@ -106,13 +122,65 @@ def printable(text: str) -> str:
     )
 
 
-def write_nowhere() -> None:
-    """Have stdout take what is written from now on, and what it still holds: its reader has gone."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+class Bar:
+    """How far a command has come; shown where there is a `progress` to show it on."""
+
+    def __init__(self, progress: Progress | None = None, title: str = "", total: float | None = None) -> None:
+        self._progress = progress
+        self._task = None if progress is None else progress.add_task(title, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        """Add `count` to what is done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task, count)
+
+    def tell(self, done: int, total: int | None) -> None:
+        """Set what is done: what the `progress=` of a facade's method takes. total: None while nobody knows."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+
+@asynccontextmanager
+async def progress(
+    title: str,
+    *,
+    unit: Unit = "waiting",
+    total: int | None = None,
+    console: Console | None = None,
+    delay: float = _DELAY,
+) -> AsyncGenerator[Bar]:
+    """A bar with rate and remaining time, or for `waiting` the time that has passed; gone at the end.
+
+    It is shown on a terminal alone, and after `delay` seconds. title: what is done, which names nobody.
+    """
+    console = Console(stderr=True, highlight=False) if console is None else console
+    if not console.is_terminal:
+        yield Bar()
+        return
+    bars = Progress(*_columns(unit), console=console, transient=True)
+    starting = asyncio.get_running_loop().call_later(delay, bars.start)
     try:
-        os.dup2(nowhere, sys.stdout.fileno())
+        yield Bar(bars, title, total)
     finally:
-        os.close(nowhere)
+        starting.cancel()
+        bars.stop()
+
+
+class _Rate(ProgressColumn):
+    """Pieces per second."""
+
+    def render(self, task: Task) -> Text:
+        """The rate, as far as it is known."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
+
+
+def _columns(unit: Unit) -> list[ProgressColumn]:
+    title = TextColumn("{task.description}", markup=False)
+    if unit == "waiting":
+        return [SpinnerColumn(), title, TimeElapsedColumn()]
+    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), _Rate()]
+    return [title, BarColumn(bar_width=24), *counts, TimeRemainingColumn()]
 
 
 def _member(value: object) -> object:

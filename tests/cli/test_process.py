@@ -1,4 +1,4 @@
-"""A stderr that takes nothing changes nothing of what a command did, and any width is one to lay text out in."""
+"""Streams that take nothing, widths to lay text out in, and extras that are not installed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import sys
 from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 from rich.console import Console
 
 from directsuite.cli import main
-from directsuite.cli.progress import progress
-from directsuite.cli.streams import forgiving, prepare_streams
+from directsuite.cli.output import progress
+from directsuite.cli.process import forgiving, prepare_streams
+from directsuite.sandbox import serving
 from tests.cli.conftest import Typist
-from tests.cli.test_progress import timer_due
+from tests.cli.test_output import timer_due
 from tests.integration.world import BOB
 
 
@@ -150,3 +152,41 @@ def test_a_terminal_too_narrow_for_anything_is_taken_for_a_wider_one(
     finally:
         os.environ.pop("COLUMNS", None)
     assert "Usage:" in capsys.readouterr().out
+
+
+REMEDY = "pip install 'directsuite[cli,sandbox]'"
+
+
+@pytest.mark.parametrize("library", ["cyclopts", "justhtml", "rich"])
+def test_missing_cli_extra_is_named_with_the_remedy(
+    library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["--help"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"directsuite: this needs {library}, which the extra 'cli' brings: {REMEDY}\n"
+
+
+@pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"])
+def test_demo_without_the_sandbox_extra_names_the_remedy_and_writes_nothing(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["demo", "--output", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == f"directsuite: this needs {library}, which the extra 'sandbox' brings: {REMEDY}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serves(folder: Path | None, *, host: str, port: int, profile: object) -> None:
+        """It ends at once."""
+
+    monkeypatch.setitem(sys.modules, "pikepdf", None)
+    monkeypatch.setattr(serving, "serve", serves)
+    assert main(["sandbox", "--memory"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert REMEDY in told.err

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.refusal import RefusedError
-from directsuite.cli.secret_places import SecretPlaces, has_keyring, in_keyring
+from directsuite.cli.credentials import SecretPlaces, has_keyring, in_keyring
+from directsuite.cli.errors import RefusedError
 from directsuite.secret import Secret
 
 PLACES = SecretPlaces(

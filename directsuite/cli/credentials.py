@@ -1,0 +1,248 @@
+"""What a command needs to call a service: its URL, who calls, and the password or token.
+
+A secret is never an argument, which other users of the machine can see. The first of these places that has it counts:
+
+    the option's file ──► the variable ──► the keyring ──► a question, where stdin is a terminal
+
+Files of secrets and of people are read only where others can't read them. Every refusal is a RefusedError that says
+what to set and holds no word of a secret or a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import importlib
+import importlib.util
+import json
+import os
+import stat
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import attrs
+
+from directsuite.cli.errors import NO_TEXT, RefusedError, refuse_no_text
+from directsuite.core.system_errors import reason_of
+from directsuite.errors import InvalidArgumentError
+from directsuite.messaging import arguments
+from directsuite.registration.models import Login
+from directsuite.secret import Secret
+from directsuite.settings import Settings
+
+MAILBOX = "DIRECTSUITE_MAILBOX"
+MAILBOX_PASSWORD = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable's name
+LOGIN = "DIRECTSUITE_LOGIN_USERNAME"
+KEYRING_SERVICE = "directsuite"
+"""The name under which secrets stand in a keyring: `keyring set directsuite ADDRESS`."""
+
+Service = Literal["signing", "fax", "message", "registration"]
+
+
+@attrs.frozen
+class MailboxAccess:
+    """A mailbox, and the settings to reach it with."""
+
+    settings: Settings
+    address: str = attrs.field(repr=False)
+    password: Secret
+
+
+@attrs.frozen(kw_only=True)
+class SecretPlaces:
+    """The places of one secret."""
+
+    what: str
+    """The secret's kind in a sentence, as in "access token"."""
+    prompt: str = attrs.field(repr=False)
+    """The question on a terminal, which may name whose secret it is."""
+    option: str
+    variable: str
+    name: str = attrs.field(repr=False)
+    """The secret's name in the keyring."""
+    called: str
+    """What `name` is, in a sentence that names nobody."""
+
+    def secret(
+        self,
+        file: Path | None,
+        environment: Mapping[str, str] = os.environ,
+        ask: Callable[[str], str] = getpass.getpass,
+    ) -> Secret:
+        """The secret. file: that of the option, if it was given."""
+        if file is not None:
+            return self._secret_of_file(file)
+        if text := environment.get(self.variable):
+            refuse_no_text(text, self.variable)
+            return Secret(text)
+        if (kept := in_keyring(self.name)) is not None:
+            return kept
+        if is_somebody_there():
+            return self.typed(ask)
+        raise RefusedError(
+            f"there is no {self.what}: set {self.variable}, give {self.option} FILE, "
+            f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.called}`"
+        )
+
+    def typed(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
+        """The secret that somebody types."""
+        text = ""
+        with contextlib.suppress(EOFError):
+            try:
+                text = ask(f"{self.prompt}: ")
+            except UnicodeDecodeError:  # which has what was typed
+                raise RefusedError(f"the {self.what} {NO_TEXT}") from None
+        if not text:
+            raise RefusedError(f"no {self.what} was typed")
+        refuse_no_text(text, f"the {self.what}")
+        return Secret(text)
+
+    def _secret_of_file(self, file: Path) -> Secret:
+        content = private_bytes(file, f"the file of {self.option}")
+        try:
+            text = content.decode("utf-8-sig").rstrip("\r\n")
+        except UnicodeDecodeError:
+            text = ""
+        if not text or "\n" in text:
+            raise RefusedError(f"the file of {self.option} holds the {self.what} alone, on one line: this one doesn't")
+        return Secret(text)
+
+
+def settings_for(service: Service) -> Settings:
+    """The settings of the environment, which have the URL of this service. Raises ConfigurationError, too."""
+    settings = Settings.from_env()
+    if getattr(settings, f"{service}_url") is None:
+        name = "messaging" if service == "message" else service
+        raise RefusedError(
+            f"where is the {name} service? Set DIRECTSUITE_{service.upper()}_URL, "
+            f"or {service}_url in the TOML file that DIRECTSUITE_CONFIG names"
+        )
+    return settings
+
+
+def mailbox_access(
+    address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: Settings | None = None
+) -> MailboxAccess:
+    """The mailbox of `option`, and its password. settings: None for the environment's, which have to have its URL."""
+    settings = settings_for("message") if settings is None else settings
+    if not address:
+        raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}")
+    refuse_no_text(address, option)
+    if not is_address(address):
+        raise RefusedError(f"{option} is no address: nurse@direct.example.org is one")
+    return MailboxAccess(settings, address, mailbox_password(address, "--password-file").secret(password_file))
+
+
+def is_address(text: str) -> bool:
+    """Return True if the services' calls take `text` as an address and it has no blanks."""
+    try:
+        arguments.address(text, "address")
+    except InvalidArgumentError:
+        return False
+    return not any(character.isspace() for character in text)
+
+
+def mailbox_password(address: str, option: str) -> SecretPlaces:
+    """The places of a mailbox's password. option: that of its file."""
+    return SecretPlaces(
+        what="mailbox password",
+        prompt=f"Password of {address}",
+        option=option,
+        variable=MAILBOX_PASSWORD,
+        name=address,
+        called="ADDRESS",
+    )
+
+
+def token(file: Path | None) -> Secret:
+    """The access token for signing and fax."""
+    places = SecretPlaces(
+        what="access token",
+        prompt="Access token",
+        option="--token-file",
+        variable="DIRECTSUITE_TOKEN",
+        name="token",
+        called="token",
+    )
+    return places.secret(file)
+
+
+def login(username: str | None, password_file: Path | None) -> Login:
+    """The login for registration. username: None for the environment's."""
+    username = username or os.environ.get(LOGIN)
+    if not username:
+        raise RefusedError(f"who logs in? Give --login USERNAME, or set {LOGIN}")
+    refuse_no_text(username, "--login")
+    places = SecretPlaces(
+        what="password of the login",
+        prompt=f"Password of {username}",
+        option="--password-file",
+        variable="DIRECTSUITE_LOGIN_PASSWORD",
+        name=username,
+        called="USERNAME",
+    )
+    return Login(username, places.secret(password_file))
+
+
+def is_somebody_there() -> bool:
+    """Return True if somebody can be asked: stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def has_keyring() -> bool:
+    """Return True if there is a keyring to ask."""
+    if importlib.util.find_spec("keyring") is None:
+        return False
+    with contextlib.suppress(Exception):  # a keyring that can't be set up has as many errors as back ends
+        keyring: Any = importlib.import_module("keyring")
+        return bool(keyring.get_keyring().priority > 0)  # the back end that always fails has 0
+    return False
+
+
+def in_keyring(name: str) -> Secret | None:
+    """A secret of the keyring; None where it has none, is locked, or isn't there."""
+    if not has_keyring():
+        return None
+    with contextlib.suppress(Exception):  # as above
+        keyring: Any = importlib.import_module("keyring")
+        text = keyring.get_password(KEYRING_SERVICE, name)
+        return Secret(text) if text else None
+    return None
+
+
+def private_bytes(path: Path, name: str) -> bytes:
+    """What a file holds that only its owner and group may read. name: the file, for people."""
+    try:
+        with path.open("rb") as file:
+            if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise RefusedError(f"others may read {name}: take that from them, with chmod o=")
+            return file.read()
+    except OSError as error:
+        raise RefusedError(f"{name} can't be read ({reason_of(error)}): give another") from None
+
+
+def private_document(path: Path, name: str, holding: str) -> dict[str, Any]:
+    """The table of TOML or the object of JSON in a private file. name: the file, for people. holding: its members."""
+    content = private_bytes(path, name)
+    document: Any = None
+    with contextlib.suppress(ValueError, RecursionError):  # the errors of parsers hold what they read
+        text = content.decode("utf-8-sig")
+        is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
+        document = tomllib.loads(text) if is_toml else json.loads(text)
+    if not isinstance(document, dict):
+        raise RefusedError(f"{name} can't be understood: it holds {holding}, as JSON or TOML")
+    return cast("dict[str, Any]", document)
+
+
+def private_passwords(path: Path, name: str = "the passwords file") -> dict[str, Secret]:
+    """Names and their passwords, in a private file of TOML or JSON. name: the file, for people."""
+    document = private_document(path, name, "addresses and their passwords")
+    if not all(isinstance(each, str) for each in document.values()):
+        raise RefusedError(
+            f"an address or a password in {name.removeprefix('the passwords file ')} is no text: "
+            'in TOML both go into quotes, "a@b" = "c"'
+        )
+    return {address: Secret(password) for address, password in document.items()}

@@ -1,0 +1,169 @@
+"""The process that a command runs in: its streams, the width of what stands on them, and the libraries it needs.
+
+stdin, stdout   may be closed; no letter that they can't read or write is an error
+stderr          takes everything: what can't be written is lost, for it is for people, and changes no exit status
+
+This module imports neither cyclopts nor rich, so that it can say that they are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Generator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+Extra = Literal["cli", "sandbox"]
+
+REMEDY = "pip install 'directsuite[cli,sandbox]'"
+NOTHING_CHANGED = "nothing was changed: give the same command again"
+"""How a command goes on that only reads, or has not begun."""
+
+has_begun = False
+"""True once a command's work has begun, which `Command.run` notes: until then, modules are imported."""
+
+_LIBRARIES: dict[Extra, tuple[str, ...]] = {
+    "cli": ("cyclopts", "justhtml", "rich"),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"),
+}
+_COLUMNS = range(20, 10_001)
+"""The widths in which help and tables can be laid out."""
+
+
+class ExitStatus(enum.IntEnum):
+    """The exit status of a command, and what it says."""
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str) -> Self:
+        """A number, and what it stands for."""
+        status = int.__new__(cls, number)
+        status._value_ = number
+        status.meaning = meaning
+        return status
+
+    DONE = 0, "done"
+    FAILED = 1, "not done, or not all of it: stderr says why"
+    REFUSED = 2, "an option, a file or a variable is wrong: nothing was sent"
+    DENIED = 3, "the password, token or login is refused, or may not do this"
+    NOT_FOUND = 4, "there is no such message, fax, patient or address"
+    DECLINED = 5, "the service declines what was asked of it"
+    UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
+    UNKNOWN = 7, "it may or may not have happened: look before you repeat it"
+    INTERRUPTED = 130, "Ctrl-C"
+    TERMINATED = 143, "SIGTERM"
+
+
+class MissingExtraError(Exception):
+    """Libraries of an extra are not installed; the text names them and the remedy."""
+
+
+def missing(extra: Extra) -> list[str]:
+    """The libraries of an extra that are not installed, found without importing them."""
+    return [library for library in _LIBRARIES[extra] if find_spec(library) is None]
+
+
+def require(extra: Extra) -> None:
+    """Raise MissingExtraError unless all libraries of an extra are installed."""
+    if absent := missing(extra):
+        raise MissingExtraError(f"this needs {', '.join(absent)}, which the extra '{extra}' brings: {REMEDY}")
+
+
+def prepare_streams() -> None:
+    """Give the process the streams that this module promises. It may be called again."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
+    real: Any = sys.__stderr__
+    if sys.stderr is real and hasattr(real, "buffer"):
+        sys.stderr = forgiving(cast("io.TextIOWrapper[Any]", real))
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def prepare_width() -> None:
+    """Give the process a width in which text can be laid out, whatever COLUMNS and the terminal say."""
+    named = os.environ.get("COLUMNS")
+    if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS):
+        del os.environ["COLUMNS"]
+    if shutil.get_terminal_size().columns < _COLUMNS.start:
+        os.environ["COLUMNS"] = str(_COLUMNS.start)
+
+
+def say(sentence: str) -> None:
+    """Write a sentence for people to stderr."""
+    sys.stderr.write(f"directsuite: {sentence}\n")
+
+
+def end_line() -> None:
+    """On a terminal, end the line that ^C or a question has begun."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+
+
+def discard_stdout() -> None:
+    """Have stdout take what is written from now on, and what it still holds: its reader has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    finally:
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def forgiving_stdout(lost: Callable[[OSError], None]) -> Generator[None]:
+    """Let stdout lose what can't be written, as stderr does. `lost` is called with the first error alone."""
+    stdout: Any = sys.stdout
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = forgiving(stdout, lost)
+    try:
+        yield
+    finally:
+        sys.stdout = stdout
+
+
+def forgiving(stream: io.TextIOWrapper[Any], lost: Callable[[OSError], None] | None = None) -> io.TextIOWrapper[Any]:
+    """A stream that writes to the same place, and loses what that doesn't take. lost: as in `forgiving_stdout`."""
+    raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # with python -u it is that itself
+    taking: Any = _Forgiving(raw, lost)  # without a buffer in between, which would write again what Ctrl-C came upon
+    return io.TextIOWrapper(taking, encoding=stream.encoding, errors=stream.errors, line_buffering=True)
+
+
+class _Forgiving(io.RawIOBase):
+    """Bytes to a place that may be full, or that nobody reads any more."""
+
+    def __init__(self, place: io.RawIOBase, lost: Callable[[OSError], None] | None) -> None:
+        super().__init__()
+        self._place = place
+        self._lost = lost
+
+    def writable(self) -> bool:
+        """It is, as far as anybody sees."""
+        return True
+
+    def write(self, content: Any, /) -> int:
+        """Takes all of it, and never raises OSError."""
+        rest = memoryview(content)
+        try:
+            while rest and (written := self._place.write(rest)):  # None where it would have to wait
+                rest = rest[written:]
+        except OSError as error:
+            if self._lost is not None:
+                self._lost(error)
+                self._lost = None
+        return len(content)
+
+    def fileno(self) -> int:
+        """The place's."""
+        return self._place.fileno()
+
+    def isatty(self) -> bool:
+        """Whether the place is a terminal."""
+        return self._place.isatty()
