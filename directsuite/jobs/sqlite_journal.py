@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from directsuite.core.sqlite_file import SqliteFile
-from directsuite.core.transactions import Transactions
+from directsuite.durable.group_commit import Transactions
+from directsuite.durable.sqlite import SqliteFile
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from directsuite.core.sqlite_file import SqliteFile
+from directsuite.durable.sqlite import SqliteFile
 from directsuite.sync.store import StoreError, refuse_another
 
 WISHES = """

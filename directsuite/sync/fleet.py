@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.fleet_engine import FleetEngine
+from directsuite.durable.fleet_engine import FleetEngine
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable

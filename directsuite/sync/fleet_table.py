@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from directsuite.core.postgres_connections import Connection, Connections
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.durable.postgres import Connection, Connections, ensure_part
 from directsuite.sync.store import StoreError
 
 _VERSION = 1

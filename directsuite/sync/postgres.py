@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
-from directsuite.core.postgres_connections import TIMEOUT, Connection, Connections
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.durable.postgres import TIMEOUT, Connection, Connections, ensure_part
 from directsuite.secret import Secret
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from directsuite.core.postgres_connections import Connection
+from directsuite.durable.postgres import Connection
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import values_of
 from directsuite.sync.commits import SinkError

@@ -13,8 +13,7 @@ from typing import Any, LiteralString
 
 import attrs
 
-from directsuite.core.postgres_connections import Connection
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.durable.postgres import Connection, ensure_part
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks.whole_text import whole_text

@@ -12,7 +12,7 @@ from typing import Self
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock
-from directsuite.core.postgres_connections import Connections
+from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret, as_secret
 from directsuite.sync.shared_rate import SharedRate

@@ -16,8 +16,7 @@ from typing import Self
 
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import Rate
-from directsuite.core.postgres_connections import Connection, Connections
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.durable.postgres import Connection, Connections, ensure_part
 from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
 from directsuite.sync.store import StoreError

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
-from directsuite.core.postgres_connections import Connections
 from directsuite.core.shared_connections import Stock
+from directsuite.durable.postgres import Connections
 from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
 from directsuite.sync.store import StoreError

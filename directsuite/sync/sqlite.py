@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from directsuite.core.sqlite_file import insert
-from directsuite.core.transactions import Transactions
+from directsuite.durable.group_commit import Transactions
+from directsuite.durable.sqlite import insert
 from directsuite.sync import wishes
 from directsuite.sync.changes import Change
 from directsuite.sync.columns import STATES, folder_of, row_of, values_of

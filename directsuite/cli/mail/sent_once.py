@@ -20,11 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from directsuite.cli.errors import RefusedError
 from directsuite.core.system_errors import reason_of
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from directsuite.durable import files
 
 STATE = "DIRECTSUITE_STATE"
 
@@ -80,7 +76,7 @@ def record_of(mark: str) -> Generator[SendRecord]:
         ) from None
     with os.fdopen(descriptor, "a+b") as file:
         _lock(file)
-        _make_lasting(folder)
+        files.sync_folder(folder)
         file.seek(0)
         yield SendRecord(file)
 
@@ -96,23 +92,9 @@ def _folder() -> Path:
 def _lock(file: BinaryIO) -> None:
     """Until the file is closed, or the process ends in any way."""
     try:
-        if sys.platform == "win32":
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
+        files.lock(file.fileno())
+    except BlockingIOError:
         raise RefusedError("another command is sending with this --key: wait until it has ended") from None
-
-
-def _make_lasting(folder: Path) -> None:
-    """Have the disk know of the file."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _known(line: bytes) -> dict[str, Any] | None:

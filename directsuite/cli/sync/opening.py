@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator
 
 from directsuite.cli.errors import RefusedError, ending_of
-from directsuite.core.postgres_connections import Connections
+from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.store import StoreError

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from directsuite.core.sqlite_file import SqliteFile
+from directsuite.durable.sqlite import SqliteFile
 from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, RecipientStatus, TrackedMessage, TrackingState
 from directsuite.jobs.sqlite_journal import SqliteJournal

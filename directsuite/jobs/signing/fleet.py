@@ -19,7 +19,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.fleet_engine import FleetEngine
+from directsuite.durable.fleet_engine import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
 from directsuite.jobs.signing.keeping import JournalError

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from directsuite.core.sqlite_file import SqliteFile
+from directsuite.durable.sqlite import SqliteFile
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.entry import Entry, State, entry_of
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left

@@ -10,8 +10,7 @@ from typing import Any, Self
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.postgres_connections import Connection, Connections
-from directsuite.core.postgres_schema import ensure_part
+from directsuite.durable.postgres import Connection, Connections, ensure_part
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing import postgres_tables as tables
 from directsuite.jobs.signing.entry import Entry, State, entry_of

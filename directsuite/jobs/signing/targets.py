@@ -20,11 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from directsuite.core.system_errors import reason_of
+from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import WORKSHOP, examined
-
-if sys.platform != "win32":
-    import fcntl
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 T = TypeVar("T")
@@ -218,9 +216,8 @@ def _made_anew(top: Path, part: str, turn: int) -> int:
 def _locked(folder: Path) -> int:
     """Locked until it is closed, or the process ends in any way. Where the file system has no locks, it is open."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(OSError):
+        files.lock(lock)
     return lock
 
 
@@ -234,7 +231,7 @@ def _forget_others(top: Path, own: Path, before: float) -> None:
                 continue
             lock = os.open(part / _LOCK, os.O_RDWR)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                files.lock(lock)
                 shutil.rmtree(part, ignore_errors=True)
             finally:
                 os.close(lock)
@@ -263,7 +260,7 @@ def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
             return False
         file.unlink()
     for folder in [place.parent, *(each.parent for each in missing)]:
-        _have_on_disk(folder)
+        files.sync_folder(folder)
     return True
 
 
@@ -299,13 +296,3 @@ def _is_of(place: Path, sha256: str) -> bool:
         return place.is_file() and examined(place).sha256 == sha256
     except PermissionError:  # this user has written none that he may not read
         return False
-
-
-def _have_on_disk(folder: Path) -> None:
-    if os.name == "nt":
-        return  # a folder can't be opened there
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -22,6 +22,7 @@ from os import PathLike
 from pathlib import Path
 
 from directsuite.core.system_errors import reason_of
+from directsuite.durable.files import sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
@@ -58,7 +59,7 @@ class MaildirSink:
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
-                _fsync(self._root.parent)
+                sync_folder(self._root.parent)
         except OSError as error:
             reason = reason_of(error)
         else:
@@ -176,7 +177,7 @@ class _Maildir:
     def settle(self) -> None:
         """Have all names on the disk."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
-            _fsync(directory)
+            sync_folder(directory)
 
 
 class _Delivery:
@@ -204,7 +205,7 @@ class _Delivery:
         """Have all on the disk."""
         for maildir in self._maildirs.values():
             maildir.settle()
-        _fsync(self._root)
+        sync_folder(self._root)
 
     def _take(self, change: Change) -> None:
         digest = None if change.digest is None else _short(change.digest)
@@ -268,11 +269,3 @@ def _seconds(message: MessageDetail) -> int:
 def _names(directory: Path) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.name for entry in entries]
-
-
-def _fsync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

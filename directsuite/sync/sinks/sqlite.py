@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from directsuite.core.sqlite_file import insert
+from directsuite.durable.sqlite import insert
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks.whole_text import whole_text

@@ -21,7 +21,7 @@ from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 
-from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.durable.postgres import Connection, Connections
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer

@@ -23,8 +23,8 @@ pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the 
 from procrastinate.schema import SchemaManager
 from psycopg import OperationalError, sql
 
-from directsuite.core.fleet_engine import FleetEngine
-from directsuite.core.postgres_connections import Connection, Connections
+from directsuite.durable.fleet_engine import FleetEngine
+from directsuite.durable.postgres import Connection, Connections
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from directsuite.core.fleet_queue import FleetQueue
+from directsuite.durable.fleet_queue import FleetQueue
 from directsuite.sync.fleet_table import FleetTable
 from directsuite.sync.postgres import PostgresStore
 

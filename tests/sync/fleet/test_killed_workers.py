@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from directsuite.core.postgres_connections import Connections
+from directsuite.durable.postgres import Connections
 from directsuite.sync.store import StoreError
 from tests.sync.killing.traffic import assert_equal, survived
 

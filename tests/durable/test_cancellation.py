@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from directsuite.core.cancellation import cancellable
+from directsuite.durable.postgres import cancellable
 
 
 async def loses(outcome: Exception | None) -> str:

@@ -19,10 +19,8 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from directsuite.core.system_errors import reason_of
+from directsuite.durable.files import open_locked
 from directsuite.errors import DirectSuiteError
-
-if sys.platform != "win32":
-    import fcntl
 
 E = TypeVar("E", bound=DirectSuiteError)
 
@@ -167,22 +165,15 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Generator[None]:
-        if sys.platform == "win32":
-            yield
-            return
         try:
-            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            lock = open_locked(path.with_name(f"{path.name}.lock"))
+        except BlockingIOError:
+            raise self.error(
+                f"The {self.noun} is open already: close it there, or give this one another path."
+            ) from None
         except OSError as error:
             raise self._unusable(error) from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise self.error(
-                    f"The {self.noun} is open already: close it there, or give this one another path."
-                ) from None
-            except OSError as error:
-                raise self._unusable(error) from None
             yield
         finally:
             os.close(lock)

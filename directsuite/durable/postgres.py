@@ -9,10 +9,9 @@ import asyncio
 import contextlib
 import math
 import selectors
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
-from directsuite.core.cancellation import cancellable
 from directsuite.core.checks import AT_LEAST_ONE, INTERVAL
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
@@ -54,6 +53,11 @@ _SETTINGS = """
 """
 """A worker that is paused within a transaction holds locks that others wait for, and what it wrote is there for them to
 see then, whatever isolation the database has by default."""
+
+_SCHEMA_LOCK = 0x64732D736368656D
+"""Of those who make tables, of whom there may be many at the start of a fleet."""
+
+_VERSIONS = "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
 
 
 def explained(error: psycopg.Error) -> str:
@@ -218,3 +222,56 @@ def _problem_of(conninfo: Secret) -> str | None:
     except psycopg.ProgrammingError:
         return "conninfo has to be a URI or keywords and values: postgresql://user@host/database"
     return None
+
+
+async def ensure_part(
+    connection: Connection,
+    part: str,
+    version: int,
+    statements: Sequence[LiteralString | bytes],
+    *,
+    error: type[DirectSuiteError],
+) -> bool:
+    """Make the tables of a part where there are none, in a transaction. Return True if it made them.
+
+    Raises `error` where they are newer.
+    """
+    await lock_schema(connection)
+    cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
+    if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
+        await connection.execute("CREATE SCHEMA directsuite")
+    await connection.execute(_VERSIONS)
+    cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
+    found = await cursor.fetchone()
+    if found is None:
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
+        return True
+    if found[0] > version:
+        raise error("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")
+    return False
+
+
+async def lock_schema(connection: Connection) -> None:
+    """Keep others from changing the schema until the transaction ends."""
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+
+
+@contextlib.contextmanager
+def cancellable() -> Generator[None]:
+    """Raise CancelledError at the end of the block where the task was cancelled within, and the block didn't tell.
+
+    psycopg waits with asyncio.wait_for, which in Python 3.11 gives its result instead where that comes in the same
+    moment; and what psycopg does about a cancellation may fail in another way. Who is cancelled once would go on.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    except Exception:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError

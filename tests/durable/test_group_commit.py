@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from directsuite.core.transactions import _OVERSTEPPED, Transactions
+from directsuite.durable.group_commit import _OVERSTEPPED, Transactions
 from directsuite.errors import ClosedError
-
-from .virtual_time import until
+from tests.core.virtual_time import until
 
 
 class ExplainedError(Exception):

@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from directsuite.core.cancellation import cancellable
-from directsuite.core.postgres_connections import Connection, Connections
-from directsuite.core.postgres_schema import ensure_part, lock_schema
+from directsuite.durable.postgres import Connection, Connections, cancellable, ensure_part, lock_schema
 from directsuite.errors import ConfigurationError
 
 if TYPE_CHECKING:

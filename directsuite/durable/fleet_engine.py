@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from directsuite.core.clock import Clock
-from directsuite.core.fleet_queue import FleetQueue
-from directsuite.core.postgres_connections import Connections
+from directsuite.durable.fleet_queue import FleetQueue
+from directsuite.durable.postgres import Connections
 
 _LOGGER = logging.getLogger("directsuite")
 

@@ -1,0 +1,51 @@
+"""One process at a time has a file that it locked, whichever way it ends."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from directsuite.durable.files import open_locked, sync_folder
+
+_LOCK = """
+import sys
+from pathlib import Path
+from directsuite.durable.files import open_locked
+open_locked(Path(sys.argv[1]))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_locked_file_is_refused_to_others_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = open_locked(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
+    with pytest.raises(BlockingIOError):
+        open_locked(path)
+    os.close(first)
+    os.close(open_locked(path))
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", _LOCK, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "locked\n"
+        with pytest.raises(BlockingIOError):
+            open_locked(path)
+        child.kill()
+    os.close(open_locked(path))
+
+
+def test_the_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> None:
+    sync_folder(tmp_path)
+    if os.name != "nt":
+        with pytest.raises(FileNotFoundError):
+            sync_folder(tmp_path / "missing")
