@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
@@ -15,7 +14,7 @@ from directsuite.core.credentials import TokenCache
 from directsuite.core.discreet import discreet
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.lifecycle import Lifecycle
-from directsuite.core.limits import Limits
+from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
 from directsuite.core.tokens import TokenSource, token_source
@@ -31,7 +30,6 @@ from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
 if TYPE_CHECKING:  # OAuth, T-Users and shared limits are imported when they are used
-    from directsuite.core.shared_connections import Sharing
     from directsuite.messaging.tuser import TUser
     from directsuite.oauth.grants import Token
 
@@ -52,8 +50,8 @@ class DirectSuite:
     (ClientCredentials, RefreshToken, AuthorizationCode). login: for registration. May be built without a running event
     loop; belongs to the loop and process that open it, and is shared there by any number of tasks. listeners: told of
     every event, as is the logger `directsuite`. clock: for tests; trackers and signing jobs that are built on the suite
-    have it, too. shared_limits: has the suites of several processes keep to the settings' rate, and to a number of
-    connections, together:
+    have it, too. shared_limits: has the suites of several processes keep to the settings' rate together, and share a
+    number of connections out:
 
         async with SharedLimits(conninfo, processes=4, connections=20) as shared:  # of directsuite.sync.shared_limits
             async with DirectSuite(settings, shared_limits=shared) as suite:
@@ -73,7 +71,7 @@ class DirectSuite:
         *,
         listeners: Iterable[Listener] = (),
         clock: Clock | None = None,
-        shared_limits: Sharing | None = None,
+        shared_limits: SharedLimits | None = None,
     ) -> None:
         for name, check, argument in (
             ("settings", _SETTINGS, settings),
@@ -107,7 +105,7 @@ class DirectSuite:
             service: Endpoint(
                 service=service,
                 base_url=url,
-                limits=_limits(service, url, settings, clock, events, shared_limits, self._lifecycle),
+                limits=_limits(service.value, settings, clock, events, shared_limits),
             )
             for service, url in urls.items()
         }
@@ -209,7 +207,7 @@ _SETTINGS = instance_of(Settings, "a Settings").or_none()
 _LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").or_none()
 _LISTENERS = instance_of(Iterable, "functions that take an event, in a list or another iterable")
 _CLOCK = with_methods("a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep").or_none()
-_SHARED_LIMITS = with_methods("a SharedLimits", "places", "slots").or_none()
+_SHARED_LIMITS = with_methods("a SharedLimits", "places").or_none()
 
 
 def _token_url(token: Token | None, settings: Settings) -> str | None:
@@ -233,33 +231,20 @@ def _source_of(transport: Transport, token: Token) -> TokenSource:
     return token_source(token)
 
 
-def _limits(
-    service: Service,
-    url: str | None,
-    settings: Settings,
-    clock: Clock,
-    events: Events,
-    sharing: Sharing | None,
-    lifecycle: Lifecycle,
-) -> Limits:
-    name = service.value
-    about: dict[str, Any] = {
-        "connections": settings.max_connections,
-        "requests_per_second": settings.requests_per_second,
-        "burst": settings.burst,
-        "circuit_failures": settings.circuit_failures,
-        "circuit_pause": settings.circuit_pause,
-        "clock": clock,
-        "tell": events.emit,
-    }
-    if sharing is None:
-        return Limits(name, **about)
-    from directsuite.core.shared_connections import SharedConnections, close_idle
-
-    about["rate"] = sharing.places(name, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
-    shared = sharing.slots(name)
-    if shared is None:
-        return Limits(name, **about)
-    most, slots = shared
-    about["connections"] = min(settings.max_connections, most)
-    return SharedConnections(name, slots=slots, close_idle=functools.partial(close_idle, lifecycle, url), **about)
+def _limits(service: str, settings: Settings, clock: Clock, events: Events, shared: SharedLimits | None) -> Limits:
+    rate = None
+    connections = settings.max_connections
+    if shared is not None:
+        rate = shared.places(service, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
+        connections = min(connections, shared.connections or connections)
+    return Limits(
+        service,
+        connections=connections,
+        requests_per_second=settings.requests_per_second,
+        burst=settings.burst,
+        circuit_failures=settings.circuit_failures,
+        circuit_pause=settings.circuit_pause,
+        clock=clock,
+        tell=events.emit,
+        rate=rate,
+    )

@@ -148,7 +148,7 @@ NOT_FOR_USERS = {
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
     "Connection",  # psycopg's, by a shorter name
     *("Keeping", "Chunk"),  # what a signing job and its journal do
-    *("Sharing", "SharedRate", "SharedSlots"),  # what a suite asks of SharedLimits
+    "SharedRate",  # what a suite asks of SharedLimits
     *("ClockState", "Advancing"),  # how clocks of tests are kept and followed
 }
 """Types of the package in signatures that no program writes down: it gives to one object what it got from another."""

@@ -38,6 +38,20 @@ class Places(Protocol):
         ...
 
 
+class SharedLimits(Protocol):
+    """Limits that suites in several processes keep together, by the name of a service.
+
+    connections: to one service, of this process; None for as many as its settings allow.
+    """
+
+    @property
+    def connections(self) -> int | None: ...
+
+    def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> Places:
+        """Places for requests to a service."""
+        ...
+
+
 class Rate:
     """Requests per second with a burst, after the generic cell rate algorithm (GCRA). interval: seconds between two."""
 

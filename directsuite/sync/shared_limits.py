@@ -16,7 +16,6 @@ from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret, as_secret
 from directsuite.sync.shared_rate import SharedRate
-from directsuite.sync.shared_slots import SharedSlots
 from directsuite.sync.store import StoreError
 
 
@@ -26,9 +25,9 @@ class SharedLimits:
     The settings' requests_per_second and burst hold for all processes together then, and are the same in each; an
     answer that asks one process for a pause pauses all. conninfo: as PostgresStore has it; connections to PostgreSQL
     are made when a service is first called. processes: how many there are at most; where PostgreSQL doesn't answer,
-    each keeps to its part. connections: to one service, of all processes together; None for max_connections in each.
-    name: of those who share, where one database has several. Open it before the suite; it belongs to one event loop.
-    Raises ConfigurationError.
+    each keeps to its part of the rate. connections: to one service, of all processes together, of which each has an
+    equal part; None for max_connections in each. name: of those who share, where one database has several. Open it
+    before the suite; it belongs to one event loop. Raises ConfigurationError.
     """
 
     def __init__(
@@ -42,9 +41,10 @@ class SharedLimits:
             raise ConfigurationError("connections has to be one or more for each process")
         Connections(self._conninfo, error=StoreError)
         self._processes = processes
-        self._connections = connections
+        self.connections = None if connections is None else connections // processes
+        """To one service, of this process."""
         self._name = name
-        self._parts: list[SharedRate | SharedSlots] = []
+        self._parts: list[SharedRate] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,16 +66,6 @@ class SharedLimits:
         )
         self._parts.append(rate)
         return rate
-
-    def slots(self, service: str) -> tuple[int, SharedSlots] | None:
-        """How many connections to a service there are, and who shares them out. For the suite."""
-        if self._connections is None:
-            return None
-        slots = SharedSlots(
-            self._conninfo, f"{self._name} {service}", slots=self._connections, processes=self._processes
-        )
-        self._parts.append(slots)
-        return self._connections, slots
 
     async def aclose(self) -> None:
         """Give everything back, and close the connections to PostgreSQL."""

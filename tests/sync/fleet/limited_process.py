@@ -16,11 +16,11 @@ ADDRESS, PASSWORD = "alice@direct.example.test", "correct horse"
 _USERS = 12
 
 
-async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int, processes: int, slots: int) -> None:
+async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int, processes: int, most: int) -> None:
     """For so many seconds."""
     settings = ds.Settings(message_url=url, requests_per_second=rate, burst=burst)
     async with (
-        SharedLimits(conninfo, processes=processes, connections=slots) as shared,
+        SharedLimits(conninfo, processes=processes, connections=most) as shared,
         ds.DirectSuite(settings, shared_limits=shared) as suite,
     ):
         print("ready", flush=True)  # noqa: T201
@@ -41,5 +41,5 @@ async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int,
 
 if __name__ == "__main__":
     url, conninfo, *numbers = sys.argv[1:]
-    seconds, rate, burst, processes, slots = map(float, numbers)
-    asyncio.run(main(url, conninfo, seconds, rate, int(burst), int(processes), int(slots)))
+    seconds, rate, burst, processes, most = map(float, numbers)
+    asyncio.run(main(url, conninfo, seconds, rate, int(burst), int(processes), int(most)))
