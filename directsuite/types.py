@@ -75,7 +75,6 @@ from directsuite.registration.models import (
     UserPassword,
     UserStateType,
 )
-from directsuite.signing.changing import Document, PdfDestination
 from directsuite.signing.models import (
     DocumentInfo,
     DocumentSignature,
@@ -87,6 +86,7 @@ from directsuite.signing.models import (
     StoredDocument,
     Widget,
 )
+from directsuite.signing.service import Document, PdfDestination
 from directsuite.wire.models import Model
 
 

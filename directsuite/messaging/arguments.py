@@ -13,6 +13,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import Attachment, Message, MessageHeader, Recipient
 from directsuite.wire import given
 from directsuite.wire.dates import milliseconds
+from directsuite.wire.models import MAX_UID
 
 M = TypeVar("M", bound=Message)
 
@@ -41,6 +42,14 @@ def texts(several: Iterable[str], parameter: str) -> list[str]:
     listed = [] if isinstance(several, str) else given.instances(several, str, parameter)
     if isinstance(several, str) or not all(listed):
         raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
+    return listed
+
+
+def checked_uids(uids: Iterable[int]) -> list[int]:
+    """Uids as a list; InvalidArgumentError where one of them can't be a uid."""
+    listed = list(uids)
+    if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
+        raise InvalidArgumentError("give uids as get_uids returns them: whole numbers, not negative", parameter="uids")
     return listed
 
 

@@ -1,42 +1,81 @@
-"""The facade of the messaging service: one Direct mailbox."""
+"""The facade of the messaging service: one Direct mailbox, with every operation of section 4.C in its order."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from datetime import datetime
-from typing import TypeVar
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
 
-from directsuite.core.call import SETTLE
-from directsuite.core.progress import Progress
-from directsuite.errors import InvalidArgumentError
-from directsuite.messaging import arguments, once, operations
-from directsuite.messaging.account import checked_uids
-from directsuite.messaging.changing import Changing
-from directsuite.messaging.listings import Listings
+from directsuite.core.body import RequestBody
+from directsuite.core.call import SETTLE, Proof
+from directsuite.core.facade import Facade
+from directsuite.core.listing import FetchedAhead, Listing
+from directsuite.core.operation import Operation, Service
+from directsuite.core.progress import Progress, refuse_progress
+from directsuite.core.transport import Transport
+from directsuite.errors import InvalidArgumentError, ResponseDecodeError
+from directsuite.messaging import arguments, email, operations, send_once
+from directsuite.messaging.arguments import INBOX, flag
+from directsuite.messaging.batches import Batch, Batches
+from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import (
+    APIResponse,
+    Authentication,
     DirectMessageStatusReportResponse,
+    GetCountResponse,
+    GetMessageResponse,
     Message,
+    MessageDetail,
     MessageWithHeader,
+    RawMessage,
+    RawMessagesRequest,
     Recipient,
     SendMessageResponse,
     SendRequest,
     SendRequestWithHeader,
+    SetFoldersSubscribedRequest,
     SmtpIdsRequest,
+    UidsRequest,
 )
+from directsuite.messaging.send_once import Deadline
 from directsuite.messaging.sending import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
+from directsuite.secret import Secret, as_secret
+from directsuite.wire import given
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", MessageDetail, RawMessage)
+S = TypeVar("S", bound=Message)
+
+_DONE = APIResponse(success=True, code=0)
+"""Stands for the answer of a change that was proven to have happened."""
 
 
-class Mailbox(Listings, Changing):
+class Mailbox(Facade):
     """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
 
     Cheap: it holds no connection. Every method raises TransportError where no usable answer came, ServiceError where
     the service said no. A message that may have gone is sent again by `send_once(resend=True)` only: all others raise
-    OutcomeUnknownError then.
+    OutcomeUnknownError then. Reading is not assumed to mark a message as read.
+
+    The methods that give a Listing (`iter_messages`, `iter_raw`, `iter_metadata`, `stream_messages`) read a whole
+    folder, message by message. Each is an async generator and its own context manager; leaving `async with` early ends
+    its requests at once. Messages that vanish meanwhile are passed over. `timeout` holds for each request.
+
+    batch_size: the most messages that one request asks for. batch_bytes: what an answer is to hold, about: requests ask
+    for fewer messages where those before turned out to be large, and at most as many answers are fetched ahead of the
+    reader as twice the service's connections. None: all that is fetched ahead about 64 MB together. An answer that goes
+    past max_response_bytes is asked for again in smaller ones; only a message that does so alone is an error.
     """
+
+    def __init__(self, transport: Transport, username: str, password: str | Secret) -> None:
+        super().__init__(transport)
+        password = as_secret(password)
+        self._username = arguments.address(username, "username")
+        self._authentication = Authentication(username=username, password=password)
+        self._credentials = self._body(self._authentication)
 
     async def send(
         self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
@@ -104,8 +143,27 @@ class Mailbox(Listings, Changing):
         waited for beyond that: one whose streamed attachments take long to send needs a `timeout` that is long enough.
         """
         message = self._checked(message)
-        sending = once.SendOnce(key=key, since=since, settle=settle, resend=resend)
-        return await sending.send(self, message, self._deadline(timeout), progress)
+        send_once.refuse(key, since, settle)
+        deadline = self._deadline(timeout)
+        refuse_progress(progress)
+        mark = send_once.request_id(self._username, secrets.token_hex(16) if key is None else key)
+        message = send_once.marked(message, mark)
+        request = SendRequestWithHeader(authentication=self._authentication, message=message)
+        now = datetime.now(UTC)
+        sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
+        if since is not None:
+            looking, clock = self._transport.looking(settle), self._transport._clock
+            found = await send_once.find_earlier(sent, self._sent_since, looking, clock)
+            if found is not None:
+                return found
+        proof = Proof(look=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
+
+        async def attempt(seconds: float) -> SendMessageResponse:
+            """One send, whose lost answer is looked for."""
+            body = await send_body(self._transport.codec, request, progress)
+            return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=seconds, proof=proof)
+
+        return await send_once.send(attempt, sent, settle=settle, resend=resend)
 
     async def forward(
         self,
@@ -119,7 +177,7 @@ class Mailbox(Listings, Changing):
 
         Operation Forward (specification 4.C). Raises InvalidArgumentError where `uids` is empty.
         """
-        listed = checked_uids(uids)
+        listed = arguments.checked_uids(uids)
         if not listed:
             raise InvalidArgumentError("name at least one message to forward", parameter="uids")
         body = self._uids_body(listed, arguments.recipients(recipients))
@@ -170,5 +228,524 @@ class Mailbox(Listings, Changing):
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
         return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after)
 
-    def _checked(self, message: M) -> M:
+    async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
+        """How many messages `folder` holds.
+
+        Operation GetMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
+        """
+        return await self._count(operations.GET_MESSAGE_COUNT, folder, timeout)
+
+    async def get_unread_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
+        """How many unread messages `folder` holds.
+
+        Operation GetUnreadMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
+        """
+        return await self._count(operations.GET_UNREAD_MESSAGE_COUNT, folder, timeout)
+
+    async def get_deleted_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
+        """How many deleted messages `folder` holds.
+
+        Operation GetDeletedMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
+        """
+        return await self._count(operations.GET_DELETED_MESSAGE_COUNT, folder, timeout)
+
+    async def get_messages_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """The messages with these uids. Uids that don't exist are passed over; with none, nothing is sent.
+
+        Operation GetMessagesByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        operations.GET_MESSAGES_BY_UIDS.check((folder,))
+        if not listed:
+            return []
+        body = self._uids_body(listed)
+        answer = await self._call(operations.GET_MESSAGES_BY_UIDS, folder, body=body, timeout=timeout)
+        return answer.messages
+
+    async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
+        """All unread messages.
+
+        Operation GetUnreadMessages (specification 4.C).
+        """
+        return await self._messages(operations.GET_UNREAD_MESSAGES, folder, timeout=timeout)
+
+    async def get_messages_by_received_date(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """Messages received from `begin` to `end`, both included, to the millisecond; None is open.
+
+        Operation GetMessagesByReceivedDate (specification 4.C). Raises InvalidArgumentError for naive datetimes.
+        """
+        span = arguments.span_in_milliseconds(begin, end)
+        return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
+
+    async def get_messages_by_received_date_utc(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """Messages received from `begin` to `end`, both included, to the second; None is open.
+
+        Operation GetMessagesByReceivedDateUTC (specification 4.C). Raises InvalidArgumentError for naive datetimes.
+        """
+        span = arguments.span_in_utc(begin, end)
+        return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
+
+    async def get_messages_by_sender(
+        self, folder: str, sender: str, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """Messages from this sender.
+
+        Operation GetMessagesBySender (specification 4.C).
+        """
+        return await self._messages(operations.GET_MESSAGES_BY_SENDER, folder, sender, timeout=timeout)
+
+    async def get_messages_by_subject(
+        self, folder: str, subject: str, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """Messages with this subject.
+
+        Operation GetMessagesBySubject (specification 4.C).
+        """
+        return await self._messages(operations.GET_MESSAGES_BY_SUBJECT, folder, subject, timeout=timeout)
+
+    async def get_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
+        """All messages at once. For a large folder use `iter_messages`, or `stream_messages` for this very answer.
+
+        Operation GetMessages (specification 4.C).
+        """
+        return await self._messages(operations.GET_MESSAGES, folder, timeout=timeout)
+
+    async def get_message_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
+        """The metadata of all messages: no bodies, no contents of attachments.
+
+        Operation GetMessageMetaData (specification 4.C).
+        """
+        return await self._messages(operations.GET_MESSAGE_METADATA, folder, timeout=timeout)
+
+    async def search_messages_metadata_by_received_date(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """As `get_messages_by_received_date`, metadata only.
+
+        Operation SearchMessagesMetadataByReceivedDate (specification 4.C).
+        """
+        span = arguments.span_in_milliseconds(begin, end)
+        return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
+
+    async def search_messages_metadata_by_received_date_utc(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]:
+        """As `get_messages_by_received_date_utc`, metadata only.
+
+        Operation SearchMessagesMetadataByReceivedDateUTC (specification 4.C).
+        """
+        span = arguments.span_in_utc(begin, end)
+        return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
+
+    async def get_uids(self, folder: str = INBOX, *, timeout: float | None = None) -> list[int]:
+        """All uids in `folder`, ascending, each once: the cheapest way to see what changed.
+
+        Operation GetUIDs (specification 4.C). Raises ServiceError if the folder does not exist.
+        """
+        answer = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
+        return sorted(set(answer.uids))
+
+    async def get_folders(
+        self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
+    ) -> list[str]:
+        """The names of the folders below `root`.
+
+        Operation GetFolders (specification 4.C).
+        """
+        segments = (root, flag(subscribed_only))
+        answer = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
+        return answer.folders
+
+    async def set_folders_subscribed(
+        self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
+    ) -> list[str]:
+        """Subscribe to folders, or end it; gives the folders that the service names. With none, nothing is sent.
+
+        Operation SetFoldersSubscribed (specification 4.C).
+        """
+        listed = arguments.texts(folders, "folders")
+        if not listed:
+            return []
+        request = SetFoldersSubscribedRequest(auth=self._authentication, folders=listed, subscribed=subscribed)
+        body = self._body(request)
+        return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
+
+    async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
+        """Create a folder; its name starts with `INBOX.`.
+
+        Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
+        """
+        arguments.new_folder(folder, "folder")
+        looking = self._within_a_call()
+
+        async def created() -> APIResponse | None:
+            """Success where the folder is there."""
+            return _DONE if _is_listed(folder, await looking.get_folders()) else None
+
+        proof = Proof(look=created)
+        await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
+
+    async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
+        """Rename a folder, with what is in it.
+
+        Operation MoveFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder.
+        """
+        arguments.changeable_folder(folder, "folder")
+        arguments.new_folder(new_folder, "new_folder")
+        looking = self._within_a_call()
+
+        async def moved() -> APIResponse | None:
+            """Success where the folder stands under its new name only."""
+            names = await looking.get_folders()
+            return _DONE if _is_listed(new_folder, names) and not _is_listed(folder, names) else None
+
+        segments, proof = (folder, new_folder), Proof(look=moved)
+        await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, proof=proof)
+
+    async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
+        """Delete a folder with its messages and sub-folders.
+
+        Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder. Never sent a
+        second time: a late duplicate would destroy a folder made anew. Should its answer get lost, it has happened if
+        GetFolders lists neither the folder nor anything below it, since that is the state asked for. Nothing proves the
+        deletion of a folder outside `INBOX.`, which is never listed, nor of one whose name isn't plain ASCII or has
+        a `&`, since IMAP spells such names in another way, and a listing may do so too.
+        """
+        arguments.changeable_folder(folder, "folder")
+        looking = self._within_a_call()
+
+        async def deleted() -> APIResponse | None:
+            """Success where the folder is gone with what was below it."""
+            return _DONE if _is_deleted(folder, await looking.get_folders(folder.rpartition(".")[0])) else None
+
+        proof = Proof(look=deleted, seconds=SETTLE) if _shows_its_deletion(folder) else None
+        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
+
+    async def copy_messages_by_uids(
+        self,
+        folder: str,
+        dest_folder: str,
+        uids: Iterable[int],
+        *,
+        verify: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Copy messages to another folder. With no uids, nothing is sent.
+
+        Operation CopyMessagesByUIDs (specification 4.C). Never sent a second time. verify: note beforehand what is in
+        the destination, so that an unknown outcome can be settled by the Message-IDs that are new there.
+        """
+        listed = arguments.checked_uids(uids)
+        operations.COPY_MESSAGES_BY_UIDS.check((folder, dest_folder))
+        if not listed:
+            return
+        proof = None
+        if verify:
+            deadline = self._deadline(timeout)
+            there = await self.get_message_metadata(folder, timeout=deadline.left())
+            copied = frozenset(listed)
+            message_ids = [message.msg_id for message in there if message.uid in copied]
+            proof = await self._arrival(dest_folder, message_ids, deadline)
+            timeout = deadline.left()
+        body = self._uids_body(listed)
+        await self._call(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, proof=proof)
+
+    async def move_messages_by_uids(
+        self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Move messages to another folder, where they get new uids. With no uids, nothing is sent.
+
+        Operation MoveMessagesByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        proof = self._gone(folder, listed)
+        segments = (folder, dest_folder)
+        await self._change(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
+
+    async def delete_messages_by_uids(
+        self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
+    ) -> None:
+        """Move messages to INBOX.Trash or, with `forever`, remove them. With no uids, nothing is sent.
+
+        Operation DeleteMessagesByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        proof = self._gone(folder, listed)
+        segments = (folder, flag(forever))
+        await self._change(operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
+
+    async def mark_messages_as_read_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Mark messages as read. With no uids, nothing is sent.
+
+        Operation MarkMessagesAsReadByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        await self._change(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=listed, timeout=timeout)
+
+    async def mark_messages_as_unread_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> None:
+        """Mark messages as unread. With no uids, nothing is sent.
+
+        Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=listed, timeout=timeout)
+
+    async def get_raw_messages_by_uids(
+        self, folder: str, uids: Iterable[int], *, timeout: float | None = None
+    ) -> list[RawMessage]:
+        """The messages with these uids as they stand on the server, RFC 5322; with no uids, nothing is sent.
+
+        Operation GetRawMessagesByUIDs (specification 4.C).
+        """
+        listed = arguments.checked_uids(uids)
+        operations.GET_RAW_MESSAGES_BY_UIDS.check((folder,))
+        if not listed:
+            return []
+        body = self._uids_body(listed)
+        answer = await self._call(operations.GET_RAW_MESSAGES_BY_UIDS, folder, body=body, timeout=timeout)
+        return answer.messages
+
+    async def save_raw_messages(
+        self,
+        folder: str,
+        messages: Iterable[RawMessage],
+        *,
+        verify: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Append messages to a folder as they are, RFC 5322 in `data`. With none, nothing is sent.
+
+        Operation SaveRawMessages (specification 4.C). Never sent a second time. verify: note beforehand what is in the
+        folder, so that an unknown outcome can be settled by the Message-IDs that are new there.
+        """
+        listed = given.instances(messages, RawMessage, "messages")
+        if not all(message.data for message in listed):
+            raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
+        operations.SAVE_RAW_MESSAGES.check((folder,))
+        if not listed:
+            return
+        proof = None
+        if verify:
+            deadline = self._deadline(timeout)
+            message_ids = [email.message_id(message.data or b"") for message in listed]
+            proof = await self._arrival(folder, message_ids, deadline)
+            timeout = deadline.left()
+        body = self._body(RawMessagesRequest(auth=self._authentication, messages=listed))
+        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, proof=proof)
+
+    def iter_messages(
+        self,
+        folder: str = INBOX,
+        *,
+        batch_size: int = 50,
+        batch_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Listing[MessageDetail]:
+        """All messages of `folder`, by ascending uid, fetched in batches ahead of the reader.
+
+        Operations GetUIDs, then GetMessagesByUIDs (specification 4.C).
+        """
+        _refuse(folder, batch_size, batch_bytes)
+
+        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[MessageDetail]]:
+            """One batch of messages."""
+            return box.get_messages_by_uids(folder, uids, timeout=timeout)
+
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
+
+    def iter_raw(
+        self,
+        folder: str = INBOX,
+        *,
+        batch_size: int = 50,
+        batch_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Listing[RawMessage]:
+        """All messages of `folder` as they stand on the server, by ascending uid, in batches ahead of the reader.
+
+        Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C).
+        """
+        _refuse(folder, batch_size, batch_bytes)
+
+        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[RawMessage]]:
+            """One batch of raw messages."""
+            return box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
+
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
+
+    def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
+        """The metadata of all messages of `folder`, from one answer read while it comes.
+
+        Operation GetMessageMetaData (specification 4.C).
+        """
+        _refuse(folder)
+        return Listing(self._streamed(operations.GET_MESSAGE_METADATA, folder, timeout))
+
+    def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
+        """All messages of `folder`, from one answer of any size, read while it comes: one message in memory at a time.
+
+        Operation GetMessages (specification 4.C). An answer that breaks off raises where it breaks, after the messages
+        before that. Without `timeout` only a pause of `attempt_timeout` seconds ends it. It holds one of the service's
+        connections until its end: a call made for each message needs another, so let `max_connections` leave one.
+        """
+        _refuse(folder)
+        return Listing(self._streamed(operations.GET_MESSAGES, folder, timeout))
+
+    def _uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
+        request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
+        return self._body(request)
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        """The end of a method that makes several requests, by the same rules as that of one."""
+        seconds = self._timed(timeout).timeout
+        return Deadline.after(self._transport.timeout if seconds is None else seconds)
+
+    def _checked(self, message: S) -> S:
         return arguments.checked_message(message, self._username)
+
+    async def _count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
+        answer = await self._call(operation, folder, body=self._credentials, timeout=timeout)
+        return answer.count or 0
+
+    async def _messages(
+        self, operation: Operation[GetMessageResponse], *segments: str, timeout: float | None
+    ) -> list[MessageDetail]:
+        answer = await self._call(operation, *segments, body=self._credentials, timeout=timeout)
+        return answer.messages
+
+    async def _change(
+        self,
+        operation: Operation[APIResponse],
+        *segments: str,
+        uids: list[int],
+        timeout: float | None,
+        proof: Proof[APIResponse] | None = None,
+    ) -> None:
+        """A change to messages given by uid; with none nothing is sent."""
+        operation.check(segments)
+        if uids:
+            await self._call(operation, *segments, body=self._uids_body(uids), timeout=timeout, proof=proof)
+
+    def _gone(self, folder: str, uids: list[int]) -> Proof[APIResponse]:
+        """Proof that a repeat was refused because the first attempt had taken the messages away."""
+        looking = self._within_a_call()
+
+        async def gone() -> APIResponse | None:
+            """Success where none of them is left in the folder."""
+            return _DONE if set(uids).isdisjoint(await looking.get_uids(folder)) else None
+
+        return Proof(look=gone)
+
+    async def _arrival(
+        self, folder: str, message_ids: Iterable[str | None], deadline: Deadline
+    ) -> Proof[APIResponse] | None:
+        """Proof that messages were appended: their Message-IDs, new in the folder since now.
+
+        None where a message has no Message-ID, so that nothing could prove its arrival.
+        """
+        listed = list(message_ids)
+        expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
+        if not expected or None in listed:
+            return None
+        known = frozenset(await self.get_uids(folder, timeout=deadline.left()))
+        looking = self._within_a_call()
+
+        async def arrived() -> APIResponse | None:
+            """Success where each is there, as often as it was to arrive."""
+            now = await looking.get_message_metadata(folder, timeout=deadline.left())
+            new = Counter(message.msg_id for message in now if message.uid not in known)
+            return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
+
+        return Proof(look=arrived, seconds=SETTLE)
+
+    async def _sent_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
+        return await self.search_messages_metadata_by_received_date(send_once.SENT, begin, None, timeout=timeout)
+
+    async def _in_batches(
+        self,
+        folder: str,
+        batch_size: int,
+        batch_bytes: int | None,
+        timeout: float | None,
+        fetch: Callable[[Self, list[int]], Coroutine[Any, Any, list[M]]],
+    ) -> AsyncGenerator[M]:
+        uids = await self.get_uids(folder, timeout=timeout)
+        window = self._transport.window(Service.MESSAGING)
+        batches = Batches(uids, most=batch_size, window=window, batch_bytes=batch_bytes)
+
+        async def fetch_batch(batch: Batch) -> list[M]:
+            """The messages of a batch, in order, and what they tell of the size of others."""
+            messages = await fetch(self._observed(batch.weigh), batch.uids)
+            batches.came(batch, len(messages))
+            return _in_order(batch.uids, messages)
+
+        while True:
+            try:
+                async with FetchedAhead(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
+                    async for messages in answers:
+                        for message in messages:
+                            yield message
+                        batches.read()
+                return
+            except ResponseDecodeError as error:
+                batch = batches.broken_off()
+                if batch is None:
+                    raise
+                if len(batch.uids) == 1:
+                    text = f"the message with uid {batch.uids[0]} alone is too large: raise max_response_bytes"
+                    error.explanation = text  # to ask for fewer, as it says by itself, is no help
+                    raise
+                batches.cut_again()
+
+    def _streamed(
+        self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
+    ) -> AsyncGenerator[MessageDetail]:
+        options, reader = self._timed(timeout), MessageReader(operation, self._transport.codec)
+        return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
+
+
+def _refuse(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
+    operations.GET_UIDS.check((folder,))
+    if type(batch_size) is not int or batch_size < 1:
+        raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
+    if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
+        raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="batch_bytes")
+
+
+def _is_listed(folder: str, names: Iterable[str]) -> bool:
+    return folder.lower() in (name.lower() for name in names)
+
+
+def _shows_its_deletion(folder: str) -> bool:
+    """Whether GetFolders can prove that this folder was deleted.
+
+    What is outside `INBOX.` is never listed; a name that isn't plain ASCII, or has a `&`, may be listed in the other
+    spelling that IMAP has for it.
+    """
+    return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder
+
+
+def _is_deleted(folder: str, names: Iterable[str]) -> bool:
+    """Whether a listing of the parent's folders has neither this one nor any below it."""
+    levels = folder.lower().split(".")
+    spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may leave out what is above
+    listed = [name.lower() for name in names]
+    there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
+    parent_is_there = bool(listed) or len(levels) > 2  # INBOX itself always has its reserved folders
+    return parent_is_there and not there
+
+
+def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
+    """The messages in the order of the uids asked for; what came without a uid stands last."""
+    place: dict[int | None, int] = {uid: position for position, uid in enumerate(uids)}
+    return sorted(messages, key=lambda message: place.get(message.uid, len(uids)))

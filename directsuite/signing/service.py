@@ -1,25 +1,62 @@
-"""The facade of the signing service."""
+"""The facade of the signing service: every operation of section 4.A, in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, cast, overload
+
+import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.core.progress import Progress
-from directsuite.core.sinks import PieceWriter
-from directsuite.errors import InvalidArgumentError
+from directsuite.core.call import SETTLE, Options, Proof, Receive
+from directsuite.core.destination import Destination, refuse_max_bytes, refuse_sha256
+from directsuite.core.facade import Facade
+from directsuite.core.listing import Listing
+from directsuite.core.operation import Operation
+from directsuite.core.progress import Meter, Progress, refuse_progress
+from directsuite.core.sinks import BinaryWriter, PartlyPassedOnError, PieceWriter, sink_of
+from directsuite.core.source import Source
+from directsuite.core.transport import Transport
+from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
-from directsuite.signing.changing import Document, PdfDestination
-from directsuite.signing.models import DocumentUpdate, MultiSignRequest, Signature
-from directsuite.signing.settling import FORM_GONE, UNSIGNED_FIELDS_GONE, signed
-from directsuite.signing.storing import F, Storing
+from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
+from directsuite.signing.passing import pdf_of, pieces
+from directsuite.signing.settling import (
+    FORM_GONE,
+    UNSIGNED_FIELDS_GONE,
+    Effect,
+    Settling,
+    nothing_to_see,
+    signed,
+    verdict,
+)
+from directsuite.signing.versions import Change, Versions
 from directsuite.wire import given
 
+R = TypeVar("R")
+D = TypeVar("D", DocumentInfo, DocumentUpdate)
+F = TypeVar("F", bound=BinaryWriter)
 
-class Signing(Storing):
+Document = str | StoredDocument | DocumentUpdate
+"""A document's identifier, or an answer that carries it, whose digest lets an unknown outcome be settled."""
+
+PdfDestination = str | PathLike[str] | BinaryWriter | PieceWriter
+"""Where a PDF is streamed to.
+
+A path gets a file that appears whole or not at all, for its owner's eyes only (mode 0600); the method returns the path.
+A file object opened for writing bytes is returned; it is not closed, and keeps what came before a failure. One that can
+seek is written from where it stands, and cut off behind the document. An async function is given each piece; the method
+returns the number of bytes. What a file that can't seek or a function has got can't be taken back, and so is not asked
+for a second time. Neither may take longer than `attempt_timeout` for one piece. Files, save an io.BytesIO, are written
+in a thread, and may still get their last piece after the call was cancelled; a function gets none.
+"""
+
+
+class Signing(Facade):
     """PDFs stored, read, flattened and signed in an HSM. `suite.signing`; needs `signing_url` and a token.
 
     Every method raises TransportError where no usable answer came, ServiceError where the service said no. What changes
@@ -37,6 +74,140 @@ class Signing(Storing):
     A pull to a file has no more time than its call until the answer begins; then, without `timeout`, only a pause of
     `attempt_timeout` seconds ends it, and looking what became of it may take as long as another call.
     """
+
+    def __init__(self, transport: Transport, options: Options | None = None) -> None:
+        super().__init__(transport, options)
+        self._versions = Versions()  # all views of the facade share it
+
+    async def save(
+        self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None
+    ) -> StoredDocument:
+        """Store a PDF: bytes, a path, a file object, or an async iterable of bytes; coded on the way, never whole.
+
+        Operation Save (specification 4.A). The document is kept for 4 hours after its last use. Raises
+        InvalidArgumentError for a file that is missing, and for what has no `%PDF-` in the first KB.
+
+        size: the bytes of a stream, so that the service is told how many come; one that gives another number raises
+        TransportError, and is not stored. A stream passes once, and so is not sent a second time. progress: see
+        `Progress`. Without `timeout` an upload that flows takes as long as it takes: a pause of `attempt_timeout`
+        seconds ends it. What the sockets' buffers took counts as sent, in `progress` too: a server that reads those for
+        longer than `attempt_timeout` is not waited for.
+        """
+        content = await pdf_of(pdf, size)
+        meter = Meter(progress, content.size)
+        body = RequestBody.base64(content, None if progress is None else meter.advance)
+        body = body if progress is None else attrs.evolve(body, begin=meter.begin)
+        document = await self._call(operations.SAVE, body=body, timeout=timeout)
+        self._versions.saved(document.identifier, document.document_digest)
+        return document
+
+    async def get_doc(self, identifier: Document, *, timeout: float | None = None) -> bytes:
+        """The PDF as it stands now, in memory; `download` takes any size.
+
+        Operation GetDoc (specification 4.A).
+        """
+        return await self._call(operations.GET_DOC, identifier_of(identifier), timeout=timeout)
+
+    @overload
+    async def download(
+        self,
+        identifier: Document,
+        destination: str | PathLike[str],
+        *,
+        max_bytes: int | None = None,
+        sha256: str | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Path: ...
+    @overload
+    async def download(
+        self,
+        identifier: Document,
+        destination: F,
+        *,
+        max_bytes: int | None = None,
+        sha256: str | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> F: ...
+    @overload
+    async def download(
+        self,
+        identifier: Document,
+        destination: PieceWriter,
+        *,
+        max_bytes: int | None = None,
+        sha256: str | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> int: ...
+    async def download(
+        self,
+        identifier: Document,
+        destination: PdfDestination,
+        *,
+        max_bytes: int | None = None,
+        sha256: str | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """The PDF as it stands now, streamed: to a path, which is returned and has a whole file or none, to a file
+        object, which is returned, or to an async callable that takes each piece, for which it returns their size.
+
+        Operation GetDoc (specification 4.A). max_bytes: the most that the PDF may have; there is no limit without it.
+        sha256: the digest that the PDF must have, in hexadecimal. Where either does not hold, it raises
+        ResponseDecodeError, and no file takes the path's name; it is not asked for again. progress: see `Progress`; the
+        total is up to 2 bytes too large until the last call. What a file that can't seek, or a callable, has got can't
+        be taken back: a failure after that is not tried again. Without `timeout` only a pause of `attempt_timeout`
+        seconds ends it.
+        """
+        name = identifier_of(identifier)
+        operations.GET_DOC.check((name,))
+        refuse_max_bytes(max_bytes)
+        refuse_sha256(sha256)
+        refuse_progress(progress)
+        receiving = Destination[Any](sink_of(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
+        async with receiving:
+            return await self._call(_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
+
+    def stream_doc(
+        self,
+        identifier: Document,
+        *,
+        max_bytes: int | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Listing[bytes]:
+        """The PDF as it stands now, piece by piece, each 192 KB at most.
+
+        Operation GetDoc (specification 4.A). Use it in `async with`, so that leaving early ends it at once. A failure
+        before its first byte is tried again, one after that raises where the document breaks off. Without `timeout`
+        only a pause of `attempt_timeout` seconds ends it. max_bytes, progress: as for `download`.
+        """
+        name = identifier_of(identifier)
+        operations.GET_DOC.check((name,))
+        refuse_max_bytes(max_bytes)
+        return Listing(pieces(self._transport, self._timed(timeout), name, max_bytes, Meter(progress)))
+
+    async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
+        """Pages, form fields, signatures and metadata.
+
+        Operation GetDocInfo (specification 4.A).
+        """
+        name = identifier_of(identifier)
+        with self._versions.reading(name) as told:
+            info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
+            told.append(info.document_digest)
+        return identified(info, name)
+
+    async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
+        """Delete the document; the answer's `document_digest` is empty.
+
+        Operation Delete (specification 4.A).
+        """
+        name = identifier_of(identifier)
+        update = await self._call(operations.DELETE, name, timeout=timeout)
+        return identified(update, name)
 
     async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Turn the form's fields into page content.
@@ -300,8 +471,124 @@ class Signing(Storing):
             operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
         )
 
+    async def _update(
+        self,
+        operation: Operation[DocumentUpdate],
+        document: Document,
+        effect: Effect | None,
+        timeout: float | None,
+        body: RequestBody | None = None,
+    ) -> DocumentUpdate:
+        name = identifier_of(document)
+        with self._change(document) as change:
+            settling = self._settling(name, change, effect)
+            proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
+            update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
+            change.became(update.document_digest, looked=settling is not None and settling.digest is not None)
+        return identified(update, name)
+
+    async def _pull(
+        self,
+        operation: Operation[bytes],
+        document: Document,
+        destination: PdfDestination | None,
+        effect: Effect | None,
+        timeout: float | None,
+        max_bytes: int | None,
+        progress: Progress | None,
+        body: RequestBody | None = None,
+    ) -> Any:
+        name = identifier_of(document)
+        operation.check((name,))
+        refuse_max_bytes(max_bytes)
+        refuse_progress(progress)
+        looking = self._within_a_call()
+        if destination is None:
+            if max_bytes is not None:
+                raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
+            if progress is not None:
+                raise InvalidArgumentError("it is told of a stream: give a destination too", parameter="progress")
+
+            async def fetch() -> bytes:
+                """The PDF, after its answer got lost."""
+                return await looking._call(operations.GET_DOC, name)
+
+            return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
+        async with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
+            destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
+            sink = receiving.sink
+
+            async def stream() -> Any:
+                """What the caller gets, after the answer got lost: the sink has the PDF, which isn't kept yet."""
+                if receiving.failure is not None:
+                    raise receiving.failure
+                if sink.spent:
+                    raise PartlyPassedOnError("the answer broke off")
+                return await looking._call(_streamed(operations.GET_DOC), name, receive=receiving.apart())
+
+            return await self._change_and_pull(
+                _streamed(operation), document, effect, timeout, body, fetch=stream, keep=sink.keep, receive=receiving
+            )
+
+    async def _change_and_pull(
+        self,
+        operation: Operation[R],
+        document: Document,
+        effect: Effect | None,
+        timeout: float | None,
+        body: RequestBody | None,
+        *,
+        fetch: Callable[[], Awaitable[R]],
+        keep: Callable[[], Awaitable[None]] | None = None,
+        receive: Receive[R] | None = None,
+    ) -> R:
+        """What a change answers with, or what `fetch` gives and `keep` stores, once it is proven without an answer."""
+        name = identifier_of(document)
+        with self._change(document) as change:
+            settling = self._settling(name, change, effect)
+            proof: Proof[R] = Proof(look=nothing_to_see, reserve=0.0, verdict=verdict)
+            if settling is not None:
+                look = functools.partial(settling.pdf, fetch, keep)
+                proof = Proof(look=look, seconds=SETTLE, verdict=settling.verdict)
+            try:
+                pdf = await self._call(operation, name, body=body, timeout=timeout, receive=receive, proof=proof)
+            except OutcomeUnknownError as error:
+                if error.happened:
+                    change.became(None)
+                raise
+            change.became(None if settling is None else settling.digest, looked=True)
+        return pdf
+
+    def _change(self, document: Document) -> AbstractContextManager[Change]:
+        digest = None if isinstance(document, str) else document.document_digest
+        return self._versions.change(identifier_of(document), digest, looked=isinstance(document, DocumentInfo))
+
+    def _settling(self, name: str, change: Change, effect: Effect | None) -> Settling | None:
+        """None where nothing could prove the change, so that the call has all its time for the answer."""
+        if effect is None or not change.traceable:
+            return None
+        return Settling(self, name, change, effect)
+
     def _signature_body(self, signature: Signature) -> RequestBody:
         return self._body(given.instance(signature, Signature, "signature"))
+
+
+def identified(answer: D, identifier: str) -> D:
+    """The answer about a document with the identifier that was asked for, where it names none itself."""
+    return answer if answer.identifier else attrs.evolve(answer, identifier=identifier)
+
+
+def identifier_of(document: object) -> str:
+    """The identifier in what the caller gave for a document; InvalidArgumentError where there is none."""
+    name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError("give the identifier that save returned", parameter="identifier")
+    return name
+
+
+def _streamed(operation: Operation[bytes]) -> Operation[Any]:
+    """The operation whose answer a Destination receives, and says what stands for the bytes."""
+    return cast("Operation[Any]", operation)
 
 
 def _listed(signatures: Iterable[Signature]) -> list[Signature]:

@@ -93,7 +93,9 @@ class Settling:
             return None
         return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
 
-    async def pdf(self, fetch: Callable[[], Awaitable[R]], keep: Callable[[], Awaitable[None]]) -> R | None:
+    async def pdf(
+        self, fetch: Callable[[], Awaitable[R]], keep: Callable[[], Awaitable[None]] | None = None
+    ) -> R | None:
         """What `fetch` gives of the document, and `keep` puts in its place, if it is the version that was proven."""
         if not await self._proven():
             return None
@@ -102,7 +104,8 @@ class Settling:
             if (await self._info()).document_digest != self.digest:
                 self.hindrance = "the document was changed again before its PDF could be fetched"
                 raise NothingMoreToSeeError
-            await keep()
+            if keep is not None:
+                await keep()
         except ResponseDecodeError as error:
             if not error.too_large:
                 raise

@@ -10,8 +10,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.messaging import once
-from directsuite.messaging.reading import Reading
+from directsuite.messaging import send_once
 
 from .settling_scene import ALICE, Scene, let_pass, scene
 
@@ -34,18 +33,18 @@ def began() -> datetime:
 @pytest.fixture
 def _no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose metadata leaves out header lines of the sender's own."""
-    search = Reading.search_messages_metadata_by_received_date
+    search = ds.Mailbox.search_messages_metadata_by_received_date
 
-    async def hiding(self: Reading, *args: Any, **options: Any) -> list[ds.MessageDetail]:
+    async def hiding(self: ds.Mailbox, *args: Any, **options: Any) -> list[ds.MessageDetail]:
         found = await search(self, *args, **options)
         return [attrs.evolve(each, headers=[ds.MessageHeader("Subject", each.subject)]) for each in found]
 
-    monkeypatch.setattr(Reading, "search_messages_metadata_by_received_date", hiding)
+    monkeypatch.setattr(ds.Mailbox, "search_messages_metadata_by_received_date", hiding)
 
 
 async def _lands(world: Scene) -> None:
     """The request of an earlier attempt arrives."""
-    await world.box.send_with_header(once.marked(MESSAGE, once.request_id(ALICE, KEY)))
+    await world.box.send_with_header(send_once.marked(MESSAGE, send_once.request_id(ALICE, KEY)))
 
 
 @pytest.mark.usefixtures("_no_marks")

@@ -22,7 +22,7 @@ from directsuite.core.call import SETTLE
 from directsuite.errors import DirectSuiteError, OutcomeUnknownError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Message
-from directsuite.messaging.once import request_id
+from directsuite.messaging.send_once import request_id
 from directsuite.messaging.service import Mailbox
 
 _OPTIONS = {

@@ -1,0 +1,246 @@
+"""Sending once: a mark in the message's header by which it can be found in INBOX.Sent, should its answer get lost.
+
+since given ─► find it, for the settle time ─► there: its answer
+                 │ not there
+                 ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time
+                 └─► send ─► lost: find it, for the settle time ─► there: its answer
+                               │ not there
+                               └─► OutcomeUnknownError, or with resend and a server that shows marks: send again
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+
+import attrs
+
+from directsuite.core.checks import DURATION
+from directsuite.core.clock import Clock
+from directsuite.core.proof import Looking
+from directsuite.errors import (
+    AddressError,
+    BadRequestError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    Outcome,
+    OutcomeUnknownError,
+)
+from directsuite.messaging import arguments, operations
+from directsuite.messaging.models import (
+    Message,
+    MessageDetail,
+    MessageHeader,
+    MessageWithHeader,
+    SendMessageResponse,
+)
+
+SENT = "INBOX.Sent"
+REQUEST_ID = "X-Request-ID"
+CLOCK_SKEW = timedelta(minutes=15)
+"""How far the server's clock may be behind ours."""
+
+_SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
+_IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
+_BY_HAND = (
+    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')); only where it isn't there, "
+    "call again without since."
+)
+
+Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
+"""Gives the metadata of INBOX.Sent from a time on, within so many seconds."""
+
+
+class Evidence(enum.Enum):
+    """What the last look into INBOX.Sent says of a message."""
+
+    FOUND = enum.auto()
+    """It is there."""
+    ABSENT = enum.auto()
+    """It is not there, and this server was seen to show marks."""
+    FOLDER_EMPTY = enum.auto()
+    """It is not there, nor is any other message of that time; whether this server shows marks is not known."""
+    NO_MARKS_SHOWN = enum.auto()
+    """Messages are there, and none shows a mark: other header lines don't tell whether this server shows any."""
+    NOT_SEEN = enum.auto()
+    """The look failed, or there was none."""
+
+    def allows_sending(self, *, after_a_send: bool) -> bool:
+        """Whether the message surely isn't there. after_a_send: this call has sent it, perhaps to no effect."""
+        match self:
+            case Evidence.ABSENT:
+                return True
+            case Evidence.FOLDER_EMPTY:
+                return not after_a_send
+            case Evidence.FOUND | Evidence.NO_MARKS_SHOWN | Evidence.NOT_SEEN:
+                return False
+
+
+@attrs.frozen(eq=False)
+class Deadline:
+    """The end of a method that makes several requests, each of which gets what is left of its time."""
+
+    at: float
+    """In the event loop's time."""
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The moment so many seconds from now."""
+        return cls(asyncio.get_running_loop().time() + seconds)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.at <= asyncio.get_running_loop().time()
+
+    def left(self) -> float:
+        """Seconds for the next request; DeadlineExceededError where there are none."""
+        if self.passed:
+            raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
+        return self.at - asyncio.get_running_loop().time()
+
+
+@attrs.define(eq=False, repr=False)
+class SentMessage:
+    """A message that may be in INBOX.Sent."""
+
+    mark: str
+    since: datetime
+    """The time of the first attempt to send it."""
+    deadline: Deadline
+    """Of the whole method."""
+    evidence: Evidence = Evidence.NOT_SEEN
+    _marks_shown: bool = attrs.field(default=False, init=False)
+
+    async def find(self, search: Search) -> SendMessageResponse | None:
+        """The answer that its send would have got, where it is there. `evidence` says what was seen."""
+        self.evidence = Evidence.NOT_SEEN
+        begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
+        messages = await search(begin, self.deadline.left())
+        self.evidence, found = self._judge(messages)
+        return None if found is None else SendMessageResponse(success=True, code=0, smtp_id=found.msg_id or "")
+
+    def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
+        for message in messages:
+            marks = _marks_of(message)
+            self._marks_shown = self._marks_shown or bool(marks)
+            if self.mark in marks:
+                return Evidence.FOUND, message
+        if self._marks_shown:
+            return Evidence.ABSENT, None
+        return Evidence.NO_MARKS_SHOWN if messages else Evidence.FOLDER_EMPTY, None
+
+
+async def find_earlier(sent: SentMessage, search: Search, looking: Looking, clock: Clock) -> SendMessageResponse | None:
+    """The answer to an attempt before this call, whose request may still arrive; None where surely none does.
+
+    Raises OutcomeUnknownError where that can't be told.
+    """
+    began = clock.monotonic()
+    text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
+    try:
+        async with asyncio.timeout_at(sent.deadline.at):
+            while True:
+                over = looking.over
+                if (found := await sent.find(search)) is not None:
+                    return found
+                if over:
+                    break
+                await looking.pause()
+    except TimeoutError:  # a look's own too
+        pass
+    else:
+        if sent.evidence.allows_sending(after_a_send=False):
+            return None
+        text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
+    operation = operations.SEND_WITH_HEADER
+    error = OutcomeUnknownError(
+        f"an earlier attempt may or may not have sent it: {text}",
+        how_to_find_out=how_to_find_out,
+        operation=operation.name,
+        service=operation.service,
+    )
+    error.looked, error.elapsed = looked, clock.monotonic() - began
+    raise error
+
+
+async def send(
+    attempt: Callable[[float], Awaitable[SendMessageResponse]], sent: SentMessage, *, settle: float, resend: bool
+) -> SendMessageResponse:
+    """What `attempt` gives: it sends the message within so many seconds, and has its lost answer looked for.
+
+    resend: make a second attempt where the first one's message surely isn't there.
+    """
+    left = sent.deadline.left()
+    if resend:  # a second one is to find some time
+        left -= max(0.0, min(left * _SHARE_OF_THE_SECOND, (left - settle) / 2))
+    try:
+        return await attempt(left)
+    except OutcomeUnknownError as error:
+        # Until the settle time is over the first request may still arrive.
+        surely_absent = error.looked and sent.evidence.allows_sending(after_a_send=True)
+        if not (resend and surely_absent) or sent.deadline.passed:
+            raise
+        first = error
+    try:
+        return await attempt(sent.deadline.left())
+    except (AddressError, BadRequestError, OutcomeUnknownError):
+        raise  # a refusal is of the message itself, which the first request held too
+    except Exception as failure:  # noqa: BLE001  whatever kept this one back says nothing of the first
+        failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
+    raise first.with_traceback(None)
+
+
+def refuse(key: object, since: datetime | None, settle: float) -> None:
+    """Raise InvalidArgumentError for parameters of `send_once` that would break its promise."""
+    if key is not None:
+        _refuse_key(key)
+    elif since is not None:
+        raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
+    if since is not None:
+        arguments.aware(since, "since")
+    if not (DURATION.fits(settle) and settle >= 0):
+        raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
+
+
+def _refuse_key(key: object) -> None:
+    if not isinstance(key, str) or not key:
+        raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # which would show the key
+        pass
+    else:
+        return
+    raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter="key")
+
+
+def request_id(address: str, key: str) -> str:
+    """The mark that stands for a caller's key: a hash, since the recipients see it."""
+    return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
+
+
+def marked(message: Message, mark: str) -> MessageWithHeader:
+    """The message with the mark in its header."""
+    headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
+    if any((header.name or "").lower() == REQUEST_ID.lower() for header in headers):
+        raise InvalidArgumentError(f"leave {REQUEST_ID} out: send_once sets it", parameter="headers")
+    return MessageWithHeader(
+        sender=message.sender,
+        subject=message.subject,
+        body=message.body,
+        html_body=message.html_body,
+        recipients=message.recipients,
+        attachment_list=message.attachment_list,
+        headers=[*headers, MessageHeader(REQUEST_ID, mark)],
+        extra=message.extra,
+    )
+
+
+def _marks_of(message: MessageDetail) -> set[str]:
+    """The marks that a listing shows: one without a value, or in another form, must not pass for another's."""
+    values = (header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID.lower())
+    return {mark for value in values if (mark := (value or "").strip().lower())}
