@@ -29,10 +29,7 @@ No text, `repr` or argument of these holds a secret or patient data. What the se
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from directsuite.registration.models import DirectUserDetail
+from typing import Any, Self
 
 
 class Outcome(enum.Enum):
@@ -49,11 +46,7 @@ class Outcome(enum.Enum):
 
 
 class DirectSuiteError(Exception):
-    """The root of the tree. `operation` and `service` are None where no call was under way.
-
-    `attempts` counts the HTTP requests made, `elapsed` is in seconds; both stand for the whole call. `retry_after` is
-    the seconds to wait before another try, where the service or the call's own limits named them.
-    """
+    """The root of the tree. `operation` and `service` are None where no call was under way."""
 
     def __init__(
         self,
@@ -69,8 +62,11 @@ class DirectSuiteError(Exception):
         self.service = service
         self.outcome = outcome
         self.retry_after: float | None = None
+        """Seconds to wait before another try, where the service or the call's own limits named them."""
         self.attempts = 0
+        """HTTP requests made, in the whole call."""
         self.elapsed = 0.0
+        """Seconds, of the whole call."""
 
     def __str__(self) -> str:
         if self.operation is None:
@@ -139,33 +135,32 @@ class DeadlineExceededError(TransportError, TimeoutError):
 class OutcomeUnknownError(TransportError):
     """A side effect may or may not have happened: do not simply do it again.
 
-    `how_to_find_out` says what to look at. The cause is the failure that left the question open. `looked`: proof that
-    it happened was looked for in vain, for the whole settle time. `happened`: it did, only its answer is lost.
+    The cause is the failure that left the question open.
     """
 
     def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
+        """What to look at."""
         self.looked = False
+        """Whether proof that it happened was looked for in vain, for the whole settle time."""
         self.happened = False
-        self._seen = _Sealed(None)
+        """Whether it did happen, and only its answer is lost."""
+        self._found = _Sealed(None)
 
     @property
-    def found(self) -> DirectUserDetail | None:
-        """The patient's user that was found when a provisioning was left unknown. Patient data: do not log it."""
-        found: DirectUserDetail | None = self._seen.content
-        return found
+    def found(self) -> Any | None:
+        """The DirectUserDetail that was found when a provisioning was left unknown. Patient data: do not log it."""
+        return self._found.content
 
-    def knowing(
-        self, explanation: str, *, how_to_find_out: str, found: DirectUserDetail | None = None
-    ) -> OutcomeUnknownError:
-        """The same failure, told by one who knows more of what became of the call."""
+    def knowing(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
+        """The same failure in other words, for one who has found out more of what became of the call."""
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
         again.attempts, again.elapsed, again.retry_after = self.attempts, self.elapsed, self.retry_after
         again.looked, again.happened = self.looked, self.happened
-        again._seen = _Sealed(found)
+        again._found = _Sealed(found)
         again.__cause__ = self.__cause__
         return again
 
@@ -174,10 +169,7 @@ class OutcomeUnknownError(TransportError):
 
 
 class ServiceError(DirectSuiteError):
-    """The service said no.
-
-    `status` is the HTTP status; `code` the service's own code (int in messaging, str in registration, None elsewhere).
-    """
+    """The service said no."""
 
     def __init__(
         self,
@@ -192,7 +184,9 @@ class ServiceError(DirectSuiteError):
     ) -> None:
         super().__init__(explanation, **about)
         self.status = status
+        """The HTTP status."""
         self.code = code
+        """The service's own code: an int in messaging, a str in registration, None elsewhere."""
         self.retry_after = retry_after
         self._said = _Sealed((message, body))
 
@@ -246,17 +240,16 @@ class ServerError(ServiceError):
 
 
 class ResponseDecodeError(DirectSuiteError):
-    """An answer that is not what it should be. `path` is the JSON path of the first wrong place, never the value.
-
-    `too_large`: it was broken off because it went past `max_response_bytes`, or a method's `max_bytes`.
-    """
+    """An answer that is not what it should be."""
 
     def __init__(
         self, explanation: str, *, path: str = "$", body: bytes = b"", too_large: bool = False, **about: Any
     ) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.path = path
+        """The JSON path of the first wrong place, never its value."""
         self.too_large = too_large
+        """Whether it was broken off because it went past `max_response_bytes`, or a method's `max_bytes`."""
         self._said = _Sealed((None, body))
 
     @property
