@@ -44,7 +44,7 @@ _REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
 
 @attrs.frozen(kw_only=True)
 class AuthorizationRequest:
-    """A request for a user's consent. `url`: send the user's browser there; it comes back to the redirect URI.
+    """A request for a user's consent.
 
     A program that meets the redirect in another process keeps `state` and `code_verifier` in the user's session, and
     builds the request anew: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
@@ -55,6 +55,7 @@ class AuthorizationRequest:
     state: str = attrs.field(repr=False)
     code_verifier: Secret = attrs.field(converter=as_secret)
     url: str = attrs.field(default="", repr=False)
+    """Send the user's browser there; it comes back to the redirect URI."""
 
     @classmethod
     @discreet

@@ -1,23 +1,114 @@
-"""Token requests through the transport, as the grant's client."""
+"""The token endpoint (RFC 6749 section 3.2): its operations, its requests as forms, its answers through oauthlib.
+
+client_auth     secret    Authorization header    in the form
+─────────────   ───────   ─────────────────────   ──────────────────────────
+basic           yes       id and secret
+body            yes                               client_id, client_secret
+either          none                              client_id: a public client
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote_plus
 
+import attrs
+
+from directsuite.core.answer import Incoming
 from directsuite.core.body import RequestBody
 from directsuite.core.call import Options, Proof
-from directsuite.core.operation import Operation
+from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
+from directsuite.core.refusals import Code, Refusals, Refused
 from directsuite.core.transport import Transport
-from directsuite.errors import AuthenticationError, ServiceError
-from directsuite.oauth.answer import receive
+from directsuite.errors import (
+    AuthenticationError,
+    BadRequestError,
+    DirectSuiteError,
+    Outcome,
+    ResponseDecodeError,
+    ServerError,
+    ServiceError,
+)
 from directsuite.oauth.grants import Grant
-from directsuite.oauth.models import TokenAnswer
-from directsuite.oauth.operations import ABOUT, CODES, INVALID_GRANT
-from directsuite.oauth.request import headers_of
+from directsuite.secret import Secret
+from directsuite.wire import base64
+from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import parse_strictly
 
-_LONGEST = 45.0
+LARGEST = 1_048_576
+"""Bytes of an answer: far more than any token that still fits into a header."""
+
+_LONGEST_LIFE = 315_360_000.0  # seconds, ten years: whoever says more means "for ever"
+_TIMEOUT = 45.0
 """Seconds for a request with its repeats: within a token cache's patience, so that its own error is told."""
+
+INVALID_GRANT = "invalid_grant"
+
+CODES: dict[Code, tuple[type[ServiceError], str]] = {
+    "invalid_client": (AuthenticationError, "the client's id, secret or way of authentication is not accepted"),
+    INVALID_GRANT: (AuthenticationError, "the grant is not accepted"),
+    "unauthorized_client": (AuthenticationError, "this client may not use this kind of grant"),
+    "invalid_scope": (BadRequestError, "the scope is unknown, or more than was granted"),
+    "invalid_request": (BadRequestError, "the token endpoint does not take the request as RFC 6749 writes it"),
+    "unsupported_grant_type": (BadRequestError, "the token endpoint does not have this kind of grant"),
+    "server_error": (ServerError, "the token endpoint failed"),
+    "temporarily_unavailable": (ServerError, "the token endpoint is overloaded or in maintenance"),
+}
+"""The codes of RFC 6749 section 5.2, and two of 4.1.2.1 that token endpoints use as well."""
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class OAuthRefusals(Refusals):
+    """`{"error": "invalid_grant", "error_description": ...}`: other codes than the table's are left out."""
+
+    def read(self, document: Any) -> Refused | None:
+        """The refusal that a JSON document is."""
+        if not isinstance(document, dict):
+            return None
+        body = cast("dict[str, Any]", document)
+        error, text = body.get("error"), body.get("error_description")
+        if not isinstance(error, str):
+            return None
+        return Refused(error if error in self.codes else None, text if isinstance(text, str) else None)
+
+
+@attrs.frozen(kw_only=True)
+class TokenAnswer:
+    """The tokens of a good answer."""
+
+    access_token: Secret
+    expires_in: float | None = None
+    """Seconds from when it was asked for; None: until it is refused."""
+    refresh_token: Secret | None = None
+
+
+TOKEN: Operation[TokenAnswer] = Operation(
+    name="token",
+    service=Service.OAUTH,
+    method="POST",
+    path="",
+    semantics=Semantics.REPEATABLE,
+    auth=Auth.NONE,  # the client's own authentication comes with the request's options
+    response=TokenAnswer,
+    refusals=OAuthRefusals(texts=("error_description",), codes=CODES),
+    content_type=MediaType.FORM,
+)
+"""With client credentials or a refresh token: a second request gives another token.
+
+Where refresh tokens rotate, a request whose answer was lost may have spent its own; to try it again is then the only
+way on, and may be refused.
+"""
+
+ABOUT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
+"""What an error of the token endpoint says of itself."""
+
+EXCHANGE: Operation[TokenAnswer] = attrs.evolve(
+    TOKEN,
+    semantics=Semantics.NON_IDEMPOTENT,
+    how_to_find_out="nobody can tell whether the code was used: send the user through authorization again.",
+)
+"""With an authorization code: its second use has to be refused, and revokes what the first one gave (4.1.2)."""
 
 
 class TokenEndpoint:
@@ -25,7 +116,7 @@ class TokenEndpoint:
 
     def __init__(self, transport: Transport, grant: Grant) -> None:
         self._transport = transport
-        self._options = Options(timeout=min(transport.timeout, _LONGEST), within_a_call=True, headers=headers_of(grant))
+        self._options = Options(timeout=min(transport.timeout, _TIMEOUT), within_a_call=True, headers=headers_of(grant))
 
     async def ask(
         self,
@@ -56,3 +147,98 @@ def _worded(error: ServiceError, refused: Callable[[], str]) -> ServiceError:
     worded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
     worded.attempts, worded.elapsed = error.attempts, error.elapsed
     return worded
+
+
+def headers_of(grant: Grant) -> dict[str, str]:
+    """The request's headers, beside those that the operation has."""
+    headers = {"Accept": "application/json"}  # some answer in a form of their own otherwise
+    if grant.client_secret is not None and grant.client_auth == "basic":
+        # Each part is form-encoded before it is coded: a colon in the id, or a letter beyond ASCII, comes through.
+        parts = f"{quote_plus(grant.client_id)}:{quote_plus(grant.client_secret.reveal())}"
+        headers["Authorization"] = f"Basic {base64.encode(parts.encode()).decode()}"
+    return headers
+
+
+def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
+    """The request's body. Parameters that are None are left out."""
+    from oauthlib.common import add_params_to_qs
+
+    named = {"grant_type": grant_type, **parameters}
+    if grant.client_secret is None or grant.client_auth == "body":
+        named |= {"client_id": grant.client_id, "client_secret": grant.client_secret}
+    pairs = [
+        (name, value.reveal() if isinstance(value, Secret) else value)
+        for name, value in named.items()
+        if value is not None
+    ]
+    return RequestBody.of(add_params_to_qs("", pairs).encode())
+
+
+async def receive(incoming: Incoming, _alive: Callable[[], None]) -> TokenAnswer:
+    """The tokens of an answer. Raises MismatchError where it is none, or the typed error that it is."""
+    answer = await incoming.read(LARGEST)
+    if answer.too_large:
+        text = f"the token endpoint's answer is larger than {LARGEST} bytes: check token_url"
+        raise ResponseDecodeError(text, too_large=True, **ABOUT)
+    read = _read(parse_strictly(answer.body), incoming.status)
+    if isinstance(read, TokenAnswer):
+        return read
+    raise read
+
+
+def _read(document: Any, status: int) -> TokenAnswer | DirectSuiteError:
+    """The tokens, or the error: returned, so that no traceback holds what was answered."""
+    if not isinstance(document, dict):
+        raise MismatchError("an object")
+    body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
+    error = _error_of(body)
+    if error in CODES:  # some servers say no with 200
+        cls, meaning = CODES[error]
+        return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ABOUT)
+    if error is not None:
+        return ServiceError("the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ABOUT)
+    kind = body.get("token_type", "Bearer")  # required, and left out by some who mean Bearer
+    if not (isinstance(kind, str) and kind.lower() == "bearer"):
+        text = "the token endpoint gives tokens of another type than Bearer, which the services do not take"
+        unfit = ResponseDecodeError(text, path="$.token_type", **ABOUT)
+        unfit.outcome = Outcome.FAILED  # it will be the same again
+        return unfit
+    return TokenAnswer(
+        access_token=_secret(body, "access_token"),
+        expires_in=_lifetime(body.get("expires_in")),
+        refresh_token=_secret(body, "refresh_token") if body.get("refresh_token") else None,
+    )
+
+
+def _error_of(body: dict[str, Any]) -> str | None:
+    """The answer's error, as oauthlib finds it. Raises MismatchError for an answer that is neither tokens nor error."""
+    from oauthlib.oauth2 import OAuth2Error, OAuth2Token
+    from oauthlib.oauth2.rfc6749.parameters import validate_token_parameters
+
+    parameters: dict[str, Any] = {name: body[name] for name in ("error", "access_token", "token_type") if name in body}
+    try:
+        validate_token_parameters(OAuth2Token(parameters))
+    except OAuth2Error as refusal:
+        if "error" in body:
+            return str(refusal.error)
+    else:
+        return None
+    raise MismatchError("present", "$.access_token")
+
+
+def _secret(body: dict[str, Any], name: str) -> Secret:
+    text = body[name]
+    if not isinstance(text, str) or not text:
+        raise MismatchError("a text", f"$.{name}")
+    return Secret(text)
+
+
+def _lifetime(value: object) -> float | None:
+    """Seconds; None for what says nothing (0 and less included): the token is then good until it is refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds <= _LONGEST_LIFE else None

@@ -29,24 +29,21 @@ OnRotated = Callable[[Secret], object]
 class ClientCredentials:
     """The grant for a program that acts for itself (RFC 6749 section 4.4).
 
-    scope: names with a space between them. Raises nothing by itself; DirectSuite raises ConfigurationError for a
-    token_url that is neither https nor on this machine, and for what is missing.
+    Raises nothing by itself; DirectSuite raises ConfigurationError for a token_url that is neither https nor on this
+    machine, and for what is missing.
     """
 
     token_url: str = attrs.field(repr=False)
     client_id: str
     client_secret: Secret = attrs.field(converter=as_secret)
     scope: str | None = None
+    """Names with a space between them."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
 
 
 @attrs.frozen
 class RefreshToken:
-    """The grant for a user who has consented before (RFC 6749 section 6). client_secret: None for a public client.
-
-    on_rotated: called with each new refresh token, before the access token that came with it is used; until it has
-    returned, no call goes on. Where it raises, the new refresh token is kept in memory, and the next call begins by
-    giving it to `on_rotated` again. It must not use the suite's signing or fax itself, which wait for it.
+    """The grant for a user who has consented before (RFC 6749 section 6).
 
     A refresh token belongs to one suite: where the server rotates them, a second one would be refused.
     """
@@ -54,39 +51,48 @@ class RefreshToken:
     token_url: str = attrs.field(repr=False)
     client_id: str
     client_secret: Secret | None = attrs.field(converter=as_optional_secret)
+    """None for a public client."""
     refresh_token: Secret = attrs.field(converter=as_secret)
     scope: str | None = None
+    """Names with a space between them."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
+    """Called with each new refresh token, before the access token that came with it is used.
+
+    Until it has returned, no call goes on. Where it raises, the new refresh token is kept in memory, and the next call
+    begins by giving it to `on_rotated` again. It must not use the suite's signing or fax itself, which wait for it.
+    """
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
 
 
 @attrs.define
 class CodeUse:
-    """What became of a code. over: why it can't be sent any more; None where it still can."""
+    """What became of a code."""
 
     over: DirectSuiteError | None = None
+    """Why it can't be sent any more; None where it still can."""
 
 
 @attrs.frozen
 class AuthorizationCode:
-    """The grant for a user who has just consented (RFC 6749 section 4.1). client_secret: None for a public client.
+    """The grant for a user who has just consented (RFC 6749 section 4.1).
 
-    redirect_uri: as in the authorization request. code_verifier: the secret behind that request's challenge (RFC 7636);
-    `AuthorizationRequest.redeem` fills in both. on_rotated: as in RefreshToken, the first refresh token included.
-
-    A code works once: the next run of the program needs a RefreshToken. use: what became of it, for all suites that
-    have this grant.
+    A code works once: the next run of the program needs a RefreshToken. `AuthorizationRequest.redeem` makes the grant.
     """
 
     token_url: str = attrs.field(repr=False)
     client_id: str
     client_secret: Secret | None = attrs.field(converter=as_optional_secret)
+    """None for a public client."""
     code: Secret = attrs.field(converter=as_secret)
     redirect_uri: str
+    """As in the authorization request."""
     code_verifier: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+    """The secret behind that request's challenge (RFC 7636)."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
+    """As in RefreshToken; it gets the first refresh token too."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     use: CodeUse = attrs.field(factory=CodeUse, init=False, repr=False, eq=False)
+    """What became of the code, for all suites that have this grant."""
 
 
 Consent = RefreshToken | AuthorizationCode
@@ -107,12 +113,12 @@ def check_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
 
 
 def _problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
-    """What is wrong: told, not raised, so that no frame of a traceback holds a secret."""
+    """What is wrong with a grant: given, not raised, so that no frame of a traceback holds a secret."""
     if problem := problem_of_url(grant.token_url, allow_insecure_http=allow_insecure_http, query=True):
         yield f"token_url {problem}"
     elif _IN_THE_BODY & URL(grant.token_url).query.keys():
         yield "token_url must not hold parameters of the grant: give them to the grant itself"
-    for name, value in _given(grant):
+    for name, value in _texts_of(grant):
         text = value.reveal() if isinstance(value, Secret) else value
         if not isinstance(text, str) or not text:
             yield f"{name} has to be a text that is not empty"
@@ -125,7 +131,7 @@ def _problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
         yield "on_rotated has to be a function that takes the new refresh token"
 
 
-def _given(grant: Grant) -> Iterator[tuple[str, object]]:
+def _texts_of(grant: Grant) -> Iterator[tuple[str, object]]:
     """The texts and secrets of a grant by name, save those that may be left out and are."""
     for field in attrs.fields(type(grant)):
         value = cast("object", getattr(grant, field.name))

@@ -1,14 +1,54 @@
-"""Grants as sources of tokens."""
+"""Grants as sources of tokens.
+
+ClientCredentials ── each fetch asks anew
+RefreshToken      ── renewal ──► refresh token, perhaps another ── renewal ──► …
+AuthorizationCode ── exchange, once ──► refresh token, from then on as RefreshToken
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+
+from directsuite.core.call import Proof
 from directsuite.core.tokens import AccessToken, TokenSource
 from directsuite.core.transport import Transport
-from directsuite.oauth.consent import ConsentSource
-from directsuite.oauth.endpoint import TokenEndpoint
-from directsuite.oauth.grants import ClientCredentials, Grant
-from directsuite.oauth.operations import CODES, INVALID_GRANT, TOKEN
-from directsuite.oauth.request import form_of
+from directsuite.errors import (
+    AuthenticationError,
+    DirectSuiteError,
+    Outcome,
+    OutcomeUnknownError,
+    ServiceError,
+    TransportError,
+)
+from directsuite.oauth.endpoint import ABOUT, CODES, EXCHANGE, INVALID_GRANT, TOKEN, TokenAnswer, TokenEndpoint, form_of
+from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated
+from directsuite.secret import Secret
+
+_LONGEST_SAVE = 10.0
+"""Seconds that saving may take before a request, so that the cache's patience lasts for both, and for saving again."""
+_GRACE = 5.0
+"""Seconds from its beginning in which `on_rotated` may finish where the suite is closed meanwhile."""
+
+_REFRESH_REFUSED = (
+    "the refresh token is not accepted: it was revoked, is too old, or was replaced elsewhere: "
+    "send the user through authorization again"
+)
+_PERHAPS_REPLACED = (
+    "the refresh token is not accepted; an earlier renewal, whose answer was lost, may have replaced it: "
+    "send the user through authorization again"
+)
+_CODE_REFUSED = (
+    "the authorization code is not accepted: it was used already, is too old, or was given for another client, "
+    "redirect_uri or code_verifier: send the user through authorization again"
+)
+_CODE_SPENT = (
+    "the authorization code was exchanged already, and this suite has no refresh token from that: "
+    "open it with a RefreshToken that was kept, or send the user through authorization again"
+)
+_CODE_PERHAPS_SPENT = (
+    "the exchange of the authorization code was broken off, or is another suite's: it may or may not have happened."
+)
 
 
 def source_of(transport: Transport, grant: Grant) -> TokenSource:
@@ -33,3 +73,164 @@ class ClientCredentialsSource:
         body = form_of(self._grant, "client_credentials", scope=self._grant.scope)
         answer = await self._endpoint.ask(TOKEN, body, refused=lambda: CODES[INVALID_GRANT][1])
         return AccessToken(answer.access_token, answer.expires_in)  # renewals ask again (4.4.3: no refresh token)
+
+
+class ConsentSource:
+    """Tokens on a user's behalf: with the refresh token, or, where there is none yet, with the code."""
+
+    renewable = True  # where there is nothing to renew with, fetch says what to do
+    spends = True  # a refresh token may work once
+
+    def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
+        self._endpoint = endpoint
+        self._grant = grant
+        self._perhaps_spent = False
+        """Whether a request whose answer was lost may have spent the refresh token."""
+        if isinstance(grant, AuthorizationCode):
+            self._exchange: CodeExchange | None = CodeExchange(endpoint, grant)
+            self._rotation = Rotation(None, grant.on_rotated)
+            self._scope = None
+        else:
+            self._exchange = None
+            self._rotation = Rotation(grant.refresh_token, grant.on_rotated)
+            self._scope = grant.scope
+
+    async def fetch(self) -> AccessToken:
+        """Ask for a token. Raises AuthenticationError where only the user can help."""
+        await self._save()
+        answer = await self._ask()
+        if answer.refresh_token is not None:
+            await self._rotation.replace(answer.refresh_token)
+        return AccessToken(answer.access_token, answer.expires_in)
+
+    async def _save(self) -> None:
+        """Save what is not saved yet. Where that was slow, the next fetch asks, with the whole time for it."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._rotation.save()
+        if loop.time() - began > _LONGEST_SAVE:
+            text = f"on_rotated took more than {_LONGEST_SAVE:.0f} seconds: the next call asks for a token"
+            raise TransportError(text, outcome=Outcome.NOT_SENT)
+
+    async def _ask(self) -> TokenAnswer:
+        if self._rotation.token is not None:
+            return await self._renew(self._rotation.token)
+        if self._exchange is not None:
+            return await self._exchange.exchange()
+        raise AssertionError("a grant has a code or a refresh token")
+
+    async def _renew(self, token: Secret) -> TokenAnswer:
+        body = form_of(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
+        try:
+            answer = await self._endpoint.ask(TOKEN, body, refused=self._refused, proof=Proof(look=self._look))
+        except asyncio.CancelledError:
+            self._perhaps_spent = True
+            raise
+        except DirectSuiteError as error:
+            self._perhaps_spent = self._perhaps_spent or error.outcome is Outcome.UNKNOWN
+            raise
+        self._perhaps_spent = False
+        return answer
+
+    async def _look(self) -> None:
+        """Prove nothing: a repeat was refused after an attempt without an answer, which probably spent the token."""
+        self._perhaps_spent = True
+
+    def _refused(self) -> str:
+        return _PERHAPS_REPLACED if self._perhaps_spent else _REFRESH_REFUSED
+
+
+class CodeExchange:
+    """Exchanges a code for tokens. It is sent again, by whichever suite, only where it is certain that nobody took it.
+
+    A second use has to be refused, and may revoke what the first one gave (4.1.2).
+    """
+
+    def __init__(self, endpoint: TokenEndpoint, grant: AuthorizationCode) -> None:
+        self._endpoint = endpoint
+        self._grant = grant
+
+    async def exchange(self) -> TokenAnswer:
+        """The tokens. Raises OutcomeUnknownError where the code may be spent, AuthenticationError where it is."""
+        grant = self._grant
+        if grant.use.over is not None:
+            raise grant.use.over.copy()
+        body = form_of(
+            grant,
+            "authorization_code",
+            code=grant.code,
+            redirect_uri=grant.redirect_uri,
+            code_verifier=grant.code_verifier,
+        )
+        # So it stays where this is cancelled on the way.
+        grant.use.over = OutcomeUnknownError(_CODE_PERHAPS_SPENT, how_to_find_out=EXCHANGE.how_to_find_out, **ABOUT)
+        try:
+            answer = await self._endpoint.ask(EXCHANGE, body, refused=lambda: _CODE_REFUSED)
+        except DirectSuiteError as error:
+            grant.use.over = error.copy() if _may_be_spent(error) else None
+            raise
+        grant.use.over = AuthenticationError(_CODE_SPENT, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ABOUT)
+        return answer
+
+
+def _may_be_spent(error: DirectSuiteError) -> bool:
+    if isinstance(error, ServiceError):
+        return error.code == INVALID_GRANT or error.outcome is Outcome.UNKNOWN
+    return error.outcome in (Outcome.UNKNOWN, Outcome.FAILED)
+
+
+class Rotation:
+    """A refresh token that may be replaced; `on_rotated` gets each new one, until it has taken it."""
+
+    def __init__(self, token: Secret | None, on_rotated: OnRotated | None) -> None:
+        self.token = token
+        self._on_rotated = on_rotated
+        self._unsaved = False
+
+    async def replace(self, token: Secret) -> None:
+        """Use another token from here on, and save it; it is kept here whatever becomes of that."""
+        if token == self.token:
+            return
+        self.token, self._unsaved = token, self._on_rotated is not None
+        await self.save()
+
+    async def save(self) -> None:
+        """Return when `on_rotated` has every new token. Raises TransportError where it fails.
+
+        It runs in a task of its own: closing the suite must not tear it in the middle of its work, since the token that
+        it had before may be worthless by now.
+        """
+        if not self._unsaved:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _GRACE
+        saving = loop.create_task(self._save(), name="directsuite-on-rotated")
+        try:
+            failure = await asyncio.shield(saving)
+        except asyncio.CancelledError:
+            try:
+                await asyncio.wait([saving], timeout=max(0.0, end - loop.time()))
+            finally:
+                saving.cancel()
+            raise
+        if failure is not None:
+            raise TransportError(
+                f"on_rotated raised {failure}: the new refresh token is kept in memory only, "
+                "and is given to it again before the next request for a token",
+                outcome=Outcome.NOT_SENT,
+            )
+
+    async def _save(self) -> str | None:
+        """Call `on_rotated`. Return the name of its exception, which itself may hold the token, as SQL's do."""
+        token = self.token
+        if self._on_rotated is None or token is None:
+            return None
+        try:
+            given = self._on_rotated(token)
+            if inspect.isawaitable(given):
+                await given
+        except Exception as error:  # noqa: BLE001  a user's function may raise anything
+            return type(error).__name__
+        if token == self.token:  # else it took so long that there is another by now
+            self._unsaved = False
+        return None

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.oauth.endpoint import TokenEndpoint
-from directsuite.oauth.exchange import CodeExchange
-from directsuite.oauth.models import TokenAnswer
+from directsuite.oauth.endpoint import TokenAnswer, TokenEndpoint
+from directsuite.oauth.source import CodeExchange
 
 
 def fresh() -> ds.AuthorizationCode:

@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.clock import SystemClock
 from directsuite.core.credentials import TokenCache
-from directsuite.oauth.consent import ConsentSource
-from directsuite.oauth.endpoint import TokenEndpoint
-from directsuite.oauth.models import TokenAnswer
+from directsuite.oauth.endpoint import TokenAnswer, TokenEndpoint
+from directsuite.oauth.source import ConsentSource
 
 REFUSED = ds.AuthenticationError("refused", status=400, code="invalid_grant", outcome=ds.Outcome.FAILED)
 LOST = ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.oauth import answer
+from directsuite.oauth import endpoint
 from tests.core import plays
 from tests.core.opened import failure_of, opened
 from tests.core.scripted_server import Play, ScriptedServer
@@ -107,7 +107,7 @@ async def test_unreadable_answer_names_the_place(
 
 
 async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: ScriptedServer, service: TokenService) -> None:
-    service.script = [plays.answer(b" " * (answer.LARGEST + 1) + plays.content(GOOD))]
+    service.script = [plays.answer(b" " * (endpoint.LARGEST + 1) + plays.content(GOOD))]
     async with opened(server, token=service.client_credentials()) as suite:
         error = await failure_of(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
