@@ -22,12 +22,13 @@ class FaxStatus(OpenEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxRecipient(Model):
-    """One number that a fax was sent to (RecipientObject). address: the number dialled."""
+    """One number that a fax was sent to (RecipientObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_count",)
     _loose: ClassVar[bool] = True
 
     address: Annotated[str | None, Wire("Address")] = None
+    """The number dialled."""
     name: Annotated[str | None, Wire("Name")] = None
     page_count: Annotated[int | None, Wire("PageCount")] = None
     description: str | None = None
@@ -35,12 +36,13 @@ class FaxRecipient(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxMessage(Model):
-    """The status of one fax (MessageObject). message_handle: where the answer has one for each."""
+    """The status of one fax (MessageObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("status", "updated_ts")
     _loose: ClassVar[bool] = True
 
     message_handle: Annotated[str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"))] = None
+    """None where the answer has none for each fax."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
     status: FaxStatus | None = None
     updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
 
@@ -12,7 +13,7 @@ from directsuite.core.listing import FetchedAhead, Listing
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import PAGE, FaxWatch, digest_of, page_at, watch
+from directsuite.fax.watching import PAGE, FaxPoller, FetchPage, digest_of, page_at, watch
 from directsuite.wire import given
 
 
@@ -85,38 +86,25 @@ class Fax(Facade):
         if since is not None and given.instance(since, datetime, "since").utcoffset() is None:
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
         refuse_timeout(timeout)
-        watched = FaxWatch(_OfNumber(self, fax_number, timeout), self._transport._clock.monotonic, since)
-        lifecycle = self._transport._lifecycle
-        return Listing(watch(watched, interval, lifecycle.sleep, lambda: lifecycle.closed))
+        fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
+        clock, lifecycle = self._transport._clock, self._transport._lifecycle
+        poller = FaxPoller(self._fetch_page(fax_number, timeout), fetch_single, clock.monotonic, since)
+        return Listing(watch(poller, interval, lifecycle.sleep, lambda: lifecycle.closed))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
-        pages, faxes = _Pages(limit), _OfNumber(self, fax_number, timeout)
+        pages, fetch_page = _Pages(limit), self._fetch_page(fax_number, timeout)
 
         async def fetch(offset: int) -> list[FaxMessage]:
             """What a page brings that is new."""
-            return pages.unseen(await page_at(faxes.page, offset))
+            return pages.unseen(await page_at(fetch_page, offset))
 
         async with FetchedAhead(pages, fetch, window=1) as answers:
             async for messages in answers:
                 for message in messages:
                     yield message
 
-
-class _OfNumber:
-    """The two operations for one fax number."""
-
-    def __init__(self, fax: Fax, fax_number: str, timeout: float | None) -> None:
-        self._fax = fax
-        self._fax_number = fax_number
-        self._timeout = timeout
-
-    async def page(self, offset: int) -> FaxMessageInformation:
-        """Ten messages, newest first, after so many of them."""
-        return await self._fax.get_multiple_message_info(self._fax_number, offset, timeout=self._timeout)
-
-    async def single(self, message_handle: str) -> FaxMessageInformation:
-        """One message."""
-        return await self._fax.get_single_message_info(self._fax_number, message_handle, timeout=self._timeout)
+    def _fetch_page(self, fax_number: str, timeout: float | None) -> FetchPage:
+        return functools.partial(self.get_multiple_message_info, fax_number, timeout=timeout)
 
 
 class _Pages(Iterator[int]):

@@ -1,10 +1,10 @@
-"""New and changed records of a fax number, pass by pass, with as few requests as tell of all of them.
+"""New and changed records of a fax number, poll by poll, with as few requests as show all of them.
 
     newest first   page ─► page ─► a page on which nothing is new: all after it was there before
                                      └─ of those, the ones still under way: their page where it has several of them,
                                         else each by its handle
 
-A pass in which nothing happens costs one request, and one more for each older fax that is still under way.
+A poll in which nothing happens costs one request, and one more for each older fax that is still under way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import attrs
 
@@ -42,165 +41,164 @@ _ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't
 _HOPELESS = (AuthenticationError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 
 
-class Faxes(Protocol):
-    """The two operations, for one fax number."""
+FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
+"""Gives ten messages, newest first, after so many of them."""
 
-    async def page(self, offset: int) -> FaxMessageInformation:
-        """Ten messages, newest first, after so many of them."""
-        ...
-
-    async def single(self, message_handle: str) -> FaxMessageInformation:
-        """One message."""
-        ...
+FetchSingle = Callable[[str], Awaitable[FaxMessageInformation]]
+"""Gives the message of a handle."""
 
 
 @attrs.frozen(repr=False)
-class _Known:
-    """How a record was seen last. handle: None where it is told apart by all that it says.
-
-    since: the time of the clock when it was first seen to be so.
-    """
+class _Record:
+    """How a record was seen last."""
 
     digest: bytes
     handle: str | None
+    """None where it is told apart by all that it says."""
     under_way: bool
     since: float = attrs.field(eq=False)
+    """The clock's time at which it was first seen to be so."""
 
 
 @attrs.define(eq=False, repr=False)
-class _Look:
-    """How far a look has come. seen: the records of the pages, the newest first; older: those of others.
+class _Poll:
+    """How far a poll has come."""
 
-    newest: those that came after it had failed. gone: keys of older ones that are there no more. offset: of the next
-    page. ended: there are no more pages to read; cut: and there may be records after them.
-    """
-
-    seen: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
+    seen: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
+    """The records of the pages, the newest first."""
     fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
-    newest: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
-    older: dict[str, _Known] = attrs.field(factory=dict[str, _Known])
+    """Messages that are new or have changed, and were not given yet."""
+    newest: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
+    """The records that came after the poll had failed."""
+    older: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
+    """The records that are on none of the pages."""
     gone: set[str] = attrs.field(factory=set[str])
+    """The keys of older records that are there no more."""
     offset: int = 0
+    """Of the next page."""
     ended: bool = False
+    """Whether there are no more pages to read."""
     cut: bool = False
+    """Whether there may be records after the last page that was read."""
 
 
 @attrs.define(eq=False, repr=False)
-class FaxWatch:
-    """What is known of a number's faxes. since: records last updated before it are known to the caller.
+class FaxPoller:
+    """What is known of a number's faxes, poll by poll."""
 
-    monotonic: seconds.
-    """
-
-    faxes: Faxes
+    fetch_page: FetchPage
+    fetch_single: FetchSingle
     monotonic: Callable[[], float]
+    """The clock, in seconds."""
     since: datetime | None = None
-    _known: dict[str, _Known] = attrs.field(factory=dict[str, _Known], init=False)  # the newest first
-    _begun: _Look = attrs.field(factory=_Look, init=False)
+    """Records last updated before it are known to the caller."""
+    _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)  # the newest first
+    _poll: _Poll = attrs.field(factory=_Poll, init=False)
 
-    async def look(self) -> Sequence[FaxMessage]:
+    async def poll(self) -> Sequence[FaxMessage]:
         """What is new or has changed, the oldest first.
 
-        One that fails is gone on with by the next, which looks at the newest before; `found` has what it found.
+        After a failure `found` has what was found until then. The next poll reads the newest pages, then goes on where
+        the failed one ended.
         """
-        look = self._begun
-        if look.offset:
-            await self._read_newest(look)
-        if not look.ended:
-            await self._read_pages(look)
-        known = look.seen
-        if look.cut:
-            known = look.seen | await self._look_at_older(look)
+        poll = self._poll
+        if poll.offset:
+            await self._read_newest(poll)
+        if not poll.ended:
+            await self._read_pages(poll)
+        known = poll.seen
+        if poll.cut:
+            known = poll.seen | await self._read_older(poll)
         self._known = known
         found = self.found()
-        self._begun = _Look()
+        self._poll = _Poll()
         return found
 
     def found(self) -> Sequence[FaxMessage]:
-        """What the look that is under way has found, and nobody was told of yet, the oldest first."""
-        fresh = list(self._begun.fresh.values())[::-1]
-        self._begun.fresh.clear()
+        """What the poll that is under way has found and not yet given, the oldest first."""
+        fresh = list(self._poll.fresh.values())[::-1]
+        self._poll.fresh.clear()
         return sorted(fresh, key=_age_of)
 
-    async def _read_newest(self, look: _Look) -> None:
-        """Read what has come since a look began that failed: pages up to one of which it has seen all."""
+    async def _read_newest(self, poll: _Poll) -> None:
+        """Read what has come since the failed poll began: pages up to one of which it has seen all."""
         offset, barren, has_new, read = 0, 0, True, set[str]()
         while has_new and barren < 2:  # as in `_read_pages`
-            page = await page_at(self.faxes.page, offset)
-            self._sift(page, look, look.newest)
+            page = await page_at(self.fetch_page, offset)
+            self._sift(page, poll, poll.newest)
             keys = {_record_of(each, 0.0)[0] for each in page}
-            has_new = len(page) == PAGE and not keys <= look.seen.keys()
+            has_new = len(page) == PAGE and not keys <= poll.seen.keys()
             barren = barren + 1 if keys <= read else 0
             read |= keys
             offset += PAGE
-        look.seen = look.newest | look.seen  # the newest first
-        look.offset += len(look.newest)
-        look.newest = {}
+        poll.seen = poll.newest | poll.seen  # the newest first
+        poll.offset += len(poll.newest)
+        poll.newest = {}
 
-    async def _read_pages(self, look: _Look) -> None:
+    async def _read_pages(self, poll: _Poll) -> None:
         """Read pages up to one on which nothing is new.
 
         After a failure it goes on one earlier, or at the first before it that has anything of what was seen: some may
         be deleted.
         """
-        has_failed = look.offset > 0
-        look.offset = max(0, look.offset - PAGE)
+        has_failed = poll.offset > 0
+        poll.offset = max(0, poll.offset - PAGE)
         read, barren = set[str](), 0
-        while not look.ended:
-            page = await page_at(self.faxes.page, look.offset)
-            if has_failed and look.offset and not any(_record_of(each, 0.0)[0] in look.seen for each in page):
-                look.offset = max(0, look.offset - PAGE)
+        while not poll.ended:
+            page = await page_at(self.fetch_page, poll.offset)
+            if has_failed and poll.offset and not any(_record_of(each, 0.0)[0] in poll.seen for each in page):
+                poll.offset = max(0, poll.offset - PAGE)
                 continue
             has_failed = False
             before = len(read)
             read.update(_record_of(message, 0.0)[0] for message in page)
-            unchanged = self._sift(page, look, look.seen)
-            look.offset += PAGE
+            unchanged = self._sift(page, poll, poll.seen)
+            poll.offset += PAGE
             # A page that came before may only have been shifted by new faxes; two running are a server that repeats.
             barren = barren + 1 if len(read) == before else 0
-            look.ended = len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page)
-            look.cut = len(page) == PAGE
+            poll.ended = len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page)
+            poll.cut = len(page) == PAGE
 
-    def _sift(self, page: Iterable[FaxMessage], look: _Look, into: dict[str, _Known]) -> bool:
-        """Take in records, of each handle the first of the look; whether all were known as they are before it."""
+    def _sift(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
+        """Take in records, of each handle the poll's first. Return True if all were known as they are before it."""
         unchanged = True
         for message in page:
             key, record = _record_of(message, self.monotonic())
-            known, before = self._known.get(key), look.seen.get(key) or look.newest.get(key) or look.older.get(key)
+            known, before = self._known.get(key), poll.seen.get(key) or poll.newest.get(key) or poll.older.get(key)
             if before is None:
                 before = into[key] = known if known is not None and known == record else record
                 if before is not known and (known is not None or not self._is_the_callers(message)):
-                    look.fresh[key] = message
+                    poll.fresh[key] = message
             unchanged &= before is known
         return unchanged
 
-    async def _look_at_older(self, look: _Look) -> dict[str, _Known]:
-        """The records after those of the pages, after a look at those of them that are under way."""
-        older = {key: record for key, record in self._known.items() if key not in look.seen}
+    async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
+        """The records after those of the pages, once those of them that are under way were read again."""
+        older = {key: record for key, record in self._known.items() if key not in poll.seen}
         recently = self.monotonic() - LONGEST.total_seconds()
         pages = dict[int, list[str]]()
         for place, (key, record) in enumerate(older.items()):
             if record.under_way and record.since > recently:
-                pages.setdefault(look.offset + place // PAGE * PAGE, []).append(key)
+                pages.setdefault(poll.offset + place // PAGE * PAGE, []).append(key)
         for at, keys in pages.items():
-            if look.gone.union(look.older).issuperset(keys):
+            if poll.gone.union(poll.older).issuperset(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
                 with contextlib.suppress(NotFoundError):  # fewer stand before it by now: each is asked for alone
-                    self._sift((await self.faxes.page(at)).message_detail, look, look.older)
+                    self._sift((await self.fetch_page(at)).message_detail, poll, poll.older)
             for key in keys:
-                if key not in look.older:
-                    self._sift(await self._single(older[key].handle), look, look.older)
-                if key not in look.older:
-                    look.gone.add(key)
-        return {key: look.older.get(key, record) for key, record in older.items() if key not in look.gone}
+                if key not in poll.older:
+                    self._sift(await self._single(older[key].handle), poll, poll.older)
+                if key not in poll.older:
+                    poll.gone.add(key)
+        return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.gone}
 
     async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
         """The fax of this handle; none where there is no such fax any more, or it is told apart by other means."""
         if handle is None:
             return ()
         try:
-            found = (await self.faxes.single(handle)).message_detail
+            found = (await self.fetch_single(handle)).message_detail
         except (BadRequestError, NotFoundError):
             return ()
         return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in found[:1]]
@@ -218,9 +216,9 @@ class FaxWatch:
 
 
 async def watch(
-    watched: FaxWatch, interval: float, sleep: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
+    poller: FaxPoller, interval: float, sleep: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
 ) -> AsyncGenerator[FaxMessage]:
-    """What looks give, one every `interval` seconds, until the suite is closed. One that fails gives what it found.
+    """What polls give, one every `interval` seconds, until the suite is closed. One that fails gives what it found.
 
     Until one has succeeded, a refusal is raised: the number may be none that the service knows.
     """
@@ -229,7 +227,7 @@ async def watch(
     while True:
         wait = interval
         try:
-            messages = await watched.look()
+            messages = await poller.poll()
             failures, hopeless = 0, _HOPELESS
         except hopeless:
             raise
@@ -238,19 +236,19 @@ async def watch(
                 return
             raise
         except DirectSuiteError as error:
-            messages = watched.found()
+            messages = poller.found()
             pause_asked = min(_LONGEST_ASKED, error.retry_after or 0.0)
             wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, pause_asked)
             failures += 1
         for message in messages:
             yield message
         try:
-            await wait_until(watched.monotonic() + wait, watched.monotonic, sleep)
+            await wait_until(poller.monotonic() + wait, poller.monotonic, sleep)
         except ClosedError:
             return
 
 
-async def page_at(fetch: Callable[[int], Awaitable[FaxMessageInformation]], offset: int) -> Sequence[FaxMessage]:
+async def page_at(fetch: FetchPage, offset: int) -> Sequence[FaxMessage]:
     """Up to ten messages, newest first, after so many of them; fewer where they end. fetch: the page at an offset.
 
     The specification doesn't say what a service answers past the end: one may say 404. It may also say that of the
@@ -268,11 +266,11 @@ async def page_at(fetch: Callable[[int], Awaitable[FaxMessageInformation]], offs
         return last
 
 
-def _record_of(message: FaxMessage, now: float) -> tuple[str, _Known]:
+def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:
     """A record's key, and how it is seen now."""
     digest = digest_of(message)
     under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
-    return message.message_handle or f"\0{digest.hex()}", _Known(digest, message.message_handle, under_way, now)
+    return message.message_handle or f"\0{digest.hex()}", _Record(digest, message.message_handle, under_way, now)
 
 
 def digest_of(message: FaxMessage) -> bytes:

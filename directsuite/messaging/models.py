@@ -1,4 +1,4 @@
-"""Types of the messaging service, in the order of the specification (section 2.C)."""
+"""Types of the messaging service, in the order of the specification (2.C), what a type is made of before it."""
 
 from __future__ import annotations
 
@@ -72,12 +72,13 @@ RecipientCollection = list[Recipient]
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Attachment(Model):
-    """A file in a message. content_type as it came, perhaps with parameters; `media_type` is bare."""
+    """A file in a message."""
 
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
     content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
     content_type: Annotated[str | None, Wire(always=True)] = None
+    """As it came, perhaps with parameters; `media_type` is bare."""
     filename: Annotated[str | None, Wire(always=True)] = None
     source: Annotated[Path | Content | None, Wire(local=True)] = None
     """What is sent in place of `content`, read while it is sent: a path, or what `from_file` and `from_stream` make."""
@@ -160,7 +161,7 @@ class MessageContent(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Message(MessageContent):
-    """A message to send. sender: the mailbox's own address, filled in where it is left out."""
+    """A message to send; `sender` is filled in where it is left out."""
 
     attachment_list: list[Attachment] = attrs.field(factory=list[Attachment])
 
@@ -248,7 +249,7 @@ class SetFoldersSubscribedRequest(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RawMessage(Model):
-    """A message as it stands on the server, RFC 5322: by uid in its folder. data: the message's bytes."""
+    """A message as it stands on the server."""
 
     _shown: ClassVar[tuple[str, ...]] = ("uid",)
 
@@ -256,6 +257,7 @@ class RawMessage(Model):
     msg_id: Annotated[str | None, Wire("msgID")] = None
     folder: str | None = None
     data: bytes | None = attrs.field(default=None, validator=needs_bytes)
+    """The message, RFC 5322."""
 
     def to_email(self) -> EmailMessage:
         """The standard library's view of the message. Raises ValueError where the answer had no data."""
@@ -276,12 +278,13 @@ class RawMessagesRequest(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class APIResponse(Model):
-    """The base of the service's answers. code: 0, or 1 authentication, 2 address, 3 and 4 other error."""
+    """The base of the service's answers."""
 
     _shown: ClassVar[tuple[str, ...]] = ("success", "code")
 
     success: bool | None = None
     code: int | None = None
+    """0, or 1: authentication failed, 2: address error, 3 and 4: other error."""
     message: str | None = None
 
 
@@ -295,7 +298,7 @@ class SendMessageResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageStatusLog(Model):
-    """The delivery of one message to one recipient. ts: when it was sent. message_size: bytes."""
+    """The delivery of one message to one recipient."""
 
     _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
 
@@ -303,8 +306,10 @@ class MessageStatusLog(Model):
     to: str | None = None
     message_id: str | None = None
     message_size: int | None = None
+    """Bytes."""
     status: MessageStatus | None = None
     ts: datetime | None = None
+    """When the message was sent."""
     xdr_id: str | None = None
     unique_id: str | None = None
     source_id: str | None = None
@@ -354,20 +359,18 @@ class GetCountResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageDetail(MessageContent):
-    """A received message. uid: the order it was received in, unique and unchanging within its folder.
-
-    size: bytes of content, -1 where the service can't tell. In metadata answers body and attachments' content are
-    absent.
-    """
+    """A received message. In metadata answers the body and the attachments' contents are absent."""
 
     _shown: ClassVar[tuple[str, ...]] = ("uid", "size", "received_date")
 
     uid: int | None = None
+    """The order it was received in, unique and unchanging within its folder."""
     msgnum: int | None = None
     msg_id: Annotated[str | None, Wire("msgID")] = None
     folder: str | None = None
     expunged: bool | None = None
     size: int | None = None
+    """Bytes of content; -1 where the service can't tell."""
     sent_date: datetime | None = None
     received_date: datetime | None = None
     reply_to: str | None = None

@@ -1,4 +1,4 @@
-"""Types of the registration service, in the order of the specification (section 2.D)."""
+"""Types of the registration service, in the order of the specification (2.D), what a type is made of before it."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class UserStateType(OpenEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ResellerAPIResponse(Model):
-    """The base of the service's answers. code: `000`, or one of the specification's section 7."""
+    """The base of the service's answers."""
 
     _shown: ClassVar[tuple[str, ...]] = ("code", "success")
 
     code: str | None = None
+    """`000`, or one of the specification's section 7."""
     success: bool | None = None
     error_message: Annotated[str | None, Wire(also=("message",))] = None
 
@@ -74,38 +75,47 @@ LoginRequest = Login
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class LoginResponse(ResellerAPIResponse):
-    """A new session: its id expires 10 minutes after the login, and is never empty."""
+    """A new session."""
 
     session_id: Secret = attrs.field(converter=as_secret)
+    """Expires 10 minutes after the login; never empty."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class BaseUser(Model):
-    """A person who uses a Direct address. state: full name; country: two letters."""
+    """A person who uses a Direct address."""
 
     first_name: str | None = None
     last_name: str | None = None
     email: str | None = None
+    """The regular email address, not the Direct one."""
     phone: str | None = None
     dea: str | None = None
+    """The DEA number."""
     npi: str | None = None
+    """The NPI number."""
     same_as_organization_address: bool | None = None
     address: str | None = None
+    """The street."""
     city: str | None = None
     state: str | None = None
+    """The full name of the state."""
     country: str | None = None
+    """Two letters."""
     zipcode: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUser(BaseUser):
-    """A person with a Direct address. username: its local part. endpoint*: for XD and FTP* users."""
+    """A person with a Direct address."""
 
     _shown: ClassVar[tuple[str, ...]] = ("user_type",)
 
     username: str | None = None
+    """The local part of the Direct address."""
     user_type: DirectUserType | None = None
     endpoint: str | None = None
+    """A URL, for XD and FTP* users; the fields after it are for FTP* users."""
     endpoint_directory: str | None = None
     endpoint_username: str | None = None
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
@@ -113,7 +123,7 @@ class DirectUser(BaseUser):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUserDetail(DirectUser):
-    """A Direct user and the state of the address, which `direct_address` gives; `email` is the regular one."""
+    """A Direct user and the state of the Direct address, which `direct_address` gives."""
 
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
@@ -138,26 +148,29 @@ class AddUsersResponse(ResellerAPIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Product(Model):
-    """One line of an order. sale_price is offer_price for the part of a year until the certificate expires."""
+    """One line of an order."""
 
     name: str | None = None
     description: str | None = None
     quantity: int | None = None
     offer_price: float | None = None
     sale_price: float | None = None
+    """`offer_price` for the part of a year until the certificate expires."""
     amount: float | None = None
+    """`sale_price` times `quantity`."""
     start_date: date | str | None = None
     expire_date: date | str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class PaymentConfirmation(Model):
-    """What was ordered and debited. amount: the order's total."""
+    """What was ordered and debited."""
 
     _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
 
     order_id: int | None = None
     amount: float | None = None
+    """The order's total."""
     order_time: datetime | None = None
     products: list[Product] = attrs.field(factory=list[Product])
     detail: str | None = None
@@ -190,9 +203,11 @@ class IDProofedIndividual(Model):
     """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
 
     id: int | None = None
+    """Of the identity-proofing record; without it the other fields are required."""
     first_name: str | None = None
     last_name: str | None = None
     ssn4: str | None = None
+    """The last four digits of the social security number."""
     dob: date | str | None = None
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 import attrs
 
 from directsuite.core.body import RequestBody
-from directsuite.core.call import Options
+from directsuite.core.call import SETTLE, Options, Proof
 from directsuite.core.credentials import TokenCache
-from directsuite.core.facade import Facade
+from directsuite.core.facade import Facade, NothingMoreToSeeError
 from directsuite.core.tokens import AccessToken
 from directsuite.core.transport import Transport
-from directsuite.errors import ConfigurationError, InvalidArgumentError
+from directsuite.errors import ConfigurationError, InvalidArgumentError, NotFoundError, OutcomeUnknownError
 from directsuite.registration import operations
 from directsuite.registration.models import (
     AddUsersResponseV2,
@@ -23,36 +24,16 @@ from directsuite.registration.models import (
     LoginResponse,
     UserPassword,
 )
-from directsuite.registration.settling import PatientSearch
 
 SESSION_LIFETIME = 600.0
 """Seconds that a sessionId is good for after its login (specification section 8)."""
 
-
-class SessionSource:
-    """Registration sessions as tokens: each fetch is a login."""
-
-    renewable = True
-
-    def __init__(self, transport: Transport, login: Login) -> None:
-        self._transport = transport
-        self._body = login_body(transport, login)
-
-    async def fetch(self) -> AccessToken:
-        """Log in."""
-        return session_of(
-            await self._transport.call(operations.LOGIN, body=self._body, options=Options(within_a_call=True))
-        )
-
-
-def login_body(transport: Transport, login: Login) -> RequestBody:
-    """The body of the login operation."""
-    return RequestBody.of(transport.codec.encode(login))
-
-
-def session_of(response: LoginResponse) -> AccessToken:
-    """The session that a login gave."""
-    return AccessToken(response.session_id, SESSION_LIFETIME)
+_REQUIRED_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
+_RESERVE = 2.0  # seconds: a look can't make it a success, while a late answer may
+_HOW_TO_FIND_OUT = (
+    "error.found is the user; whether and what the account was debited, the service's provider can tell. "
+    "Don't provision again."
+)
 
 
 class Registration(Facade):
@@ -74,9 +55,9 @@ class Registration(Facade):
         """
         if self._sessions is None or self._login_body is None:
             raise ConfigurationError("login needs credentials: DirectSuite(login=Login(username, password))")
-        asked_at = self._sessions.now()
+        requested_at = self._sessions.now()
         response = await self._call(operations.LOGIN, body=self._login_body, timeout=timeout)
-        self._sessions.adopt(session_of(response), asked_at)
+        self._sessions.adopt(session_of(response), requested_at)
         return response
 
     async def provision_id_proofed_patient(
@@ -134,13 +115,81 @@ class Registration(Facade):
         await self._call(operations.SET_PATIENTS_PASSWORDS, direct_domain, body=body, timeout=timeout)
 
 
+class SessionSource:
+    """Registration sessions as tokens: each fetch is a login."""
+
+    renewable = True
+
+    def __init__(self, transport: Transport, login: Login) -> None:
+        self._transport = transport
+        self._body = RequestBody.of(transport.codec.encode(login))
+
+    async def fetch(self) -> AccessToken:
+        """Log in."""
+        return session_of(
+            await self._transport.call(operations.LOGIN, body=self._body, options=Options(within_a_call=True))
+        )
+
+
+def session_of(response: LoginResponse) -> AccessToken:
+    """The session that a login gave."""
+    return AccessToken(response.session_id, SESSION_LIFETIME)
+
+
+@attrs.define(eq=False, repr=False)
+class PatientSearch:
+    """Looks for the user that a provisioning makes, where its answer got lost: found or not, the outcome stays unknown.
+
+    The answer's payment confirmation can't be had again, and a user of the same name may have been there before.
+    """
+
+    looking: Facade
+    """A view of the facade that a closing suite does not refuse."""
+    direct_domain: str
+    direct_username: str
+    names: tuple[str, str]
+    """The patient's first and last name, folded."""
+    found: DirectUserDetail | None = None
+
+    @classmethod
+    def of(cls, looking: Facade, direct_domain: str, individual: IDProofedIndividualRESTful) -> PatientSearch | None:
+        """None where the user can't be recognized: without a user name, or without both of the patient's names."""
+        username, first, last = individual.direct_username, individual.first_name, individual.last_name
+        if not username or not first or not last:
+            return None
+        return cls(looking, direct_domain, username, (_folded(first), _folded(last)))
+
+    def proof(self) -> Proof[AddUsersResponseV2]:
+        """The search, as the transport makes it."""
+        return Proof(look=self.look, seconds=SETTLE, reserve=_RESERVE, verdict=self.verdict)
+
+    async def look(self) -> None:
+        """Prove nothing, but end the looking when the user is there."""
+        operation = operations.GET_PATIENT_ADDRESS_BY_USERNAME
+        try:
+            answer = await self.looking._call(operation, self.direct_domain, self.direct_username)
+        except NotFoundError:
+            return
+        for user in answer.patient:
+            if (_folded(user.first_name), _folded(user.last_name)) == self.names:
+                self.found = user
+                raise NothingMoreToSeeError
+
+    def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
+        """The error that the caller gets, with the user who was found."""
+        if self.found is None:
+            return error
+        text = "it probably happened: a user of this user name and these names is there, its payment confirmation lost"
+        return error.knowing(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.found)
+
+
 def _refuse_incomplete(individual: IDProofedIndividual) -> None:
     if individual.id is not None:
         return
-    required = attrs.asdict(individual, recurse=False, filter=lambda field, _: field.name in _WITHOUT_ID)
-    missing = [name for name in _WITHOUT_ID if not required[name]]
+    missing = [name for name in _REQUIRED_WITHOUT_ID if not getattr(individual, name)]
     if missing:
         raise InvalidArgumentError(f"without an id it needs {', '.join(missing)}", parameter="individual")
 
 
-_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
+def _folded(name: str | None) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name or "").casefold().split())

@@ -69,7 +69,7 @@ class FormField(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Page(Model):
-    """A page of a document (PageObject). rotate: 0, 90, 180 or 270 degrees clockwise."""
+    """A page of a document (PageObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
     _loose: ClassVar[bool] = True
@@ -78,11 +78,12 @@ class Page(Model):
     width: float | None = None
     height: float | None = None
     rotate: int | None = None
+    """0, 90, 180 or 270 degrees clockwise."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentInfo(StoredDocument):
-    """What GetDocInfo tells of a stored document. meta_data: the PDF's own properties, such as Title or Author."""
+    """What GetDocInfo tells of a stored document."""
 
     identifier: str = ""
     """The document's: filled in from the call where the answer has none."""
@@ -90,23 +91,25 @@ class DocumentInfo(StoredDocument):
     form_fields: list[FormField] = attrs.field(factory=list[FormField])
     pages: list[Page] = attrs.field(factory=list[Page])
     meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
+    """The PDF's own properties, such as Title or Author."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DocumentUpdate(Model):
-    """What a changing operation answers: the digest after it, empty after Delete."""
+    """What a changing operation answers."""
 
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
     identifier: str = ""
     """The document's: filled in from the call, so that an update can stand for its document in the next one."""
     document_digest: str | None = None
+    """The digest after the change; empty after Delete."""
     description: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Widget(Model):
-    """Where a signature stands: points from the top left corner of the unrotated page; `page` counts from 1."""
+    """Where a signature stands, in points from the top left corner of the unrotated page."""
 
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
@@ -115,25 +118,27 @@ class Widget(Model):
     width: float | None = None
     height: float | None = None
     page: int | None = None
+    """Counts from 1."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Signature(Model):
-    """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A).
-
-    name: the signature's, and its field's. gs_name: the signer's name. timezone: IANA name, such as
-    `America/New_York`. gmt_offset: hours. graphical_signature: an image, PNG or JPEG.
-    """
+    """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
 
     name: str | None = None
+    """The name of the signature and of its field."""
     widget: Widget | None = None
     reason: str | None = None
     gs_name: str | None = None
+    """The signer's name."""
     timezone: str | None = None
+    """An IANA name, such as `America/New_York`."""
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = None
+    """Hours."""
     graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
+    """An image, PNG or JPEG."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.fax.watching import FaxWatch
+from directsuite.fax.watching import FaxPoller
 
 from .test_watch_odd_answers import Listed, fax, watching
 
@@ -46,12 +46,12 @@ def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMes
     return [fax(number, status) for number in reversed(range(first, last))]
 
 
-async def looked(watch: FaxWatch) -> list[str]:
+async def looked(watch: FaxPoller) -> list[str]:
     """The handles of all that is told until a look succeeds, the oldest first."""
     told = list[ds.FaxMessage]()
     while True:
         try:
-            told += await watch.look()
+            told += await watch.poll()
         except ds.ServerError:
             told += watch.found()
         else:
@@ -110,7 +110,7 @@ async def test_what_comes_while_a_page_always_fails_is_told() -> None:
     told = list[str]()
     for new in range(50, 55):
         with pytest.raises(ds.ServerError):
-            await watch.look()
+            await watch.poll()
         told += [message.message_handle or "" for message in watch.found()]
         listed.faxes.insert(0, fax(new, "complete"))
     assert told == handles(50, 30) + handles(54, 50)
@@ -124,7 +124,7 @@ async def test_a_fax_that_can_not_be_looked_at_keeps_no_new_one_from_being_told(
     for new in range(40, 43):
         listed.faxes.insert(0, fax(new, "complete"))
         with pytest.raises(ds.ServerError):
-            await watch.look()
+            await watch.poll()
         assert [message.message_handle for message in watch.found()] == [str(new)]
 
 
@@ -141,10 +141,10 @@ async def test_a_server_that_ignores_the_offset_does_not_keep_a_look_after_a_fai
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(11, 10))
     watch = watching(listed)
     with pytest.raises(ds.ServerError):
-        await watch.look()
+        await watch.poll()
     listed.fails = lambda calls: calls > 20  # it would go on without a pause
-    assert [each.message_handle for each in await watch.look()] == handles(11)
-    assert await watch.look() == []
+    assert [each.message_handle for each in await watch.poll()] == handles(11)
+    assert await watch.poll() == []
 
 
 async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() -> None:
@@ -152,7 +152,7 @@ async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() 
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(50, 30))
     watch = watching(listed)
     with pytest.raises(ds.ServerError):
-        await watch.look()
+        await watch.poll()
     page = listed.page
 
     async def shifting(offset: int) -> ds.FaxMessageInformation:
@@ -174,8 +174,8 @@ async def test_what_came_before_a_second_failure_is_not_told_again() -> None:
     told = list[ds.FaxMessage]()
     for _ in range(3):
         try:
-            told += await watch.look()
+            told += await watch.poll()
         except ds.ServerError:
             told += watch.found()
     assert sorted(int(each.message_handle or 0) for each in told) == list(range(75))
-    assert await watch.look() == []
+    assert await watch.poll() == []

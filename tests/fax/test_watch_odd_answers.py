@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.fax.watching import FaxWatch
+from directsuite.fax.watching import FaxPoller
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -53,14 +54,21 @@ class Listed:
         return ds.FaxMessageInformation(message_handle=message_handle, message_detail=found)
 
 
-def watching(listed: Listed, since: datetime | None = None) -> FaxWatch:
+def watching(listed: Listed, since: datetime | None = None) -> FaxPoller:
     """A watch of them, at a time that stands still."""
-    return FaxWatch(listed, lambda: 0.0, since)
+
+    def page(offset: int) -> Awaitable[ds.FaxMessageInformation]:
+        return listed.page(offset)  # as it is then: tests replace it
+
+    def single(message_handle: str) -> Awaitable[ds.FaxMessageInformation]:
+        return listed.single(message_handle)
+
+    return FaxPoller(page, single, lambda: 0.0, since)
 
 
 async def test_a_server_that_repeats_its_last_page_comes_to_an_end() -> None:
     listed = Listed([fax(number) for number in reversed(range(30))], repeats=20)
-    assert len(await watching(listed).look()) == 30
+    assert len(await watching(listed).poll()) == 30
     assert listed.pages == 5
 
 
@@ -77,18 +85,18 @@ async def test_a_page_that_was_shifted_whole_does_not_end_the_first_look() -> No
         return answer
 
     listed.page = shifting  # type: ignore[method-assign]
-    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30)]
-    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(30, 40)]
+    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30)]
+    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30, 40)]
 
 
 async def test_404_past_the_end_is_the_end() -> None:
     listed = Listed([fax(number) for number in reversed(range(10))], ends_with_404=True)
     watch = watching(listed)
-    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(10)]
-    assert await watch.look() == []
+    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10)]
+    assert await watch.poll() == []
     assert listed.pages == 4
     listed.faxes[:0] = [fax(number) for number in reversed(range(10, 30))]
-    assert [message.message_handle for message in await watch.look()] == [str(number) for number in range(10, 30)]
+    assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10, 30)]
 
 
 async def test_404_of_the_moment_hides_nothing() -> None:
@@ -103,23 +111,23 @@ async def test_404_of_the_moment_hides_nothing() -> None:
 
     listed.page = lost  # type: ignore[method-assign]
     with pytest.raises(ds.NotFoundError):
-        await watch.look()
+        await watch.poll()
     listed.page = page  # type: ignore[method-assign]
-    assert len(await watch.look()) == 25
+    assert len(await watch.poll()) == 25
 
 
 async def test_404_for_a_number_without_faxes_is_told() -> None:
     with pytest.raises(ds.NotFoundError):
-        await watching(Listed([], ends_with_404=True)).look()
+        await watching(Listed([], ends_with_404=True)).poll()
 
 
 async def test_a_record_that_changes_is_told_though_its_time_stays() -> None:
     listed = Listed([fax(1, "waiting")])
     watch = watching(listed, since=NOON + timedelta(hours=1))
-    assert await watch.look() == []
+    assert await watch.poll() == []
     listed.faxes = [fax(1)]
-    assert [message.status for message in await watch.look()] == [ds.FaxStatus.COMPLETE]
-    assert await watch.look() == []
+    assert [message.status for message in await watch.poll()] == [ds.FaxStatus.COMPLETE]
+    assert await watch.poll() == []
 
 
 async def test_without_handles_a_changed_record_is_another_one() -> None:
@@ -127,30 +135,30 @@ async def test_without_handles_a_changed_record_is_another_one() -> None:
     faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.WAITING)
     listed = Listed(faxes)
     watch = watching(listed)
-    assert len(await watch.look()) == 25
+    assert len(await watch.poll()) == 25
     listed.pages = 0
     faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.COMPLETE)
-    assert await watch.look() == [faxes[20]]
+    assert await watch.poll() == [faxes[20]]
     assert listed.pages == 2
-    assert await watch.look() == []
+    assert await watch.poll() == []
     assert listed.pages == 3
 
 
 async def test_the_answer_for_one_may_have_its_handle_elsewhere() -> None:
     listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
     watch = watching(listed)
-    assert len(await watch.look()) == 15
-    assert await watch.look() == []
+    assert len(await watch.poll()) == 15
+    assert await watch.poll() == []
     listed.faxes[14] = fax(0)
-    assert [message.message_handle for message in await watch.look()] == ["0"]
+    assert [message.message_handle for message in await watch.poll()] == ["0"]
 
 
 async def test_one_under_way_that_is_deleted_is_asked_for_no_more() -> None:
     listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
     watch = watching(listed)
-    await watch.look()
+    await watch.poll()
     del listed.faxes[14]
-    assert await watch.look() == []
+    assert await watch.poll() == []
     single, asked = listed.single, list[str]()
 
     async def counting(message_handle: str) -> ds.FaxMessageInformation:
@@ -159,7 +167,7 @@ async def test_one_under_way_that_is_deleted_is_asked_for_no_more() -> None:
         return await single(message_handle)
 
     listed.single = counting  # type: ignore[method-assign]
-    assert await watch.look() == []
+    assert await watch.poll() == []
     assert asked == []
 
 
@@ -168,27 +176,27 @@ async def test_of_several_records_of_a_handle_the_first_counts(place: int) -> No
     faxes = [fax(number, "waiting" if number in (1, 2) else "complete") for number in reversed(range(25))]
     faxes.insert(place, attrs.evolve(fax(24), description="another"))
     watch = watching(Listed(faxes))
-    first = await watch.look()
+    first = await watch.poll()
     assert [message.description for message in first if message.message_handle == "24"] == ["fax 24"]
-    assert [await watch.look() for _ in range(3)] == [[], [], []]
+    assert [await watch.poll() for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize("status", ["Complete", "COMPLETE", " complete ", "failed", "Failed"])
 async def test_one_that_has_ended_is_looked_at_no_more_in_whatever_case_it_is_told(status: str) -> None:
     listed = Listed([fax(number, status) for number in reversed(range(30))])
     watch = watching(listed)
-    assert {message.status for message in await watch.look()} == {status}
+    assert {message.status for message in await watch.poll()} == {status}
     listed.pages = 0
-    assert await watch.look() == []
+    assert await watch.poll() == []
     assert listed.pages == 1
 
 
 async def test_404_where_older_faxes_were_before_some_were_deleted_hides_none_of_the_others() -> None:
     listed = Listed([fax(number, "waiting") for number in reversed(range(23))], ends_with_404=True)
     watch = watching(listed)
-    await watch.look()
-    assert await watch.look() == []
+    await watch.poll()
+    assert await watch.poll() == []
     del listed.faxes[21], listed.faxes[10:15]
-    assert await watch.look() == []
+    assert await watch.poll() == []
     listed.faxes[-1] = fax(0)
-    assert [(message.message_handle, message.status) for message in await watch.look()] == [("0", "complete")]
+    assert [(message.message_handle, message.status) for message in await watch.poll()] == [("0", "complete")]
