@@ -17,7 +17,7 @@ from directsuite.core.lifecycle import SessionFactory
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.secure_url import is_proxy_url, problem_of_url
 from directsuite.errors import ConfigurationError
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:
     import cattrs
@@ -83,7 +83,7 @@ _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() giv
 
 @discreet_init
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Settings(Fieldwise):
+class Settings(ValueSemantics):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
 
     signing_url, fax_url: base URLs of these services. message_url: up to and including `/message-rest/api/message`.

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import parse
+from directsuite.wire.parsing import MismatchError, parse
 from tests.property import oracles
 from tests.property.hostile import CONTENT_TYPES, RETRY_AFTERS, STATUSES
 from tests.property.whole_answers import OPERATIONS

@@ -19,9 +19,8 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import unread_list, wire_name
-from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
-from directsuite.wire.parsing import BROKEN, parse
+from directsuite.wire.parsing import BROKEN, MismatchError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

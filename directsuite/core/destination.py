@@ -21,7 +21,7 @@ from directsuite.core.progress import Meter, Progress
 from directsuite.core.sinks import Sink
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 if TYPE_CHECKING:
     from directsuite.core.answer import Incoming

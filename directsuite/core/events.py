@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from directsuite.errors import ConfigurationError, Outcome
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Event(Fieldwise):
+class Event(ValueSemantics):
     """Something that happened in a suite."""
 
 

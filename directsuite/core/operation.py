@@ -17,7 +17,7 @@ import attrs
 
 from directsuite.core.refusals import Refusals
 from directsuite.errors import InvalidArgumentError
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 R = TypeVar("R")
 
@@ -70,7 +70,7 @@ class MediaType(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Operation(Fieldwise, Generic[R]):
+class Operation(ValueSemantics, Generic[R]):
     """One operation of the specification.
 
     name: as the specification spells it; the key for errors, logs and limits. path: below the service's base URL, with

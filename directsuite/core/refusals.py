@@ -22,13 +22,13 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 Code = int | str
 
 
 @attrs.frozen(repr=False, eq=False)
-class Refused(Fieldwise):
+class Refused(ValueSemantics):
     """What a service's own body says: its code, where it has one, and its text for people."""
 
     code: Code | None
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,0
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Refusals(Fieldwise):
+class Refusals(ValueSemantics):
     """A service's way of saying no, as data.
 
     flag: the member that is true on success, None where the service has none. texts: members that hold the text for

@@ -20,7 +20,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, Check, accepts
 from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:  # tenacity is imported when the first call has failed
     from tenacity import AsyncRetrying, RetryCallState
@@ -83,7 +83,7 @@ _STOP = Check("one of tenacity's stops, or a function of its RetryCallState that
 
 
 @attrs.frozen(repr=False, eq=False)
-class RetryPolicy(Fieldwise):
+class RetryPolicy(ValueSemantics):
     """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own functions,
     which may be coroutine functions.
 

@@ -14,14 +14,14 @@ import attrs
 
 from directsuite.core.checks import accepts, is_number
 from directsuite.errors import ConfigurationError
-from directsuite.fieldwise import Fieldwise
 from directsuite.secret import Secret, as_secret
+from directsuite.wire.models import ValueSemantics
 
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
 
 
 @attrs.frozen(repr=False, eq=False)
-class AccessToken(Fieldwise):
+class AccessToken(ValueSemantics):
     """A token and the seconds it is good for from when it was asked for; None: until it is refused."""
 
     token: Secret = attrs.field(converter=as_secret)
@@ -53,7 +53,7 @@ class SpendingSource(Protocol):
 
 
 @attrs.frozen(repr=False, eq=False)
-class StaticToken(Fieldwise):
+class StaticToken(ValueSemantics):
     """One token for ever."""
 
     token: Secret = attrs.field(converter=as_secret)
@@ -65,7 +65,7 @@ class StaticToken(Fieldwise):
 
 
 @attrs.frozen(repr=False, eq=False)
-class CallableToken(Fieldwise):
+class CallableToken(ValueSemantics):
     """Tokens from a coroutine function of the user's, which gives a text or an AccessToken."""
 
     ask: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)

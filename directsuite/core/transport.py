@@ -40,7 +40,7 @@ from directsuite.errors import (
     TransportError,
 )
 from directsuite.wire.codec import Codec
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 R = TypeVar("R")
 T = TypeVar("T")

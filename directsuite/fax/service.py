@@ -14,7 +14,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
 from directsuite.fax.watching import PAGE, FaxPoller, FetchPage, digest_of, page_at, watch
-from directsuite.wire import given
+from directsuite.wire.models import require_instance
 
 
 class Fax(Facade):
@@ -83,7 +83,7 @@ class Fax(Facade):
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
         if not POSITIVE.fits(interval):
             raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
-        if since is not None and given.instance(since, datetime, "since").utcoffset() is None:
+        if since is not None and require_instance(since, datetime, "since").utcoffset() is None:
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
         refuse_timeout(timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)

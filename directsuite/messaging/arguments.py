@@ -11,9 +11,8 @@ import attrs
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import Attachment, Message, MessageHeader, Recipient
-from directsuite.wire import given
-from directsuite.wire.dates import milliseconds
-from directsuite.wire.models import MAX_UID
+from directsuite.wire.models import MAX_UID, require_instance, require_instances, require_text
+from directsuite.wire.values import milliseconds
 
 M = TypeVar("M", bound=Message)
 
@@ -39,7 +38,7 @@ def address(value: object, parameter: str) -> str:
 
 def texts(several: Iterable[str], parameter: str) -> list[str]:
     """Several texts, none of them empty; one text alone is not a list of its letters."""
-    listed = [] if isinstance(several, str) else given.instances(several, str, parameter)
+    listed = [] if isinstance(several, str) else require_instances(several, str, parameter)
     if isinstance(several, str) or not all(listed):
         raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
     return listed
@@ -58,7 +57,7 @@ def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
     if isinstance(several, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
     listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in several]
-    for entry in given.instances(listed, Recipient, "recipients"):
+    for entry in require_instances(listed, Recipient, "recipients"):
         address(entry.email, "recipients")
     return listed
 
@@ -68,19 +67,19 @@ def checked_message(message: M, sender: str) -> M:
 
     Refuses one whose sender isn't `sender`, or whose addresses or header lines can't be right.
     """
-    given.instance(message, Message, "message")
+    require_instance(message, Message, "message")
     if message.sender is not None:
         address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
         raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
-    for entry in given.instances(message.recipients, Recipient, "recipients"):
+    for entry in require_instances(message.recipients, Recipient, "recipients"):
         address(entry.email, "recipients")
-    attachments = given.instances(message.attachment_list, Attachment, "attachment_list")
+    attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
-    for header in given.instances(getattr(message, "headers", ()), MessageHeader, "headers"):
+    for header in require_instances(getattr(message, "headers", ()), MessageHeader, "headers"):
         if _BREAKS.search(f"{header.name}{header.value}") or not header.name:
             raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")
     return attrs.evolve(message, sender=message.sender or sender)
@@ -88,7 +87,7 @@ def checked_message(message: M, sender: str) -> M:
 
 def changeable_folder(value: object, parameter: str) -> str:
     """A folder that may be created, renamed or deleted: not one of the reserved ones."""
-    folder = given.text(value, parameter)
+    folder = require_text(value, parameter)
     if folder.lower() in _RESERVED:
         raise InvalidArgumentError(
             "this folder is reserved: it can't be created, renamed or deleted", parameter=parameter
@@ -134,7 +133,7 @@ def _compact(moment: datetime) -> str:
 
 def aware(moment: datetime, parameter: str) -> datetime:
     """A datetime that has a time zone."""
-    if given.instance(moment, datetime, parameter).utcoffset() is None:  # a zone may leave it naive
+    if require_instance(moment, datetime, parameter).utcoffset() is None:  # a zone may leave it naive
         raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
     return moment
 

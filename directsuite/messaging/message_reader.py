@@ -11,7 +11,7 @@ from directsuite.messaging.models import GetMessageResponse, MessageDetail
 from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import unread_list
 from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 
 class MessageReader:

@@ -12,8 +12,7 @@ import attrs
 
 from directsuite.core.source import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
-from directsuite.wire.given import needs_bytes, needs_text
-from directsuite.wire.models import Model, OpenEnum, Uid, Wire
+from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
 
 if TYPE_CHECKING:
     from email.message import EmailMessage

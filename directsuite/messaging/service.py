@@ -44,7 +44,7 @@ from directsuite.messaging.send_once import Deadline
 from directsuite.messaging.sending import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
-from directsuite.wire import given
+from directsuite.wire.models import require_instances
 
 M = TypeVar("M", MessageDetail, RawMessage)
 S = TypeVar("S", bound=Message)
@@ -528,7 +528,7 @@ class Mailbox(Facade):
         Operation SaveRawMessages (specification 4.C). Never sent a second time. verify: note beforehand what is in the
         folder, so that an unknown outcome can be settled by the Message-IDs that are new there.
         """
-        listed = given.instances(messages, RawMessage, "messages")
+        listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
             raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
         operations.SAVE_RAW_MESSAGES.check((folder,))

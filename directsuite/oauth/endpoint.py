@@ -33,8 +33,7 @@ from directsuite.errors import (
 from directsuite.oauth.grants import Grant
 from directsuite.secret import Secret
 from directsuite.wire import base64
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import parse_strictly
+from directsuite.wire.parsing import MismatchError, parse_strictly
 
 LARGEST = 1_048_576
 """Bytes of an answer: far more than any token that still fits into a header."""

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.wire.given import needs_text, text
-from directsuite.wire.models import Model, OpenEnum, Wire
+from directsuite.wire.models import Model, OpenEnum, Wire, needs_text, require_text
 
 SUCCESS = "000"
 
@@ -136,7 +135,7 @@ class DirectUserDetail(DirectUser):
         """
         if not self.username:
             raise ValueError("this DirectUserDetail has no username")
-        return f"{self.username}@{text(domain, 'domain')}"
+        return f"{self.username}@{require_text(domain, 'domain')}"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

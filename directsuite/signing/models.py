@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar
 
 import attrs
 
-from directsuite.wire.given import needs_bytes
-from directsuite.wire.models import Model, Wire
+from directsuite.wire.models import Model, Wire, needs_bytes
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -16,7 +16,7 @@ from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 from directsuite.wire import base64
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 _MAGIC = b"%PDF-"
 _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)

@@ -35,7 +35,7 @@ from directsuite.signing.settling import (
     verdict,
 )
 from directsuite.signing.versions import Change, Versions
-from directsuite.wire import given
+from directsuite.wire.models import require_instance, require_instances
 
 R = TypeVar("R")
 D = TypeVar("D", DocumentInfo, DocumentUpdate)
@@ -570,7 +570,7 @@ class Signing(Facade):
         return Settling(self, name, change, effect)
 
     def _signature_body(self, signature: Signature) -> RequestBody:
-        return self._body(given.instance(signature, Signature, "signature"))
+        return self._body(require_instance(signature, Signature, "signature"))
 
 
 def identified(answer: D, identifier: str) -> D:
@@ -592,7 +592,7 @@ def _streamed(operation: Operation[bytes]) -> Operation[Any]:
 
 
 def _listed(signatures: Iterable[Signature]) -> list[Signature]:
-    listed = given.instances(signatures, Signature, "signatures")
+    listed = require_instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
     return listed

@@ -6,8 +6,8 @@ import enum
 
 import attrs
 
-from directsuite.fieldwise import Fieldwise
 from directsuite.messaging.models import MessageDetail
+from directsuite.wire.models import ValueSemantics
 
 
 class Kind(enum.StrEnum):
@@ -24,7 +24,7 @@ class Kind(enum.StrEnum):
 
 
 @attrs.frozen(repr=False, eq=False)
-class Key(Fieldwise):
+class Key(ValueSemantics):
     """Where a message is. generation: 1, and one more each time that the folder numbers its messages anew."""
 
     mailbox: str
@@ -40,7 +40,7 @@ class Key(Fieldwise):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Change(Fieldwise):
+class Change(ValueSemantics):
     """One change. A sink that is no transaction may be told the same one twice: by its key and digest it is known.
 
     Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told

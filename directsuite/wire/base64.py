@@ -6,7 +6,7 @@ import binascii
 
 import pybase64
 
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 _WHITE = b" \t\r\n"
 _EXPECTED = "base64 text"

@@ -17,9 +17,8 @@ import msgspec
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
 from directsuite.wire.hooks import ModelReader, make_converter, model_reader, register_hooks
-from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
-from directsuite.wire.parsing import Shape, parse_in_parts
+from directsuite.wire.parsing import MismatchError, Shape, parse_in_parts
 from directsuite.wire.values import SKIPPED
 
 if TYPE_CHECKING:

@@ -24,10 +24,8 @@ import msgspec
 
 from directsuite.secret import Secret
 from directsuite.wire import base64
-from directsuite.wire.dates import write_datetime
-from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model, OpenEnum, Wire
-from directsuite.wire.parsing import Elements, Shape
+from directsuite.wire.parsing import Elements, MismatchError, Shape
 from directsuite.wire.values import (
     LEAVES,
     EnumReader,
@@ -40,6 +38,7 @@ from directsuite.wire.values import (
     read_member,
     read_secret,
     reader_for,
+    write_datetime,
     write_pairs,
 )
 

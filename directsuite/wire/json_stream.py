@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any, cast
 
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import Shape, parse, parse_around, parse_strictly
+from directsuite.wire.parsing import MismatchError, Shape, parse, parse_around, parse_strictly
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _BETWEEN = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')

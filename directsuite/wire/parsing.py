@@ -12,8 +12,6 @@ import attrs
 import msgspec
 import pybase64
 
-from directsuite.wire.mismatch import MismatchError
-
 LARGE = 256 * 1024
 """Bytes from which on a document's elements are parsed one by one."""
 
@@ -28,6 +26,20 @@ _SURROGATE = re.compile(
     r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>[89a-fA-F][0-9a-fA-F]{2}))"
 )
 """An escaped half of a pair, or both; its first backslash may be escaped itself."""
+
+
+class MismatchError(ValueError):
+    """The one failure of the wire layer: a value that its field does not take, or bytes that are no JSON or base64.
+
+    It never holds the value, which may be a patient's.
+    """
+
+    def __init__(self, expected: str, path: str = "$") -> None:
+        super().__init__(f"{path} should be {expected}")
+        self.expected = expected
+        """What should be there."""
+        self.path = path
+        """The JSON path of the place, from `$`."""
 
 
 class Elements:
@@ -100,13 +112,12 @@ def _mended(found: re.Match[str]) -> str:
 
 @attrs.frozen(eq=False)
 class Shape:
-    """Where objects of one kind have base64 text.
-
-    texts: the members that are such; lists: members that list objects, which have a shape of their own.
-    """
+    """Where objects of one kind have base64 text."""
 
     texts: frozenset[str]
+    """The members that are base64 text."""
     lists: Mapping[str, Shape]
+    """The members that list objects, and the shape of these."""
 
 
 def parse_around(text: memoryview, strings: Sequence[tuple[int, int]], shape: Shape) -> Any:

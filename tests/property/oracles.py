@@ -23,9 +23,9 @@ from directsuite.messaging.models import DirectMessageStatusReportResponse, Mess
 from directsuite.messaging.report import COLUMNS, rows
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
+from directsuite.wire.values import read_datetime, read_day
 
 from .whole_answers import MARKER
 

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 KEY = "messages"
 

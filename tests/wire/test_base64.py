@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.wire import base64
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 GARBAGE = [
     b"Q",

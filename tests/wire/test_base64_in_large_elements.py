@@ -17,8 +17,7 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.wire import json_stream, parsing
 from directsuite.wire.codec import Codec
 from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import parse
+from directsuite.wire.parsing import MismatchError, parse
 
 CODEC = Codec()
 

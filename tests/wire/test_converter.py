@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
-from directsuite.wire.mismatch import MismatchError
+from directsuite.wire.parsing import MismatchError
 
 from .model_classes import MODEL_CLASSES, instances_of
 

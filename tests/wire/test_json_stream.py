@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import parse
+from directsuite.wire.parsing import MismatchError, parse
 from tests.wire.model_classes import JSON_VALUES
 from tests.wire.split_documents import KEY, bytes_of, split
 

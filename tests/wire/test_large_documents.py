@@ -13,8 +13,8 @@ from directsuite.messaging.models import GetMessageResponse
 from directsuite.wire import parsing
 from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import ModelReader
-from directsuite.wire.mismatch import MismatchError
 from directsuite.wire.models import Model
+from directsuite.wire.parsing import MismatchError
 
 from .model_classes import MODEL_CLASSES, instances_of
 

@@ -16,8 +16,7 @@ import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import Field, fields_of
-from directsuite.wire.mismatch import MismatchError
-from directsuite.wire.parsing import LARGE, parse
+from directsuite.wire.parsing import LARGE, MismatchError, parse
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
 from tests.property.whole_answers import filled
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES

@@ -1,4 +1,4 @@
-"""What Fieldwise does is what attrs' own methods would do."""
+"""What ValueSemantics does is what attrs' own methods would do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.fieldwise import Fieldwise
+from directsuite.wire.models import ValueSemantics
 
 
 @attrs.frozen
@@ -23,8 +23,8 @@ class Generated:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Written(Fieldwise):
-    """The same, with those of Fieldwise."""
+class Written(ValueSemantics):
+    """The same, with those of ValueSemantics."""
 
     number: int
     text: str = ""
