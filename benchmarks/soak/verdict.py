@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.soak.census import MEGABYTE, Sample
+from directsuite.core.operation import Operation
+from directsuite.fax import operations as fax
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.soak.course import Ending
     from benchmarks.soak.tally import Tally
+
+OPERATIONS = [
+    each
+    for service in (signing, fax, messaging, registration)
+    for each in vars(service).values()
+    if isinstance(each, Operation)
+]
 
 WARM_UP = 300.0
 """Seconds that are left out of the fit: caches fill, and the allocator takes what the largest answers need."""
@@ -114,7 +126,14 @@ def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: 
     peak = max(sample.sockets_peak for sample in samples)
     ratio, higher = pace(samples), rise(samples)
     done = tally.endings["done"] / max(1, tally.endings.total())
+    never = sorted({operation.name for operation in OPERATIONS} - set(tally.calls))
     return [
+        Check(
+            name="operations that were never called",
+            found=", ".join(never) or "none",
+            bound="none",
+            holds=not never if long_enough else None,
+        ),
         Check(
             name="memory given out in quiet moments grows, MB a minute",
             found=f"{line.slope:+.3f} ± {line.error:.3f}",

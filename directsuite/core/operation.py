@@ -1,4 +1,4 @@
-"""Operations as data: one frozen record for each of the specification's 53.
+"""Operations as data: one frozen record for each of the specification.
 
 What varies between operations stands in their record, and the records stand in tables
 (`signing/operations.py` and its sisters); what is common is written once, in the transport.

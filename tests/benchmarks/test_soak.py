@@ -25,6 +25,7 @@ from benchmarks.soak.tally import Tally
 from benchmarks.soak.verdict import checks, fitted, pace
 from benchmarks.soak.workers import Gate
 from directsuite.core import events
+from tests.specification import METHODS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the soak reads /proc")
 
@@ -50,11 +51,11 @@ def half_an_hour(mb_a_minute: float = 0.0, noise: float = 0.0) -> list[Sample]:
     ]
 
 
-def counted(**changed: int) -> Tally:
+def counted(**changed: Any) -> Tally:
     """A tally of actions that nearly all were done."""
-    tally = Tally(endings=Counter(done=95, cancelled=5))
-    for name, count in changed.items():
-        setattr(tally, name, count)
+    tally = Tally(calls=Counter(METHODS.keys()), endings=Counter(done=95, cancelled=5))
+    for name, value in changed.items():
+        setattr(tally, name, value)
     return tally
 
 
@@ -160,7 +161,8 @@ def test_one_bad_sample_is_enough(changed: dict[str, int], name: str) -> None:
         (counted(lost=1), "acknowledged messages that are not there"),
         (counted(untyped=1), "errors of other than the client's types"),
         (counted(complaints=1), "complaints of the event loop, warnings"),
-        (Tally(endings=Counter(done=5, DeadlineExceededError=5)), "actions done, of all"),
+        (counted(endings=Counter(done=5, DeadlineExceededError=5)), "actions done, of all"),
+        (counted(calls=Counter({*METHODS} - {"Forward"})), "operations that were never called"),
     ],
 )
 def test_what_was_counted_fails(tally: Tally, name: str) -> None:

@@ -158,7 +158,7 @@ CALLS: dict[str, Call] = {
         DOMAIN, [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
     ),
 }
-"""A call of each of the 53 operations."""
+"""A call of each operation."""
 
 
 async def _streamed(suite: ds.DirectSuite) -> None:

@@ -19,7 +19,7 @@ from tests.core import plays
 from tests.core.opened import TWICE
 from tests.core.scripted_server import Play, ScriptedServer
 from tests.core.virtual_time import LoopClock, VirtualTimeLoop, turns, until
-from tests.integration.test_operations import OPERATIONS
+from tests.specification import METHODS
 
 from . import echoes, planted
 from .overheard import Overheard, Shown, leaks, locals_of, parts_of, pickled_of, words_of
@@ -97,7 +97,7 @@ async def shown_by(
 
 
 def test_every_operation_is_planted() -> None:
-    assert set(planted.CALLS) == set(OPERATIONS)
+    assert set(planted.CALLS) == set(METHODS)
 
 
 @DEBUG
@@ -111,7 +111,7 @@ def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
     with Overheard(thorough=debug) as overheard:
         in_virtual_time(scene, debug=debug)
     assert leaks(overheard.shown(), EVERYTHING) == []
-    assert overheard.operations >= set(OPERATIONS)
+    assert overheard.operations >= set(METHODS)
 
 
 def test_failed_login_shows_nothing() -> None:
@@ -142,7 +142,7 @@ def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
     assert [result for result in results if isinstance(result, Exception)] == []
     assert [told_by(result) for result in results if told_by(result)] == []
     assert leaks(overheard.shown(), EVERYTHING) == []
-    assert overheard.operations == set(OPERATIONS)
+    assert overheard.operations == set(METHODS)
 
 
 def test_refused_arguments_show_nothing() -> None:
@@ -203,7 +203,7 @@ def test_cancelled_calls_show_nothing(play: Play) -> None:
     with Overheard() as overheard:
         in_virtual_time(scene)
     assert leaks(overheard.shown(), EVERYTHING) == []
-    assert overheard.operations == set(OPERATIONS)
+    assert overheard.operations == set(METHODS)
 
 
 @pytest.mark.parametrize("failure", echoes.FAILURES)

@@ -12,6 +12,7 @@ from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
+from tests.specification import METHODS
 
 from .hostile import BODIES, CODES, CONTENT_TYPES, DIGITS, RETRY_AFTERS, STATUSES, VALUES
 from .inputs import BODY, HEADERS, OPERATION, STATUS
@@ -27,7 +28,7 @@ def _encoded(document: object) -> bytes:
 
 
 def test_every_operation_is_tried() -> None:
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS) == 53
+    assert sorted((operation.name, operation.method) for operation in OPERATIONS) == sorted(METHODS.items())
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

@@ -25,7 +25,7 @@ OPERATIONS: list[Operation[Any]] = [
     for value in vars(module).values()
     if isinstance(value, Operation)
 ]
-"""All 53."""
+"""All of the client's tables."""
 
 MARKER = "sentinel-of-a-patient"
 """Stands in every text of the answers; no error may show it."""
