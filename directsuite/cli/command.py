@@ -49,7 +49,9 @@ class Command:
         """Run the coroutine that `begin` gives, and return the exit status when all has been said."""
         process.has_begun = True
         try:
-            return int(asyncio.run(_cancelled_by_sigterm(begin())))
+            work = begin()
+            with contextlib.closing(work), contextlib.closing(_cancelled_by_sigterm(work)) as main:
+                return int(asyncio.run(main))  # which Ctrl-C may keep from beginning either
         except KeyboardInterrupt as signalled:
             unknown = f"what was being sent may or may not have arrived: {self.find_out}" if self._is_unknown else ""
             process.end_line()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,6 +210,30 @@ def test_interrupt_after_a_command_began_does_not_say_that_nothing_was_changed(
     assert main(["demo"]) == 130
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "directsuite: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "moment", ["asyncio.run", "asyncio.ensure_future"], ids=["before the loop", "at its first step"]
+)
+def test_an_interrupt_before_the_first_step_leaves_no_work_unawaited(
+    moment: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    works = list[Coroutine[Any, Any, int]]()
+
+    async def work() -> int:
+        return 0
+
+    def begin() -> Coroutine[Any, Any, int]:
+        works.append(work())
+        return works[0]
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moment, interrupted)
+    assert Command().run(begin) == 130
+    assert inspect.getcoroutinestate(works[0]) == inspect.CORO_CLOSED
+    assert capsys.readouterr().err == "directsuite: stopped; nothing was changed: give the same command again\n"
 
 
 def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(

@@ -18,12 +18,13 @@ MACHINE = "this machine"
 
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "cli": ("cyclopts", "keyring", "rich"),
+    "cli": ("cyclopts", "justhtml", "keyring", "rich"),
     "fleet": ("procrastinate", "psycopg"),
     "hsm": ("pkcs11",),
     "otel": ("opentelemetry",),
     "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"),
     "storage": ("fsspec",),
+    "testing": ("aioresponses",),
 }
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _OF_OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

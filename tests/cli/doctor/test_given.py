@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import requires
+
 import pytest
 
 from directsuite.cli.doctor import machine as machine_module
@@ -170,3 +172,16 @@ async def test_an_extra_that_is_there_in_part_is_told(machine: Machine, monkeypa
         "installed: none; storage lacks no_such_library: pip install 'directsuite[storage]'",
     )
     assert "directsuite " in told.checks["this machine", "versions"][1]
+
+
+def test_every_extra_and_each_of_its_libraries_is_looked_for() -> None:
+    libraries: dict[str, set[str]] = {}
+    for requirement in requires("directsuite") or ():
+        library, _, extra = requirement.partition("; extra == ")
+        if extra and not library.startswith(("directsuite", "tzdata")):
+            libraries.setdefault(extra.strip("'\""), set()).add(library)
+    del libraries["dev"], libraries["all"]
+    libraries["testing"] -= libraries["sandbox"]  # who has that without the plugin's other half lacks nothing
+    assert {extra: len(modules) for extra, modules in machine_module._EXTRAS.items()} == {
+        extra: len(named) for extra, named in libraries.items()
+    }
