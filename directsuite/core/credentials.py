@@ -20,6 +20,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
+from directsuite.core.retry import Backoff
 from directsuite.core.tokens import AccessToken, SpendingSource, TokenSource, usable
 from directsuite.errors import (
     AuthenticationError,
@@ -30,8 +31,7 @@ from directsuite.errors import (
 )
 from directsuite.secret import Secret
 
-_FIRST_BACK_OFF = 1.0
-_LONGEST_BACK_OFF = 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 _LONGEST_NAP = 3600.0
 
 
@@ -75,7 +75,7 @@ class TokenCache:
         self._generation = 0
         self._refresh: asyncio.Task[Credential] | None = None
         self._failure: DirectSuiteError | None = None
-        self._back_off = 0.0
+        self._failures = 0
         self._try_again_at = 0.0
         self._closed = False
         self._keep_alive = keep_alive
@@ -117,7 +117,7 @@ class TokenCache:
 
         asked_at: the moment it was asked for.
         """
-        self._failure, self._back_off = None, 0.0
+        self._failure, self._failures = None, 0
         if self._credential is not None and asked_at < self._credential.asked_at:
             return self._credential
         self._generation += 1
@@ -167,7 +167,7 @@ class TokenCache:
     async def _keep(self) -> None:
         """Renew the credential whenever it is due, until closing, or until the source says who asks is wrong."""
         while not isinstance(self._failure, AuthenticationError):
-            await self._clock.sleep(min(max(self._due() - self.now(), _FIRST_BACK_OFF), _LONGEST_NAP))
+            await self._clock.sleep(min(max(self._due() - self.now(), _BACKOFF.first), _LONGEST_NAP))
             if self._due() <= self.now():  # it may have been renewed meanwhile
                 with contextlib.suppress(DirectSuiteError):  # told already; the next try is after the back-off
                     await asyncio.shield(self._refreshing())
@@ -217,9 +217,10 @@ class TokenCache:
             token = await self._ask()
         except DirectSuiteError as failure:
             self._failure = _detached(failure)
-            self._back_off = min(max(2 * self._back_off, _FIRST_BACK_OFF), _LONGEST_BACK_OFF)
-            self._try_again_at = self._clock.monotonic() + self._back_off
-            self._tell(RenewalFailed(error=type(failure).__name__, back_off=self._back_off))
+            self._failures += 1
+            wait = _BACKOFF.after(self._failures)
+            self._try_again_at = self._clock.monotonic() + wait
+            self._tell(RenewalFailed(error=type(failure).__name__, back_off=wait))
             raise
         return self.adopt(token, asked_at)
 

@@ -15,9 +15,7 @@ from typing import Protocol
 from directsuite.core.breaker import Breaker
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, ServicePaused
-
-_LONGEST_PAUSE = 3600.0
-"""Seconds. A service that asks for more, perhaps by mistake, is asked again after so many."""
+from directsuite.core.retry import LONGEST_RETRY_AFTER
 
 
 class Places(Protocol):
@@ -169,6 +167,6 @@ class Limits:
 
     def pause(self, seconds: float) -> None:
         """Let nobody call the service for so many seconds, as it asked for."""
-        seconds = min(seconds, _LONGEST_PAUSE)
+        seconds = min(seconds, LONGEST_RETRY_AFTER)
         if seconds > 0 and self.rate.hold(seconds):
             self._tell(ServicePaused(service=self._service, seconds=seconds))

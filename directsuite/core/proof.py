@@ -16,11 +16,12 @@ from typing import TypeVar
 from directsuite.core.bound import NEVER
 from directsuite.core.call import Call
 from directsuite.core.clock import Clock
+from directsuite.core.retry import Backoff
 from directsuite.errors import ClosedError, DirectSuiteError
 
 R = TypeVar("R")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between looks
+_BACKOFF = Backoff(0.5, 8.0)  # seconds between looks
 
 
 class Looking:
@@ -30,7 +31,7 @@ class Looking:
         self._clock = clock
         self._sleep = sleep
         self._end = clock.monotonic() + seconds
-        self._pause = _FIRST_PAUSE
+        self._looks = 0
 
     @property
     def over(self) -> bool:
@@ -39,8 +40,8 @@ class Looking:
 
     async def pause(self) -> None:
         """Return when it is time to look again."""
-        await self._sleep(min(self._pause, max(0.0, self._end - self._clock.monotonic())))
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._looks += 1
+        await self._sleep(min(_BACKOFF.after(self._looks), max(0.0, self._end - self._clock.monotonic())))
 
 
 async def look_for_proof(

@@ -2,6 +2,8 @@
 
 The defaults are what such providers ask of their clients: on 429 back off from 1 s, doubling; on 503 wait 30 to 60 s;
 on other failures at most three more tries. `Retry-After` is honoured before any of it.
+
+`Backoff` is for what waits outside a call: for a token, for proof, for the next look or round.
 """
 
 from __future__ import annotations
@@ -27,6 +29,25 @@ if TYPE_CHECKING:  # tenacity is imported when the first call has failed
     from tenacity.wait import wait_base
 else:
     wait_base = object  # which does: tenacity only calls its waits, and adds them up from either side
+
+
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
+
+_DOUBLINGS = 64  # more would be of no use to any `longest`, and overflow in the end
+
+
+@attrs.frozen
+class Backoff:
+    """Exponential back-off with a cap: `first` seconds after one failure, and twice as many after each further one."""
+
+    first: float
+    longest: float
+
+    def after(self, failures: int, retry_after: float | None = None) -> float:
+        """Seconds to wait after so many failures in a row; at least as many as the service asked for, up to an hour."""
+        wait = min(self.longest, self.first * 2.0 ** min(failures - 1, _DOUBLINGS))
+        return max(wait, min(LONGEST_RETRY_AFTER, retry_after or 0.0))
 
 
 class WaitAsAsked(wait_base):

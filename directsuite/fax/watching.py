@@ -16,17 +16,10 @@ from datetime import datetime, timedelta
 
 import attrs
 
+from directsuite.core.failures import HOPELESS, Scope, scope_of
+from directsuite.core.retry import Backoff
 from directsuite.core.waits import wait_until
-from directsuite.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ClosedError,
-    ConfigurationError,
-    DirectSuiteError,
-    InvalidArgumentError,
-    NotFoundError,
-    PermissionDeniedError,
-)
+from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
 
 PAGE = 10
@@ -36,9 +29,7 @@ LONGEST = timedelta(days=1)
 """How long a fax may be under way, without a change, and still be seen to end."""
 
 _LONGEST_PAUSE = 900.0  # seconds
-_LONGEST_ASKED = 3_600.0  # seconds; a service may ask for more by mistake (Retry-After)
 _ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't name the latter
-_HOPELESS = (AuthenticationError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
 
 
 FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
@@ -222,24 +213,22 @@ async def watch(
 
     Until one has succeeded, a refusal is raised: the number may be none that the service knows.
     """
-    hopeless: tuple[type[DirectSuiteError], ...] = (*_HOPELESS, BadRequestError, NotFoundError)
-    failures = 0
+    backoff = Backoff(interval, max(interval, _LONGEST_PAUSE))
+    has_succeeded, failures = False, 0
     while True:
         wait = interval
         try:
             messages = await poller.poll()
-            failures, hopeless = 0, _HOPELESS
-        except hopeless:
-            raise
-        except ClosedError:
-            if closed():
-                return
-            raise
+            has_succeeded, failures = True, 0
         except DirectSuiteError as error:
+            if isinstance(error, ClosedError) and closed():
+                return
+            scope = scope_of(error)
+            if scope in HOPELESS or (scope is Scope.ITEM and not has_succeeded):
+                raise
             messages = poller.found()
-            pause_asked = min(_LONGEST_ASKED, error.retry_after or 0.0)
-            wait = max(min(_LONGEST_PAUSE, interval * 2 ** min(failures, 10)), interval, pause_asked)
             failures += 1
+            wait = backoff.after(failures, error.retry_after)
         for message in messages:
             yield message
         try:

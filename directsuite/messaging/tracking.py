@@ -17,15 +17,10 @@ import attrs
 
 from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
+from directsuite.core.failures import HOPELESS, scope_of
+from directsuite.core.retry import Backoff
 from directsuite.core.waits import AT_ONCE, wait_until
-from directsuite.errors import (
-    AuthenticationError,
-    ClosedError,
-    ConfigurationError,
-    DirectSuiteError,
-    InvalidArgumentError,
-    PermissionDeniedError,
-)
+from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import (
     DirectMessageLog,
@@ -47,17 +42,13 @@ ENDS = frozenset(
 GIVE_UP_AFTER = 7_200.0
 """Seconds: twice the hour, since the service's own clock decides when that is over."""
 
-HOPELESS = (AuthenticationError, ClosedError, ConfigurationError, InvalidArgumentError, PermissionDeniedError)
-"""Failures that asking again would only repeat; a password that is refused again and again may lock the mailbox."""
-
-LONGEST_ASKED = 3_600.0
-"""Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
+BACKOFF = Backoff(5.0, 300.0)
+"""Seconds until the next request for statuses, after failures in a row."""
 
 _HOUR = 3_600.0
 _AFTER_THE_HOUR = 60.0  # seconds within which the look after the hour comes: messages of one minute share it
 _SOONEST = 5.0  # seconds
 _NEAR = 0.25  # of the distance: nearer to a look it would only make answers longer, and spare few requests
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0  # seconds
 _LONGEST_ID = 998  # octets of a line (RFC 5322, section 2.1.1)
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are halves of pairs, which SQLite can't hold
 
@@ -82,12 +73,6 @@ def next_look(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
         earliest, latest = min(earliest, _HOUR), min(latest, _HOUR + _AFTER_THE_HOUR)
     latest = min(latest, max(age, give_up_after))
     return Window(min(earliest, latest), latest)
-
-
-def pause_after(failures: int, retry_after: float | None) -> float:
-    """Seconds until the next request after so many that failed, one after the other: at the most LONGEST_ASKED."""
-    pause: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10))
-    return max(pause, min(LONGEST_ASKED, retry_after or 0.0))
 
 
 def bare(smtp_id: str) -> str:
@@ -209,7 +194,7 @@ async def follow(
     """Look at one message until it is over or given up. ask: one look.
 
     A look that fails is tried again, as is one that is refused, for the service may not know the message yet. Raises
-    the last one's error where it fails at `give_up_after`, and HOPELESS ones at once.
+    the last one's error where it fails at `give_up_after`, and at once one whose scope is HOPELESS.
     """
     checked_smtp_id(smtp_id)
     count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)
@@ -219,13 +204,11 @@ async def follow(
         age = clock.monotonic() - began
         try:
             records = (await ask()).records
-        except HOPELESS:
-            raise
         except DirectSuiteError as error:
-            if age >= last:
+            if age >= last or scope_of(error) in HOPELESS:
                 raise
             failures += 1
-            wait = pause_after(failures, error.retry_after)
+            wait = BACKOFF.after(failures, error.retry_after)
         else:
             found = list(by_recipient(of_messages([smtp_id], records)[bare(smtp_id)]).values())
             if is_over([record.status for record in found], count):

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from directsuite.cli.output import progress
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.failures import HOPELESS, Scope, scope_of
 from directsuite.core.waits import AT_ONCE
-from directsuite.errors import (
-    DirectSuiteError,
-    RateLimitedError,
-    ResponseDecodeError,
-    ServerError,
-    ServiceError,
-    TransportError,
-)
+from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import GIVE_UP_AFTER, HOPELESS, Delivery, bare, by_recipient
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, bare, by_recipient
 
 UNTIL_KNOWN = 900.0
 """Seconds for which a message that the service doesn't know is waited for.
@@ -29,8 +22,6 @@ UNTIL_KNOWN = 900.0
 The specification doesn't say how soon after sending a message is known. A service that takes minutes to write it down
 is waited for several times over; one that is still unknown then was not sent from this mailbox, or under another id.
 """
-_SILENT = (TransportError, ServerError, RateLimitedError, ResponseDecodeError)
-"""What says nothing of a message."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -74,7 +65,7 @@ class Watch:
             async with progress("following", unit="pieces", total=len(counts)) as bar, asyncio.TaskGroup() as group:
                 for smtp_id, count in counts.items():
                     group.create_task(followed(smtp_id, count))
-        except* HOPELESS:  # it ended the others, too, and is the failure
+        except* DirectSuiteError:  # it ended the others, too, and is the failure
             pass
 
     async def _followed(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
@@ -84,18 +75,21 @@ class Watch:
         """
         try:
             if not count:
-                with contextlib.suppress(*_SILENT):
+                try:
                     delivery = await self.box.track(smtp_id, give_up_after=min(UNTIL_KNOWN, self.patience))
+                except DirectSuiteError as error:
+                    if scope_of(error) not in (Scope.SERVICE, Scope.UNCERTAIN):
+                        raise
+                else:
                     if not (delivery.given_up and delivery.records):
                         return delivery
             left = max(AT_ONCE, ends_at - self.clock.monotonic())  # with no time left it is looked at once
             return await self.box.track(smtp_id, recipients=max(1, count), give_up_after=left)
-        except HOPELESS as error:
-            self.failure = error
-            raise
         except DirectSuiteError as error:
             if not is_refusal(error):
                 self.failure = error
+            if scope_of(error) in HOPELESS:
+                raise
             return None
 
     async def _late(self) -> dict[str, int]:
@@ -118,7 +112,7 @@ class Watch:
 
 def is_refusal(error: DirectSuiteError) -> bool:
     """Whether the service says no to what was asked for, as some do where they don't know a message, or not yet."""
-    return isinstance(error, ServiceError) and not isinstance(error, (*HOPELESS, ServerError, RateLimitedError))
+    return scope_of(error) is Scope.ITEM
 
 
 def records_of(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:

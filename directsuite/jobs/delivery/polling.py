@@ -20,6 +20,7 @@ from typing import Any
 import attrs
 
 from directsuite.core.clock import STRIDE
+from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.waits import AT_ONCE
 from directsuite.errors import (
     DirectSuiteError,
@@ -30,10 +31,10 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, TrackingState, changes_of
-from directsuite.jobs.delivery.journal import Journal, JournalError
+from directsuite.jobs.delivery.journal import Journal
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import HOPELESS, bare, next_look, of_messages, pause_after
+from directsuite.messaging.tracking import BACKOFF, bare, next_look, of_messages
 
 _IDS = 1_000
 """Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
@@ -46,7 +47,6 @@ _REJECTIONS = 5  # in a row, with which a message may be given up: one may be of
 _STUBBORN = 3  # failures in a row
 _IDLE = 3_600.0  # seconds
 _BROKEN = 86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
-_OF_THE_MAILBOX = tuple(kind for kind in HOPELESS if kind is not PermissionDeniedError)  # which may be of one message
 
 
 @attrs.frozen
@@ -190,9 +190,9 @@ class StatusPoller:
         failure: DirectSuiteError | None = None
         try:
             await query.run(batches)
-        except (*_OF_THE_MAILBOX, JournalError):
-            raise
         except DirectSuiteError as error:
+            if _is_of_the_mailbox(error):
+                raise
             failure = error
         if query.answered:
             await self._isolate([each for each in query.rejected if len(each.messages) == 1])
@@ -200,7 +200,7 @@ class StatusPoller:
             failure = await self._blame_all(query.rejected)
         if failure is not None:
             self._failures += 1
-            self._resume_at = self._monotonic() + pause_after(self._failures, failure.retry_after)
+            self._resume_at = self._monotonic() + BACKOFF.after(self._failures, failure.retry_after)
             return False
         self._failures = 0
         return True
@@ -209,10 +209,8 @@ class StatusPoller:
         """Ask for these messages, and return why they are rejected or None. Raises errors that aren't about them."""
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
-        except _OF_THE_MAILBOX:
-            raise
         except (ServiceError, ResponseDecodeError) as error:
-            if self._is_service_trouble(error, messages):
+            if _is_of_the_mailbox(error) or self._is_service_trouble(error, messages):
                 raise
             return error
         await self._set_isolated([message for message in messages if message.isolated], isolated=False)
@@ -269,7 +267,7 @@ class StatusPoller:
     def _postpone(self, message: TrackedMessage) -> None:
         """Have a message that was rejected asked for when it is due, and not before a pause has passed."""
         self.schedule(message)
-        message.latest = max(message.latest, self._monotonic() + pause_after(message.rejections, None))
+        message.latest = max(message.latest, self._monotonic() + BACKOFF.after(message.rejections))
 
     def _is_service_trouble(
         self, error: ServiceError | ResponseDecodeError, messages: Sequence[TrackedMessage]
@@ -318,3 +316,8 @@ class StatusPoller:
             await asyncio.gather(*waits, return_exceptions=True)
         if not sleeping.cancelled():
             sleeping.result()
+
+
+def _is_of_the_mailbox(error: DirectSuiteError) -> bool:
+    """Return True if asking for other messages would fail as well. A refused permission may be one message's own."""
+    return scope_of(error) in HOPELESS and not isinstance(error, PermissionDeniedError)

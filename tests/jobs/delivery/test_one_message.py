@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.tracking import GIVE_UP_AFTER, next_look, pause_after
+from directsuite.messaging.tracking import BACKOFF, GIVE_UP_AFTER, next_look
 from tests.integration.world import ALICE, PASSWORD
 from tests.jobs.delivery.scene import Clinic, clinic
 
@@ -49,9 +49,9 @@ def test_what_has_happened_is_seen_before_as_long_has_passed_again(delivered_aft
 
 
 def test_pauses_grow_and_a_service_s_own_word_counts() -> None:
-    assert [pause_after(failures, None) for failures in (1, 2, 3, 7, 100)] == [5, 10, 20, 300, 300]
-    assert pause_after(1, 42.0) == 42
-    assert pause_after(1, 86_400.0) == 3_600
+    assert [BACKOFF.after(failures) for failures in (1, 2, 3, 7, 100)] == [5, 10, 20, 300, 300]
+    assert BACKOFF.after(1, 42.0) == 42
+    assert BACKOFF.after(1, 86_400.0) == 3_600
 
 
 async def test_one_that_is_delivered_takes_one_look(stage: Clinic) -> None:
