@@ -13,6 +13,7 @@ from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache
 from directsuite.core.discreet import discreet
 from directsuite.core.events import Events, Listener, SessionRenewed
+from directsuite.core.facade import Runtime
 from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.logs import LogListener
@@ -177,6 +178,11 @@ class DirectSuite:
         from directsuite.messaging.tuser import TUser
 
         return TUser(self._transport, username, password, direct_addr)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The suite's clock, sleep and events, for the package's own use."""
+        return Runtime.of(self._transport)
 
     def add_listener(self, listener: Listener) -> None:
         """Tell this function of every event from now on. What it raises is logged by its type and harms nobody."""

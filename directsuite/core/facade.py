@@ -1,4 +1,4 @@
-"""What the facades of all services share: options, and raw answers."""
+"""What the facades of all services share: options, raw answers, and what they may use of the core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import attrs
 
 from directsuite.core.body import RequestBody
 from directsuite.core.call import Exchanged, Options, Proof, Receive
+from directsuite.core.clock import Clock
 from directsuite.core.discreet import discreet
+from directsuite.core.events import Event
 from directsuite.core.operation import Operation
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
@@ -33,6 +35,25 @@ class RawResponse(Generic[T]):
 
     def __repr__(self) -> str:
         return f"RawResponse(status={self.status}, elapsed={self.elapsed:.3f}, attempts={self.attempts})"
+
+
+@attrs.frozen
+class Runtime:
+    """What services, synchronisations, jobs and commands use of a suite's core beside its calls."""
+
+    clock: Clock
+    sleep: Callable[[float], Awaitable[None]]
+    """Lets so many seconds pass by the clock. Raises ClosedError where the suite is closed before."""
+    emit: Callable[[Event], None]
+    """Tells the suite's listeners, and its log, of an event."""
+    is_closed: Callable[[], bool]
+    """Gives True once closing has begun."""
+
+    @classmethod
+    def of(cls, transport: Transport) -> Self:
+        """What the facades of a transport use."""
+        session = transport.lifecycle
+        return cls(transport.clock, session.sleep, transport.events.emit, lambda: session.closed)
 
 
 class NothingMoreToSeeError(TimeoutError):
@@ -60,6 +81,11 @@ class Facade:
         return self._with(options if retry is None else attrs.evolve(options, retry=retry))
 
     @property
+    def runtime(self) -> Runtime:
+        """The suite's clock, sleep and events, for the package's own use."""
+        return Runtime.of(self._transport)
+
+    @property
     def with_raw_response(self) -> RawView:
         """The same methods, each giving a RawResponse: the value with status, headers, elapsed time and attempts."""
         return RawView(self)
@@ -69,8 +95,8 @@ class Facade:
         facade._options = options
         return facade
 
-    def _observed(self, observe: Callable[[Exchanged], None]) -> Self:
-        """A view that tells how each of its calls went."""
+    def observed(self, observe: Callable[[Exchanged], None]) -> Self:
+        """A view that calls `observe` with how each of its calls went, for the package's own use."""
         return self._with(attrs.evolve(self._options, observe=observe))
 
     def _within_a_call(self) -> Self:
@@ -113,7 +139,7 @@ class RawView:
 
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
             seen: list[Exchanged] = []
-            calling = getattr(self._facade._observed(seen.append), name)(*args, **kwargs)
+            calling = getattr(self._facade.observed(seen.append), name)(*args, **kwargs)
             args, kwargs = (), {}  # the frame may stand in a traceback, and holds nothing of what was asked
             value = await calling
             if not seen:

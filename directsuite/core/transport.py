@@ -67,8 +67,8 @@ class Transport:
         codec: Codec,
     ) -> None:
         self._endpoints = endpoints
-        self._lifecycle = lifecycle
-        self._clock = clock
+        self.lifecycle = lifecycle
+        self.clock = clock
         self.timeout = timeout
         self.codec = codec
         self._max_response_bytes = max_response_bytes
@@ -81,7 +81,7 @@ class Transport:
             codec=codec,
         )
         self._retry = retry
-        self._events = events
+        self.events = events
 
     async def call(
         self,
@@ -95,7 +95,7 @@ class Transport:
         """The whole life of one call: the response, or a typed error."""
         call = self._begin(operation, segments, body, options, receive, proof)
         segments = ()  # the frame may stand in a traceback, and holds nothing of what was asked
-        with UnderWay(call, self._lifecycle, self._clock):
+        with UnderWay(call, self.lifecycle, self.clock):
             try:
                 return await self._attempts.run(call)  # most calls end here, without any retry machinery
             except DirectSuiteError as error:
@@ -113,7 +113,7 @@ class Transport:
 
     def looking(self, seconds: float) -> Looking:
         """The rhythm of looking for so many seconds; its pauses raise ClosedError where the suite ends."""
-        return Looking(seconds, self._clock, self._lifecycle.sleep)
+        return Looking(seconds, self.clock, self.lifecycle.sleep)
 
     def window(self, service: Service) -> int:
         """How many requests a listing keeps under way: twice the service's connections."""
@@ -141,7 +141,7 @@ class Transport:
         call = self._begin(cast("Operation[bytes]", operation), segments, body, options, keep, None)
         segments = ()  # the frame may stand in a traceback, and holds nothing of what was asked
         call.keep_open = True
-        with UnderWay(call, self._lifecycle, self._clock):
+        with UnderWay(call, self.lifecycle, self.clock):
             try:
                 try:
                     await self._attempts.run(call)
@@ -175,18 +175,18 @@ class Transport:
         receive: Receive[R] | None,
         proof: Proof[R] | None,
     ) -> Call[R]:
-        self._lifecycle.check(within_a_call=options.within_a_call)
+        self.lifecycle.check(within_a_call=options.within_a_call)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
             raise _incomplete(operation, endpoint)
         path = operation.filled(segments)
         timeout = options.timeout if options.timeout is not None else self.timeout
-        now = self._lifecycle.bounds.loop.time()
-        started_at = self._clock.monotonic()
+        now = self.lifecycle.bounds.loop.time()
+        started_at = self.clock.monotonic()
         return Call(
             number=next(_NUMBERS),
-            events=self._events,
-            detailed=self._events.detailed,
+            events=self.events,
+            detailed=self.events.detailed,
             operation=operation,
             endpoint=endpoint,
             path=path,
@@ -223,14 +223,14 @@ class Transport:
         retrying = call.policy.retrying(
             may_repeat=call.may_repeat,
             time_left=call.time_left,
-            sleep=self._lifecycle.sleep,
+            sleep=self.lifecycle.sleep,
             scheduled=scheduled,
-            answer=self._lifecycle.wait,
+            answer=self.lifecycle.wait,
         )
         async for attempt in retrying:
             with attempt:
                 if known:
-                    attempt.retry_state.start_time -= self._clock.monotonic() - call.started_at
+                    attempt.retry_state.start_time -= self.clock.monotonic() - call.started_at
                     raise known.pop()
                 return await self._attempt(call)
         raise AssertionError("tenacity's loop ends by return or raise")
@@ -239,7 +239,7 @@ class Transport:
         """One attempt, and a second one outside the retry budget where it only wanted a fresh token or session."""
         while True:
             try:
-                call.begin_attempt(self._clock.monotonic())
+                call.begin_attempt(self.clock.monotonic())
                 return await self._attempts.run(call)
             except ServiceError as refusal:
                 if not self._renews(call, refusal):
@@ -272,7 +272,7 @@ class Transport:
         return await self._look_for_proof(call)
 
     async def _look_for_proof(self, call: Call[R]) -> tuple[R] | None:
-        return await look_for_proof(call, self._clock, self._lifecycle.sleep, timeout=self.timeout)
+        return await look_for_proof(call, self.clock, self.lifecycle.sleep, timeout=self.timeout)
 
     def _verdict(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
         """What the caller is told: no error says more, or less, than is known."""
@@ -303,7 +303,7 @@ class Transport:
             if told.operation in (None, call.operation.name):  # a login's error keeps its own figures
                 told.operation, told.service = call.operation.name, call.operation.service
                 told.attempts = call.attempts
-                told.elapsed = self._clock.monotonic() - call.started_at
+                told.elapsed = self.clock.monotonic() - call.started_at
         return error
 
 

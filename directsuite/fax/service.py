@@ -87,9 +87,9 @@ class Fax(Facade):
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
         refuse_timeout(timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
-        clock, lifecycle = self._transport._clock, self._transport._lifecycle
-        poller = FaxPoller(self._fetch_page(fax_number, timeout), fetch_single, clock.monotonic, since)
-        return Listing(watch(poller, interval, lifecycle.sleep, lambda: lifecycle.closed))
+        runtime = self.runtime
+        poller = FaxPoller(self._fetch_page(fax_number, timeout), fetch_single, runtime.clock.monotonic, since)
+        return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
         pages, fetch_page = _Pages(limit), self._fetch_page(fax_number, timeout)

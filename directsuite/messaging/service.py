@@ -152,7 +152,7 @@ class Mailbox(Facade):
         now = datetime.now(UTC)
         sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
         if since is not None:
-            looking, clock = self._transport.looking(settle), self._transport._clock
+            looking, clock = self._transport.looking(settle), self.runtime.clock
             found = await send_once.find_earlier(sent, self._sent_since, looking, clock)
             if found is not None:
                 return found
@@ -685,7 +685,7 @@ class Mailbox(Facade):
 
         async def fetch_batch(batch: Batch) -> list[M]:
             """The messages of a batch, in order, and what they tell of the size of others."""
-            messages = await fetch(self._observed(batch.weigh), batch.uids)
+            messages = await fetch(self.observed(batch.weigh), batch.uids)
             batches.came(batch, len(messages))
             return _in_order(batch.uids, messages)
 

@@ -198,7 +198,7 @@ async def follow(
     """
     checked_smtp_id(smtp_id)
     count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)
-    clock, sleep = facade._transport._clock, facade._transport._lifecycle.sleep
+    clock, sleep = facade.runtime.clock, facade.runtime.sleep
     began, failures, last = clock.monotonic(), 0, give_up_after - AT_ONCE
     while True:
         age = clock.monotonic() - began

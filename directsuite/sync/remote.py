@@ -78,7 +78,7 @@ class DirectRemote:
             """Take the mark of an answer."""
             marks.append(hashlib.blake2b(exchanged.answer.body, digest_size=_HASH).digest())
 
-        uids = await self._mailbox._observed(told).get_uids(folder)
+        uids = await self._mailbox.observed(told).get_uids(folder)
         if marks[-1] == mark:
             return None
         if not all(map(is_storable, uids)):
@@ -98,5 +98,5 @@ class DirectRemote:
         self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
     ) -> Sequence[MessageDetail]:
         """Operation GetMessagesByUIDs."""
-        mailbox = self._mailbox if weigh is None else self._mailbox._observed(weigh)
+        mailbox = self._mailbox if weigh is None else self._mailbox.observed(weigh)
         return await mailbox.get_messages_by_uids(folder, uids)

@@ -148,11 +148,11 @@ class Turns:
             mailbox.rounds = None  # its password may be another, or its lease another's
             self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
             elapsed = self._clock.monotonic() - began
-            self._suite._events.emit(
+            self._suite.runtime.emit(
                 RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
             )
             return Turn(report=None, rest=_back_off(status, error))
-        self._suite._events.emit(_finished(report, status.problem, self._clock.monotonic() - began))
+        self._suite.runtime.emit(_finished(report, status.problem, self._clock.monotonic() - began))
         rest = self._rest(mailbox, report)
         return Turn(report=report, rest=rest, fruitless=mailbox.fruitless >= _FRUITLESS)
 

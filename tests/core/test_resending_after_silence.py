@@ -49,7 +49,7 @@ async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedSe
     server.otherwise = by_operation([plays.reset], plays.answer(MARKED))
     clock: Any = None
     async with opened(server, retry=ds.RetryPolicy.none()) as suite:
-        clock = suite._transport._clock
+        clock = suite.runtime.clock
         with pytest.raises(ds.OutcomeUnknownError) as caught:
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, settle=30)
     assert caught.value.looked

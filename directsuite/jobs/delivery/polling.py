@@ -139,8 +139,8 @@ class StatusPoller:
         self._journal = journal
         self._state = state
         self._unix_time = unix_time
-        self._monotonic = mailbox._transport._clock.monotonic
-        self._sleep = mailbox._transport._lifecycle.sleep
+        self._monotonic = mailbox.runtime.clock.monotonic
+        self._sleep = mailbox.runtime.sleep
         self._ahead = self._unix_time() - self._monotonic()
         self._failures = 0  # in a row
         self._resume_at = 0.0  # until when the service is left alone

@@ -63,7 +63,7 @@ class DeliveryTracker:
         self.mailbox = _checked(mailbox)
         self._journal = _checked_journal(journal)
         self._give_up_after = checked_patience(give_up_after)
-        self._now = now or unix_time(mailbox._transport._clock)
+        self._now = now or unix_time(mailbox.runtime.clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
         self._poller = StatusPoller(mailbox, journal, self._state, self._now)
 

@@ -107,7 +107,7 @@ class SigningJob:
         self._signatures = signatures
         self._journal = journal
         self._at_a_time = at_a_time
-        self._clock = clock or signing._transport._clock
+        self._clock = clock or signing.runtime.clock
         self._now = now or unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
