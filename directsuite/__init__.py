@@ -11,7 +11,8 @@ from directsuite._version import __version__ as __version__
 TYPE_CHECKING = False  # which type checkers take for True: the import of typing would cost most of this module's time
 
 if TYPE_CHECKING:
-    from directsuite.core.connector import FreshConnector as FreshConnector
+    from directsuite.core.credentials import AccessToken as AccessToken
+    from directsuite.core.credentials import TokenSource as TokenSource
     from directsuite.core.events import AttemptFailed as AttemptFailed
     from directsuite.core.events import AttemptStarted as AttemptStarted
     from directsuite.core.events import AttemptSucceeded as AttemptSucceeded
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from directsuite.core.events import Listener as Listener
     from directsuite.core.events import NullElementsSkipped as NullElementsSkipped
     from directsuite.core.events import OutcomeLeftUnknown as OutcomeLeftUnknown
+    from directsuite.core.events import Progress as Progress
     from directsuite.core.events import RenewalFailed as RenewalFailed
     from directsuite.core.events import Renewed as Renewed
     from directsuite.core.events import RetryScheduled as RetryScheduled
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
     from directsuite.core.events import SessionRenewed as SessionRenewed
     from directsuite.core.events import TokenRefreshed as TokenRefreshed
     from directsuite.core.facade import RawResponse as RawResponse
-    from directsuite.core.listing import Listing as Listing
-    from directsuite.core.progress import Progress as Progress
+    from directsuite.core.iteration import Listing as Listing
     from directsuite.core.retry import RetryPolicy as RetryPolicy
     from directsuite.core.retry import WaitAsAsked as WaitAsAsked
-    from directsuite.core.tokens import AccessToken as AccessToken
-    from directsuite.core.tokens import TokenSource as TokenSource
+    from directsuite.core.session import FreshConnector as FreshConnector
     from directsuite.errors import AddressError as AddressError
     from directsuite.errors import AuthenticationError as AuthenticationError
     from directsuite.errors import BadRequestError as BadRequestError
@@ -116,17 +116,16 @@ if TYPE_CHECKING:
     from directsuite.wire.models import OpenEnum as OpenEnum
 else:
     _NAMES = {
-        "core.connector": "FreshConnector",
+        "core.credentials": "AccessToken TokenSource",
         "core.events": (
             "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "
             "CircuitOpened Event Listener NullElementsSkipped OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled "
-            "ServicePaused SessionRenewed TokenRefreshed"
+            "Progress ServicePaused SessionRenewed TokenRefreshed"
         ),
         "core.facade": "RawResponse",
-        "core.listing": "Listing",
-        "core.progress": "Progress",
+        "core.iteration": "Listing",
         "core.retry": "RetryPolicy WaitAsAsked",
-        "core.tokens": "AccessToken TokenSource",
+        "core.session": "FreshConnector",
         "errors": (
             "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "
             "ConflictError ConnectFailedError ConnectionLostError DeadlineExceededError DirectSuiteError "

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import attrs
 
-from directsuite.core.checks import FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Check, accepts, instance_of
-from directsuite.core.discreet import discreet, discreet_init
-from directsuite.core.lifecycle import SessionFactory
+from directsuite.core.checks import (
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    WHOLE,
+    Check,
+    accepts,
+    instance_of,
+    is_proxy_url,
+    problem_of_url,
+)
+from directsuite.core.privacy import discreet, discreet_init
 from directsuite.core.retry import RetryPolicy
-from directsuite.core.secure_url import is_proxy_url, problem_of_url
+from directsuite.core.session import SessionFactory
 from directsuite.errors import ConfigurationError
 from directsuite.wire.models import ValueSemantics
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Self
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.credentials import TokenCache
-from directsuite.core.discreet import discreet
+from directsuite.core.credentials import TokenCache, TokenSource, token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
-from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
-from directsuite.core.tokens import TokenSource, token_source
+from directsuite.core.privacy import discreet
+from directsuite.core.session import Lifecycle
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax

@@ -146,6 +146,7 @@ NOT_FOR_USERS = {
         "ChangeLoop",
     ),  # what a synchronisation and its store say to each other
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
+    *("Runtime", "Exchanged"),  # what the package itself uses of a suite beside its calls, and sees of a call
     "Connection",  # psycopg's, by a shorter name
     *("Keeping", "Chunk"),  # what a signing job and its journal do
     "SharedRate",  # what a suite asks of SharedLimits

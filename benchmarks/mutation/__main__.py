@@ -11,7 +11,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "outcome": ("outcome", "outcome_words", "outcomes_table", "odd_answers"),
     "retry": ("retry", "retry_after", "retry_policy"),
     "credentials": ("credentials", "token_renewal", "token_life", "renewal_ahead", "keep_alive", "closing_drains"),
-    "tokens": ("credentials", "token_life", "renewal_ahead"),
 }
 """Modules of the core, and the tests in tests/core that are theirs: few and quick, since each mutant runs them."""
 

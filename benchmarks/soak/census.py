@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from directsuite.core.answer import Incoming
-from directsuite.core.body import Outgoing
 from directsuite.core.call import Call
 from directsuite.core.credentials import Credential
+from directsuite.core.response import Incoming
+from directsuite.core.upload import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

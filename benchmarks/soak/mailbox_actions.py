@@ -13,7 +13,7 @@ from benchmarks.soak.stage import BOB, DOMAIN, Action, Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from directsuite.core.listing import Listing
+    from directsuite.core.iteration import Listing
 
 _INBOX, _SENT, _TRASH = "INBOX", "INBOX.Sent", "INBOX.Trash"
 _LARGE = 60_000  # bytes of an attachment

@@ -26,7 +26,7 @@ from typing import Any, Literal, cast
 import attrs
 
 from directsuite.cli.errors import NO_TEXT, RefusedError, refuse_no_text
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.registration.models import Login

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from directsuite import errors
 from directsuite.cli.process import ExitStatus
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
 """The predicate of the sentence about text that came as other bytes."""

@@ -34,7 +34,7 @@ from rich.table import Table
 from rich.text import Text
 
 from directsuite.cli.process import discard_stdout, say
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]

@@ -17,19 +17,18 @@ import aiohttp
 from yarl import URL
 
 from directsuite.core.admission import admit, admitted_at_once, refuse_while_open
-from directsuite.core.answer import Answer, Incoming, interpret, unreadable
-from directsuite.core.body import EMPTY, Outgoing
-from directsuite.core.bound import NEVER, Bound
 from directsuite.core.call import Call, Exchanged
-from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.clock import Clock
 from directsuite.core.conclusion import Conclusions
-from directsuite.core.destination import DestinationError, is_spent
+from directsuite.core.download import DestinationError, is_spent
 from directsuite.core.events import AttemptStarted
-from directsuite.core.lifecycle import Lifecycle
+from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import ConnectionDroppedError, of_exception
+from directsuite.core.response import Answer, Incoming, interpret, unreadable
 from directsuite.core.sending import SENT_TWICE, Sending
+from directsuite.core.session import NEVER, Bound, Lifecycle
+from directsuite.core.upload import EMPTY, Outgoing
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,

@@ -9,15 +9,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 from yarl import URL
 
-from directsuite.core.answer import Answer, Incoming
-from directsuite.core.body import RequestBody
-from directsuite.core.bound import NEVER
 from directsuite.core.checks import POSITIVE
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.events import CallEvent, Events, NullElementsSkipped
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
+from directsuite.core.response import Answer, Incoming
 from directsuite.core.retry import RetryPolicy
+from directsuite.core.session import NEVER
+from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     CircuitOpenError,
     ClosedError,

@@ -1,11 +1,11 @@
-"""Time as the core sees it, so that a test can hold it still."""
+"""Time as the core sees it, so that a test can hold it still; and waits that a clock of tests leaps over."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 STRIDE = 60.0
@@ -50,3 +50,13 @@ def unix_time(clock: Clock) -> Callable[[], float]:
 
 _BEGINNINGS: dict[int, float] = {}
 """The Unix time at which a clock stood at 0, by its identity: a clock of somebody's tests may have no hash."""
+
+
+AT_ONCE = 0.005
+"""Seconds: what is due within them is due. No wait is shorter, however finely a clock counts."""
+
+
+async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Return when the clock shows this. sleep: lets so many seconds pass, and raises what ends the wait."""
+    while (left := due - monotonic()) > AT_ONCE:
+        await sleep(min(left, STRIDE))

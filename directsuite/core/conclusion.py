@@ -7,7 +7,7 @@ from typing import Any
 from directsuite.core.call import Call
 from directsuite.core.clock import Clock
 from directsuite.core.events import AttemptFailed, AttemptSucceeded
-from directsuite.core.lifecycle import Lifecycle
+from directsuite.core.session import Lifecycle
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,

@@ -9,14 +9,14 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import Exchanged, Options, Proof, Receive
 from directsuite.core.clock import Clock
-from directsuite.core.discreet import discreet
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
+from directsuite.core.privacy import discreet
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody
 from directsuite.wire.models import Model
 
 R = TypeVar("R")

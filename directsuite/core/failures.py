@@ -10,7 +10,9 @@ CALLER      settings, arguments, or the caller's own storage   }
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import os
 from http import HTTPStatus
 
 from directsuite.errors import (
@@ -80,3 +82,15 @@ def _scope_of_refusal(error: ServiceError) -> Scope:
     if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT:
         return Scope.ENDPOINT
     return Scope.ITEM
+
+
+def reason_of(error: OSError) -> str:
+    """Why something can't be read, written or reached, without its name."""
+    kind: str = getattr(error, "kind", type(error).__name__)  # a storage's own, where there is no number
+    return kind if error.errno is None else os.strerror(error.errno)
+
+
+def is_being_cancelled() -> bool:
+    """Whether a CancelledError is the current task's own: what it waits for may have been cancelled by others."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

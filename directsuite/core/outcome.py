@@ -53,15 +53,19 @@ from typing import Any
 import aiohttp
 
 from directsuite.core.operation import Auth, Operation
-from directsuite.core.refusals import class_of_status
 from directsuite.core.retry import retry_after
 from directsuite.errors import (
     AuthenticationError,
+    BadRequestError,
     ConnectFailedError,
     ConnectionLostError,
     DirectSuiteError,
+    NotFoundError,
     Outcome,
+    PermissionDeniedError,
+    RateLimitedError,
     ResponseDecodeError,
+    ServerError,
     ServiceError,
 )
 
@@ -164,3 +168,25 @@ def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Ou
 def asks_for_new_credential(error: DirectSuiteError) -> bool:
     """Whether the service would take the same request with a fresh token or session."""
     return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
+
+
+def class_of_status(status: int) -> tuple[type[ServiceError], str]:
+    """The error for an HTTP status, and what it means (specification section 7)."""
+    if status in _STATUSES:
+        return _STATUSES[status]
+    if status >= 500:
+        return ServerError, "the service failed"
+    if status < 300:
+        return ServiceError, "the service reports an error, though with a good status"
+    if status < 400:
+        return ServiceError, "the service redirects, which is not followed: check the URL in the settings"
+    return ServiceError, "the service refused the request"
+
+
+_STATUSES: dict[int, tuple[type[ServiceError], str]] = {
+    400: (BadRequestError, "invalid action, or a parameter is missing or invalid"),
+    401: (AuthenticationError, "no valid access token in the request"),
+    403: (PermissionDeniedError, "permission denied for the requested action"),
+    404: (NotFoundError, "endpoint not found: check the URL in the settings, or the thing asked for is gone"),
+    429: (RateLimitedError, "too many requests"),
+}

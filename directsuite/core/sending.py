@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import aiohttp
 
-from directsuite.core.body import Outgoing
 from directsuite.core.outcome import ConnectionDroppedError
+from directsuite.core.upload import Outgoing
 
 SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
 """Those of our methods that aiohttp sends again by itself; others need no middleware, which costs some time."""

@@ -12,23 +12,25 @@ One deadline holds over token wait, queue, attempts, bodies and back-off.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from directsuite.core.answer import Incoming, unreadable
 from directsuite.core.attempt import Attempts
-from directsuite.core.body import RequestBody
 from directsuite.core.call import Call, Endpoint, Options, Proof, Receive, StreamReader
 from directsuite.core.clock import Clock
 from directsuite.core.events import Events, RetryScheduled
-from directsuite.core.lifecycle import Lifecycle
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import asks_for_new_credential
-from directsuite.core.proof import Looking, look_for_proof
-from directsuite.core.retry import RetryPolicy
+from directsuite.core.response import Incoming, unreadable
+from directsuite.core.retry import Backoff, RetryPolicy
+from directsuite.core.session import NEVER, Lifecycle
 from directsuite.core.under_way import UnderWay
+from directsuite.core.upload import RequestBody
 from directsuite.errors import (
+    ClosedError,
     ConfigurationError,
     ConnectionLostError,
     DeadlineExceededError,
@@ -325,3 +327,63 @@ def _incomplete(operation: Operation[Any], endpoint: Endpoint) -> ConfigurationE
         f"{operation.name} needs a login: DirectSuite(login=Login(username, password)), "
         "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
     )
+
+
+_BACKOFF = Backoff(0.5, 8.0)  # seconds between looks
+
+
+class Looking:
+    """The rhythm of looking for so many seconds: pauses twice as long each time, and a last look at the end."""
+
+    def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._end = clock.monotonic() + seconds
+        self._looks = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time to look is over."""
+        return self._clock.monotonic() >= self._end
+
+    async def pause(self) -> None:
+        """Return when it is time to look again."""
+        self._looks += 1
+        await self._sleep(min(_BACKOFF.after(self._looks), max(0.0, self._end - self._clock.monotonic())))
+
+
+async def look_for_proof(
+    call: Call[R], clock: Clock, sleep: Callable[[float], Awaitable[None]], *, timeout: float
+) -> tuple[R] | None:
+    """The response that the lost answer would have given, or None. Within the call's deadline.
+
+    timeout: seconds for the looking of a stream, which has no deadline.
+    """
+    if call.proof is None:
+        return None
+    now = asyncio.get_running_loop().time()
+    deadline = now + timeout if call.deadline == NEVER else call.deadline
+    left = deadline - now
+    looking = Looking(min(call.proof.seconds, left), clock, sleep)
+    with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
+        async with asyncio.timeout_at(deadline):
+            while True:
+                over = looking.over
+                try:
+                    proven = await call.proof.look()
+                except ClosedError:
+                    return None
+                except DirectSuiteError:  # the next look may see more
+                    saw = False
+                else:
+                    if proven is not None:
+                        return (proven,)
+                    saw = True
+                if over:
+                    call.looked = saw and call.proof.seconds <= left
+                    return None
+                try:
+                    await looking.pause()
+                except ClosedError:
+                    return None
+    return None

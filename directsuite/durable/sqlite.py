@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.durable.files import open_locked
 from directsuite.errors import DirectSuiteError
 

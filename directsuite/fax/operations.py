@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.refusals import Refusals
+from directsuite.core.operation import Auth, Operation, Refusals, Semantics, Service
 from directsuite.fax.models import FaxMessageInformation
 
 REFUSALS = Refusals(texts=("error", "description"))

@@ -9,7 +9,7 @@ from datetime import datetime
 from directsuite.core.call import refuse_timeout
 from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
-from directsuite.core.listing import FetchedAhead, Listing
+from directsuite.core.iteration import FetchedAhead, Listing
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 
 import attrs
 
+from directsuite.core.clock import wait_until
 from directsuite.core.failures import HOPELESS, Scope, scope_of
 from directsuite.core.retry import Backoff
-from directsuite.core.waits import wait_until
 from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import attrs
 
-from directsuite.core.source import BinaryReader, Content, content_of
+from directsuite.core.upload import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.refusals import Code, Refusals
+from directsuite.core.operation import Auth, Code, MediaType, Operation, Refusals, Semantics, Service
 from directsuite.errors import AddressError, AuthenticationError, ServiceError
 from directsuite.messaging.models import (
     APIResponse,

@@ -20,7 +20,7 @@ import attrs
 
 from directsuite.core.checks import DURATION
 from directsuite.core.clock import Clock
-from directsuite.core.proof import Looking
+from directsuite.core.transport import Looking
 from directsuite.errors import (
     AddressError,
     BadRequestError,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.body import AT_ONCE, RequestBody
-from directsuite.core.progress import Meter, Progress
-from directsuite.core.source import Content, InMemory, examine
+from directsuite.core.events import Meter, Progress
+from directsuite.core.upload import AT_ONCE, Content, InMemory, RequestBody, examine
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import Attachment, SendRequest
 from directsuite.wire import base64

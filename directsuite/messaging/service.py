@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Proof
+from directsuite.core.events import Progress, refuse_progress
 from directsuite.core.facade import Facade
-from directsuite.core.listing import FetchedAhead, Listing
+from directsuite.core.iteration import FetchedAhead, Listing
 from directsuite.core.operation import Operation, Service
-from directsuite.core.progress import Progress, refuse_progress
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, flag

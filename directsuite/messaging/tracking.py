@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import attrs
 
 from directsuite.core.checks import POSITIVE
+from directsuite.core.clock import AT_ONCE, wait_until
 from directsuite.core.facade import Facade
 from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.retry import Backoff
-from directsuite.core.waits import AT_ONCE, wait_until
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+from directsuite.core.events import Progress
 from directsuite.core.facade import Facade
-from directsuite.core.progress import Progress
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations

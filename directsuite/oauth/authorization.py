@@ -12,10 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
-from directsuite.core.checks import FLAG, TEXT
-from directsuite.core.discreet import discreet
+from directsuite.core.checks import FLAG, TEXT, problem_of_url
 from directsuite.core.operation import Service
-from directsuite.core.secure_url import problem_of_url
+from directsuite.core.privacy import discreet
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,

@@ -15,12 +15,11 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from directsuite.core.answer import Incoming
-from directsuite.core.body import RequestBody
 from directsuite.core.call import Options, Proof
-from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.refusals import Code, Refusals, Refused
+from directsuite.core.operation import Auth, Code, MediaType, Operation, Refusals, Refused, Semantics, Service
+from directsuite.core.response import Incoming
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,

@@ -13,8 +13,8 @@ from typing import Literal, cast
 import attrs
 from yarl import URL
 
-from directsuite.core.secure_url import problem_of_url
-from directsuite.core.tokens import AccessToken, TokenSource
+from directsuite.core.checks import problem_of_url
+from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_optional_secret, as_secret
 

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 
 from directsuite.core.call import Proof
-from directsuite.core.tokens import AccessToken, TokenSource
+from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.core.transport import Transport
 from directsuite.errors import (
     AuthenticationError,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.refusals import Code, Refusals
+from directsuite.core.operation import Auth, Code, Operation, Refusals, Semantics, Service
 from directsuite.errors import (
     AddressError,
     AuthenticationError,

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 
 import attrs
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Options, Proof
-from directsuite.core.credentials import TokenCache
+from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.core.facade import Facade, NothingMoreToSeeError
-from directsuite.core.tokens import AccessToken
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody
 from directsuite.errors import ConfigurationError, InvalidArgumentError, NotFoundError, OutcomeUnknownError
 from directsuite.registration import operations
 from directsuite.registration.models import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.refusals import Refusals
+from directsuite.core.operation import Auth, MediaType, Operation, Refusals, Semantics, Service
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")

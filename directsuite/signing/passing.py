@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Iterator
 import attrs
 
 from directsuite.core.call import Exchanged, Options
-from directsuite.core.destination import in_turns, refuse_larger, size_told
-from directsuite.core.progress import Meter
-from directsuite.core.source import Content, Piece, Source, examine
+from directsuite.core.download import in_turns, refuse_larger, size_told
+from directsuite.core.events import Meter
 from directsuite.core.transport import Transport
+from directsuite.core.upload import Content, Piece, Source, examine
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 from directsuite.wire import base64

@@ -11,16 +11,22 @@ from typing import Any, TypeVar, cast, overload
 
 import attrs
 
-from directsuite.core.body import RequestBody
 from directsuite.core.call import SETTLE, Options, Proof, Receive
-from directsuite.core.destination import Destination, refuse_max_bytes, refuse_sha256
+from directsuite.core.download import (
+    BinaryWriter,
+    Destination,
+    PartlyPassedOnError,
+    PieceWriter,
+    refuse_max_bytes,
+    refuse_sha256,
+    sink_of,
+)
+from directsuite.core.events import Meter, Progress, refuse_progress
 from directsuite.core.facade import Facade
-from directsuite.core.listing import Listing
+from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
-from directsuite.core.progress import Meter, Progress, refuse_progress
-from directsuite.core.sinks import BinaryWriter, PartlyPassedOnError, PieceWriter, sink_of
-from directsuite.core.source import Source
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody, Source
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import attrs
 
-from directsuite.core.listing import FetchedAhead
+from directsuite.core.iteration import FetchedAhead
 from directsuite.errors import (
     AuthenticationError,
     CircuitOpenError,

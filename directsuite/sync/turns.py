@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 import attrs
 
-from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.clock import Clock
+from directsuite.core.failures import is_being_cancelled
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import directsuite as ds
-from directsuite.core.body import RequestBody
+from directsuite.core.upload import RequestBody
 from directsuite.errors import _Sealed
 
 Shown = tuple[str, str]

@@ -12,7 +12,7 @@ from directsuite import errors
 from directsuite.cli import main
 from directsuite.cli.errors import NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus
-from directsuite.core.refusals import class_of_status
+from directsuite.core.outcome import class_of_status
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:

@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.connector import Connection
 
-from directsuite.core.connector import FreshConnector
+from directsuite.core.session import FreshConnector
 
 from . import plays
 from .certificates import HERE, certificate, server_context

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from directsuite.core.blocking import RESTING, OwnThread, Worker
+from directsuite.core.files import RESTING, OwnThread, Worker
 
 from .virtual_time import turns, until
 

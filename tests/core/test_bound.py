@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.bound import NEVER, Bounds
+from directsuite.core.session import NEVER, Bounds
 
 from .virtual_time import VirtualTimeLoop, turns
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 import directsuite as ds
-from directsuite.core.connector import FreshConnector
+from directsuite.core.session import FreshConnector
 
 from . import plays
 from .opened import FLATTEN, GET_MESSAGE_COUNT, PDF, failure_of, opened

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import directsuite as ds
-from directsuite.core.breaker import Breaker
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
+from directsuite.core.limits import Breaker
 
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, PDF, SEND, failure_of, opened

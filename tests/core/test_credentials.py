@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import TokenCache
-from directsuite.core.tokens import AccessToken, token_source
+from directsuite.core.credentials import AccessToken, TokenCache, token_source
 from directsuite.secret import Secret
 
 from .virtual_time import ManualClock, turns

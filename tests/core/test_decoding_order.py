@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from directsuite.core import attempt
-from directsuite.core.answer import Answer, interpret
 from directsuite.core.operation import Operation
+from directsuite.core.response import Answer, interpret
 
 from . import plays
 from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, SEND, Ask, opened

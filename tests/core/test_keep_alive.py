@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from directsuite.core.credentials import TokenCache
-from directsuite.core.tokens import AccessToken
+from directsuite.core.credentials import AccessToken, TokenCache
 
 from . import plays
 from .opened import GET_PATIENT_ADDRESS, LOGGED_IN, opened

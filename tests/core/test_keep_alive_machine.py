@@ -7,8 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from directsuite.core.credentials import TokenCache
-from directsuite.core.tokens import AccessToken
+from directsuite.core.credentials import AccessToken, TokenCache
 
 from .token_fetches import ByHand, ClockOf, Told
 

@@ -14,8 +14,8 @@ import pytest
 from tenacity import wait_fixed
 
 import directsuite as ds
-from directsuite.core.connector import FreshConnector
 from directsuite.core.events import AttemptStarted, Event
+from directsuite.core.session import FreshConnector
 
 from . import plays
 from .opened import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.listing import FetchedAhead, Listing
+from directsuite.core.iteration import FetchedAhead, Listing
 
 from .virtual_time import VirtualTimeLoop, turns
 

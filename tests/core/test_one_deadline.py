@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tenacity import wait_fixed
 
 import directsuite as ds
-from directsuite.core.connector import FreshConnector
+from directsuite.core.session import FreshConnector
 from directsuite.types import Token
 
 from . import plays

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import TokenCache
-from directsuite.core.tokens import AccessToken, token_source
+from directsuite.core.credentials import AccessToken, TokenCache, token_source
 
 from .opened import GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGGED_IN, failure_of, opened
 from .plays import answer, gated

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.core.connector import FreshConnector
+from directsuite.core.session import FreshConnector
 
 from . import plays
 from .certificates import certificate

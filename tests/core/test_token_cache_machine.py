@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import directsuite as ds
-from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.tokens import AccessToken
+from directsuite.core.credentials import AccessToken, Credential, TokenCache
 
 from .token_fetches import ByHand, Caller, ClockOf, Fetches, Told
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.tokens import AccessToken
+from directsuite.core.credentials import AccessToken, Credential, TokenCache
 
 from .token_fetches import ByHand, ClockOf, Fetches
 from .virtual_time import turns

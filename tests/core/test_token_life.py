@@ -10,9 +10,8 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import TokenCache
+from directsuite.core.credentials import AccessToken, TokenCache, token_source
 from directsuite.core.events import Event, RenewalFailed, TokenRefreshed
-from directsuite.core.tokens import AccessToken, token_source
 
 from .test_credentials import Source, text
 from .virtual_time import LoopClock, ManualClock, turns

@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.call import Call
-from directsuite.core.tokens import AccessToken
+from directsuite.core.credentials import AccessToken
 
 from . import plays
 from .opened import (

@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.core.connector import FreshConnector
-from directsuite.core.lifecycle import SessionFactory
+from directsuite.core.session import FreshConnector, SessionFactory
 
 from . import plays
 from .failing_networks import ends_before_the_request, everywhere

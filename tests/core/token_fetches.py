@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from directsuite.core.credentials import Credential
+from directsuite.core.credentials import AccessToken, Credential
 from directsuite.core.events import Event, RenewalFailed, Renewed
-from directsuite.core.tokens import AccessToken
 
 from .virtual_time import VirtualTimeLoop, turns
 

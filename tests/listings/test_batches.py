@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.answer import Answer
 from directsuite.core.call import Exchanged
+from directsuite.core.response import Answer
 from directsuite.messaging.batches import MEMORY, Batch, Batches
 
 KB = 1024

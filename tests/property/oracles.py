@@ -13,8 +13,8 @@ from datetime import date as day
 from itertools import pairwise
 from typing import Any
 
-from directsuite.core.answer import Answer, interpret
 from directsuite.core.operation import Operation
+from directsuite.core.response import Answer, interpret
 from directsuite.core.retry import retry_after
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.core.answer import Answer, interpret
 from directsuite.core.operation import Operation
+from directsuite.core.response import Answer, interpret
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.message_reader import MessageReader
 from directsuite.registration import operations as registration

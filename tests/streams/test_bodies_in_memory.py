@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from directsuite.core.body import RequestBody
-from directsuite.core.source import InMemory
+from directsuite.core.upload import InMemory, RequestBody
 from directsuite.wire import base64 as wire
 from tests.core import plays
 from tests.core.opened import PDF, opened

@@ -15,7 +15,7 @@ import pytest
 from yarl import URL
 
 import directsuite as ds
-from directsuite.core.sinks import PathSink
+from directsuite.core.download import PathSink
 from tests.core import plays
 from tests.core.opened import assert_nothing_held, failure_of, opened
 from tests.core.scripted_server import ScriptedServer

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.body import RequestBody
-from directsuite.core.source import content_of
+from directsuite.core.upload import RequestBody, content_of
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.messaging.sending import send_body
 from directsuite.secret import Secret

@@ -17,9 +17,9 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.blocking import RESTING, Worker
-from directsuite.core.sinks import Sink, sink_of
-from directsuite.core.source import content_of
+from directsuite.core.download import Sink, sink_of
+from directsuite.core.files import RESTING, Worker
+from directsuite.core.upload import content_of
 from tests.chaos.overheard import locals_of
 from tests.core import plays
 from tests.core.opened import assert_nothing_held, opened
@@ -102,8 +102,8 @@ async def test_name_is_resolved_at_once_though_silent_pipes_outnumber_the_worker
 
 PROGRAM = """
 import asyncio, os, sys, threading
-from directsuite.core.sinks import sink_of
-from directsuite.core.source import content_of
+from directsuite.core.download import sink_of
+from directsuite.core.upload import content_of
 
 async def main():
     workers = min(32, os.cpu_count() + 4) + 1

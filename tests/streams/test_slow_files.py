@@ -12,7 +12,7 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.blocking import BLOCK
+from directsuite.core.files import BLOCK
 from tests.core import plays
 from tests.core.opened import ALICE, PASSWORD, PDF, opened
 from tests.core.scripted_server import ScriptedServer

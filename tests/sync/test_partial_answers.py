@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from directsuite.core.answer import Answer
 from directsuite.core.call import Exchanged
+from directsuite.core.response import Answer
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore

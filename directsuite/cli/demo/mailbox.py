@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
     from pathlib import Path
 
-    from directsuite.core.listing import Listing
+    from directsuite.core.iteration import Listing
     from directsuite.messaging.models import MessageDetail
     from directsuite.messaging.service import Mailbox
 

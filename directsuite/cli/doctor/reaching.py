@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from yarl import URL
 
 from directsuite.cli.doctor.findings import Found, failed, not_checked, ok, warning
-from directsuite.core.blocking import OwnThread
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
+from directsuite.core.files import OwnThread
 
 _SOON = 21  # days in which a certificate should be renewed
 _DAY = 86_400

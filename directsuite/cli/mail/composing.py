@@ -13,7 +13,7 @@ import attrs
 
 from directsuite.cli.credentials import is_address
 from directsuite.cli.errors import RefusedError, refuse_no_text
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 

@@ -16,7 +16,7 @@ from directsuite.cli.mail.folders import told_of_folders
 from directsuite.cli.mail.reading import NO_SUCH_MESSAGE
 from directsuite.cli.output import progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.messaging.service import Mailbox
 
 

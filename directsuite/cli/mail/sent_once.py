@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from directsuite.cli.errors import RefusedError
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.durable import files
 
 STATE = "DIRECTSUITE_STATE"

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from directsuite.cli.output import progress
-from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.clock import AT_ONCE, Clock, SystemClock
 from directsuite.core.failures import HOPELESS, Scope, scope_of
-from directsuite.core.waits import AT_ONCE
 from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox

@@ -22,7 +22,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.cli.sign.sources import Candidate, Sources
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import examined
 

@@ -20,7 +20,7 @@ from directsuite.cli.sign.journal import JournalOfRun, is_there, is_vain, journa
 from directsuite.cli.sign.report import Report, show_plan, show_plan_as_json
 from directsuite.cli.sign.signatures import Wanted, signatures_of
 from directsuite.cli.sign.sources import Sources
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import JobStoppedError, Journal, SigningJob, TargetFolder
 from directsuite.secret import Secret

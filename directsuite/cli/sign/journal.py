@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from directsuite.cli.errors import RefusedError, in_own_words
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, JournalError, State
 from directsuite.jobs.signing.keeping import digest_of
 from directsuite.signing.models import Signature

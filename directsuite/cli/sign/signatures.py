@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.cli.errors import RefusedError, refuse_no_text
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.signing.models import Signature, Widget
 
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")

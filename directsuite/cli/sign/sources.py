@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.cli.errors import RefusedError
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.jobs.signing.documents import WORKSHOP
 
 _HEAD = 1024  # bytes in which a PDF says that it is one

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from directsuite.cli.credentials import MAILBOX, is_address
 from directsuite.cli.errors import RefusedError, refuse_no_text
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 
 
 def addresses_of(named: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:

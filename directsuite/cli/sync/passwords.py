@@ -22,7 +22,7 @@ from directsuite.cli.credentials import (
     private_passwords,
 )
 from directsuite.cli.errors import RefusedError
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.turns import Passwords

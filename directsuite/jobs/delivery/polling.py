@@ -19,9 +19,8 @@ from typing import Any
 
 import attrs
 
-from directsuite.core.clock import STRIDE
+from directsuite.core.clock import AT_ONCE, STRIDE
 from directsuite.core.failures import HOPELESS, scope_of
-from directsuite.core.waits import AT_ONCE
 from directsuite.errors import (
     DirectSuiteError,
     PermissionDeniedError,

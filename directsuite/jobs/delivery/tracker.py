@@ -14,7 +14,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 from directsuite.core.clock import unix_time
-from directsuite.core.listing import Listing
+from directsuite.core.iteration import Listing
 from directsuite.errors import InvalidArgumentError
 from directsuite.jobs.delivery.changes import DeliveryChange, TrackedMessage, TrackingState
 from directsuite.jobs.delivery.journal import Journal

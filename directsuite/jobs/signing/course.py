@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.cancellation import is_being_cancelled
+from directsuite.core.failures import is_being_cancelled
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,

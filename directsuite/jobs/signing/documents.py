@@ -20,7 +20,7 @@ from typing import Self
 
 import attrs
 
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.errors import InvalidArgumentError
 
 WORKSHOP = ".directsuite"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.cancellation import is_being_cancelled
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, unix_time
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.course import OF_THE_PLACE, Course
 from directsuite.jobs.signing.documents import Pdf, SourceError

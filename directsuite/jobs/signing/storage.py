@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from pathlib import Path
 from typing import Any, TypeVar
 
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import WORKSHOP, Elsewhere, Pdf
 from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_outside, refuse_unwritable

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import WORKSHOP, examined

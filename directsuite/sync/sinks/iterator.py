@@ -17,7 +17,7 @@ from typing import Self
 
 import attrs
 
-from directsuite.core.listing import Listing
+from directsuite.core.iteration import Listing
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import SinkError

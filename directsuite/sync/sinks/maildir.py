@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from directsuite.core.system_errors import reason_of
+from directsuite.core.failures import reason_of
 from directsuite.durable.files import sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 import directsuite as ds
-from directsuite.core.sinks import PathSink
+from directsuite.core.download import PathSink
 
 SIGNATURE = b"\n/ByteRange [0 1 2 3]"
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import attrs
 
-from directsuite.core.answer import Answer
 from directsuite.core.call import Exchanged
+from directsuite.core.response import Answer
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.remote import Listed

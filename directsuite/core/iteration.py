@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from directsuite.core.discreet import discreet
+from directsuite.core.privacy import discreet
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -1,4 +1,7 @@
-"""When a suite may be used: between opening and closing, in the event loop and process that opened it."""
+"""The HTTP session: when a suite may be used, its connections, and the time-outs of what it sends.
+
+Opening and closing belong to the event loop and process that opened it.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,19 @@ import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import aiohttp
 
 from directsuite._version import __version__
-from directsuite.core.answer import Incoming
-from directsuite.core.bound import Bounds
 from directsuite.core.clock import Clock
-from directsuite.core.connector import FreshConnector
-from directsuite.core.heap import keep_heap
+from directsuite.core.response import Incoming
 from directsuite.errors import ClosedError, ConfigurationError, Outcome
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
 T = TypeVar("T")
 
@@ -313,3 +318,148 @@ def _session() -> aiohttp.ClientSession:
         trust_env=False,
         headers={"User-Agent": f"directsuite/{__version__}", "Accept": "application/json, text/plain"},
     )
+
+
+NEVER = float("inf")
+
+
+class Bounds:
+    """The ends of all attempts of a suite that are under way, in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._bounds: set[Bound] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = NEVER
+        self._closing = False
+
+    def until(self, when: float) -> Bound:
+        """An end for the current task's next block, in the event loop's time."""
+        return Bound(self, when)
+
+    def close(self) -> None:
+        """Break off every block that is under way, and leave no timer behind: not after the last that begins later."""
+        self._closing = True
+        for bound in self._bounds:
+            bound.break_off()
+        if not self._bounds:
+            self._stop()
+
+    def watch(self, bound: Bound) -> None:
+        """See to it that this one ends in time."""
+        self._bounds.add(bound)
+        if bound.when < self._due:
+            self._stop()
+            self._due = bound.when
+            self._timer = self.loop.call_at(self._due, self._run_out)
+
+    def leave(self, bound: Bound) -> None:
+        """Forget this one: its block is over."""
+        self._bounds.discard(bound)
+        if self._closing and not self._bounds:
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._due = None, NEVER
+
+    def _run_out(self) -> None:
+        due = max(self._due, self.loop.time())  # all that are past, so that many ends take few turns
+        self._timer, self._due = None, NEVER
+        for bound in [each for each in self._bounds if each.when <= due]:
+            self._bounds.discard(bound)
+            bound.expire()
+        if self._bounds:
+            self.watch(min(self._bounds, key=lambda bound: bound.when))
+
+
+class Bound:
+    """Cancels the block under it at its end, and raises TimeoutError there.
+
+    One that is broken off before raises ConnectionAbortedError.
+
+    when: in the event loop's time, or NEVER.
+    """
+
+    __slots__ = ("_bounds", "_cancelling", "_error", "_task", "when")
+
+    def __init__(self, bounds: Bounds, when: float) -> None:
+        self._bounds = bounds
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._error: type[OSError] | None = None
+        self.when = when
+
+    @property
+    def expired(self) -> bool:
+        """Whether the end was reached."""
+        return self._error is TimeoutError
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task(self._bounds.loop)  # without its loop it would ask for the process's number
+        if task is None:
+            raise RuntimeError("outside a task nothing can be cancelled")
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._bounds.watch(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bounds.leave(self)
+        task, self._task = self._task, None
+        if self._error is None or task is None:
+            return
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._error from error
+
+    def move(self, when: float) -> None:
+        """Let it end at another time; too late where it has ended already."""
+        self.when = when
+        if self._task is not None and self._error is None:
+            self._bounds.watch(self)
+
+    def expire(self) -> None:
+        """End the block now: its time is up."""
+        self._end(TimeoutError)
+
+    def break_off(self) -> None:
+        """End the block now, as one whose connection ended; but not under who does this within the block."""
+        if self._task is not asyncio.current_task():
+            self._end(ConnectionAbortedError)
+
+    def _end(self, error: type[OSError]) -> None:
+        if self._task is not None and self._error is None:
+            self._error = error
+            self._task.cancel()
+
+
+_GIVEN_OUT = "_directsuite_given_out"
+
+
+class FreshConnector(aiohttp.TCPConnector):
+    """A TCP connector that ends a kept-alive connection where it is no longer as it was left."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A new connection, or one that was kept alive and is as it was left."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            if protocol is None or not (hasattr(protocol, _GIVEN_OUT) and protocol.should_close):
+                break
+            connection.close()
+        if protocol is not None:
+            setattr(protocol, _GIVEN_OUT, True)
+        return connection
+
+
+_LARGEST = 4 * 1024 * 1024
+"""Bytes of the largest block that comes from the heap."""
+
+
+def keep_heap() -> None:
+    """Have blocks of up to 4 MB come from the heap. Elsewhere than on glibc it does nothing; it touches one page."""
+    bytes(_LARGEST)

@@ -19,12 +19,12 @@ from typing import Any, TypeVar, cast
 
 from directsuite.errors import DirectSuiteError
 
+C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
+
 _PACKAGE = __name__.partition(".")[0]
 _BENEATH = "aiohttp"
 """What we call, whose frames hold headers and bodies."""
-
-C = TypeVar("C", bound=Callable[..., Any])
-T = TypeVar("T")
 
 
 def discreet(method: C) -> C:
