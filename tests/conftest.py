@@ -1,15 +1,136 @@
-"""What holds for all tests."""
+"""What holds for all tests: which of them the default run leaves out, and how many examples hypothesis tries.
+
+The default run (`addopts` in pyproject.toml) shows each claim once, within two minutes; `pytest -m "not slow"` shows it
+for every operation, with PostgreSQL and with processes that are killed. Of the marks that part the two, `wide` and
+`postgres` are set here, so that no test can lack them, and a test that lacks `process` fails where it starts one.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Generator, Hashable, Sequence
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+ONE_OF_EACH_KIND = frozenset(
+    {
+        "GetDocInfo",  # SAFE, a GET
+        "GetMessageCount",  # SAFE, a POST
+        "Delete",  # IDEMPOTENT
+        "Save",  # REPEATABLE
+        "Send",  # NON_IDEMPOTENT
+        "Flatten",  # NON_IDEMPOTENT, without a body
+        "ProvisionIDProofedPatient",  # in a session
+    }
+)
+"""The operations that the default run tries where a test has a parameter `operation`."""
+
+A_FEW = 8
+"""A test with so many cases runs them all."""
+
+MARKS_BY_FIXTURE = {"postgres": "postgres", "shaky_postgres": "postgres", "project": "process"}
+"""What marks a test that uses a fixture: a PostgreSQL server, and a project whose tests a process runs."""
+
+PDF_TOOLS = frozenset({"pdfsig", "pdftoppm"})
+"""Small programs, which a test may start without the mark `process`."""
 
 # A shell ignores it for what runs in the background, and the processes that tests start would do so, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# An example's wall-clock time says how busy the machine is, not whether the code is right.
-settings.register_profile("directsuite", deadline=None)
-settings.load_profile("directsuite")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the number of hypothesis's examples: a run without the wide tests is a fast one."""
+    # An example's wall-clock time says how busy the machine is, not whether the code is right.
+    settings.register_profile("fast", deadline=None, max_examples=25)
+    settings.register_profile("thorough", deadline=None, max_examples=100)
+    settings.load_profile("fast" if "not wide" in config.option.markexpr else "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the marks decide what runs
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses PostgreSQL, and the cases that multiply a claim."""
+    tests: defaultdict[str, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for fixture in MARKS_BY_FIXTURE.keys() & set(item.fixturenames):
+                item.add_marker(MARKS_BY_FIXTURE[fixture])
+            if hasattr(item, "callspec"):
+                tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        if len(cases) > A_FEW:
+            kept = kept_cases([rows_of(case) for case in cases], [operation_of(case) for case in cases])
+            for number, case in enumerate(cases):
+                if number not in kept:
+                    case.add_marker("wide")
+
+
+def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> set[int]:
+    """Which cases of a test the default run keeps, by their numbers. A case is the rows that make it up.
+
+    Of the operations, one of each kind is kept (or all, where a test has none of these); and of those cases so many
+    that each row of each parametrization is there once: nine codes with seven operations are nine cases, not 63.
+    """
+    of_a_kind = [number for number, operation in enumerate(operations) if operation in ONE_OF_EACH_KIND]
+    candidates = of_a_kind or range(len(cases))
+    if len(candidates) <= A_FEW:
+        return set(candidates)
+    in_cases = Counter(row for number in candidates for row in cases[number])
+    kept = {number for number in candidates if any(in_cases[row] == 1 for row in cases[number])}
+    uses = Counter(row for number in kept for row in cases[number])
+
+    def worth(number: int) -> tuple[int, int]:
+        """How many rows a case would add; or else, how rare its rows are among the kept."""
+        return sum(not uses[row] for row in cases[number]), -sum(uses[row] for row in cases[number])
+
+    while not uses.keys() >= in_cases.keys():
+        best = max(candidates, key=worth)
+        kept.add(best)
+        uses.update(cases[best])
+    return kept
+
+
+def rows_of(case: pytest.Function) -> list[Hashable]:
+    """A key for each parametrization's row that makes up a case: the parameters' names, and which objects they are."""
+    parameters = dict(case.callspec.params)
+    rows: list[Hashable] = []
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        together = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        rows.append(tuple((name, id(parameters.pop(name))) for name in together))
+    return [*rows, *((name, id(value)) for name, value in parameters.items())]  # those of fixtures
+
+
+def operation_of(case: pytest.Function) -> str | None:
+    """The name of the operation that is a parameter of the case."""
+    operation = case.callspec.params.get("operation")
+    return operation if isinstance(operation, str) else getattr(operation, "name", None)
+
+
+_runs_without_processes = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test start processes only where a mark says so."""
+    global _runs_without_processes
+    _runs_without_processes = not any(map(item.get_closest_marker, ("process", "postgres", "slow")))
+    try:
+        return (yield)
+    finally:
+        _runs_without_processes = False
+
+
+def _refuse_processes(event: str, arguments: Sequence[object]) -> None:
+    if not _runs_without_processes or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
+        return
+    if event == "subprocess.Popen" and Path(str(arguments[0])).name in PDF_TOOLS:
+        return
+    raise RuntimeError("a test that starts a process has to be marked: pytest.mark.process")
+
+
+sys.addaudithook(_refuse_processes)

@@ -369,6 +369,7 @@ async def test_no_span_or_metric_holds_a_session_or_what_a_caller_put_into_a_pat
     assert not [text for text in (session.reveal(), "somebody", DOMAIN, "demo-login") if text in told]
 
 
+@pytest.mark.process
 def test_class_needs_its_package_and_says_so() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
@@ -381,6 +382,7 @@ def test_class_needs_its_package_and_says_so() -> None:
     assert result.stdout.endswith("None\n")
 
 
+@pytest.mark.process
 def test_opentelemetry_is_loaded_when_the_class_is_used_and_nothing_global_is_set() -> None:
     program = (
         "import sys, directsuite as ds\n"

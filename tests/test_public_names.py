@@ -29,11 +29,13 @@ def _run(program: str) -> str:
     return result.stdout.strip()
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = _run(f"import sys, directsuite; print([name for name in {HEAVY} if name in sys.modules])")
     assert loaded == "[]"
 
 
+@pytest.mark.process
 def test_a_star_import_gives_every_name() -> None:
     found = _run("from directsuite import *; import directsuite; print(set(directsuite.__all__) - set(globals()))")
     assert found == "set()"

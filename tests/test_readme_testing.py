@@ -27,6 +27,7 @@ def chapter(title: str) -> str:
     return text
 
 
+@pytest.mark.process
 def test_the_examples_pass(tmp_path: Path) -> None:
     project = Project(tmp_path)
     programs = re.findall(r"```python\n(.*?)```", chapter("In your own tests"), re.DOTALL)
@@ -79,11 +80,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.process
 def test_every_public_name_is_in_the_reference(reference: Path) -> None:
     page = Page(reference / "directsuite.html")
     assert set(dir(ds)) - page.anchors == set()
 
 
+@pytest.mark.process
 def test_every_class_and_method_of_the_reference_is_explained(reference: Path) -> None:
     page = Page(reference / "directsuite.html")
     classes = {name: value for name in dir(ds) if inspect.isclass(value := getattr(ds, name))}
@@ -94,6 +97,7 @@ def test_every_class_and_method_of_the_reference_is_explained(reference: Path) -
     assert unexplained == {f"DirectSuite.{name}" for name in ("signing", "fax", "registration")} & unexplained
 
 
+@pytest.mark.process
 def test_the_other_modules_of_the_reference_have_their_names(reference: Path) -> None:
     for file in reference.rglob("*.html"):
         name = ".".join(file.relative_to(reference).with_suffix("").parts)

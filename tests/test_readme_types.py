@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 README = Path(__file__).parent.parent / "README.md"
 
 LEFT_TO_THE_READER = {

@@ -265,6 +265,7 @@ async def test_browser_that_leaves_while_it_takes_nothing_is_no_failure(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
@@ -273,6 +274,7 @@ def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
     assert told.growth < 12 * PER_BROWSER + 10 * PER_CONNECTION
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("framework", FRAMEWORKS)

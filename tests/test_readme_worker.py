@@ -124,6 +124,7 @@ def restore(folder: Path) -> None:
     (folder / "backup.db").replace(folder / "sync.db")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a shell of POSIX")
 async def test_the_commands_do_what_is_said_and_a_restored_backup_misses_and_doubles_nothing(folder: Path) -> None:
     run, back_up = blocks("sh")

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 OPEN = """
 import asyncio, sys
 import directsuite as ds

@@ -157,11 +157,13 @@ async def test_a_pause_of_the_event_loop_is_noticed_even_at_the_very_end() -> No
     assert (await gauge(busy, pauses=False)).pause == 0
 
 
+@pytest.mark.process
 async def test_a_script_tells_what_it_measured() -> None:
     found = await run_script(Path(sys.executable), 'import json; print(json.dumps({"cpu": 2.5, "wall": 3.5}))')
     assert (found.cpu, found.wall, found.amount) == (2.5, 3.5, 1)
 
 
+@pytest.mark.process
 async def test_a_script_that_fails_says_its_last_line() -> None:
     with pytest.raises(WorkerFailed, match=r"^ModuleNotFoundError: No module named 'nothing_of_this_name'$"):
         await run_script(Path(sys.executable), "import nothing_of_this_name")
@@ -173,6 +175,7 @@ def test_the_machine_is_described_without_its_name() -> None:
     assert not any(platform.node() in text or "/" in text for text in told.values())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "clients"), [("small-sequential", (OURS, BARE)), ("upload", (OURS, FLOOR)), ("giant-stream", (OURS,))]
 )
@@ -203,6 +206,7 @@ def test_an_order_has_the_row_at_its_size_and_the_warm_up_at_the_small_one(
     assert Order(**json.loads(order.text())) == order
 
 
+@pytest.mark.process
 async def test_a_client_that_was_missing_from_the_start_is_absent(tmp_path: Path) -> None:
     row = Row(
         name="a", title="A", clients=(OURS, "other"), scripts={OURS: 'print(\'{"cpu": 1, "wall": 1}\')'}, rounds=1

@@ -31,6 +31,7 @@ def url() -> Iterator[str]:
         yield running
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["ours", "bare"])
 async def test_every_work_is_done(name: str, url: str, tmp_path: Path) -> None:
     given = await rehearsal.rehearse(name, url, tmp_path)
@@ -49,6 +50,7 @@ async def test_every_work_is_done(name: str, url: str, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.process
 async def test_the_floors_move_as_many_bytes_as_the_work_does(url: str) -> None:
     async with Bare(at(url, messages=3, attachment=1000, document=300_000)) as bare:
         assert await bare.floor_upload(300_000) == 300_000
@@ -62,6 +64,7 @@ def test_clients_differ_in_nothing_but_how(name: str, method: str) -> None:
     assert inspect.signature(getattr(client(name), method)) == inspect.signature(getattr(work.Client, method))
 
 
+@pytest.mark.process
 def test_measuring_bare_aiohttp_loads_nothing_of_directsuite() -> None:
     program = "import sys, benchmarks.peers.bare; sys.exit('directsuite' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
@@ -176,6 +179,7 @@ def test_a_step_that_failed_is_taken_again_next_time(monkeypatch: pytest.MonkeyP
     assert steps.taken.count("its generator failed") == len(GENERATED)
 
 
+@pytest.mark.process
 def test_what_a_program_that_fails_prints_is_kept(tmp_path: Path) -> None:
     with (tmp_path / "prepare.log").open("w") as log:
         step = environment._Environment(tmp_path, log)
@@ -184,6 +188,7 @@ def test_what_a_program_that_fails_prints_is_kept(tmp_path: Path) -> None:
     assert "no such schema" in (tmp_path / "prepare.log").read_text()
 
 
+@pytest.mark.process
 def test_the_versions_of_what_is_measured_are_told() -> None:
     versions = environment._versions(Path(sys.executable))
     assert versions["python"] == ".".join(str(part) for part in sys.version_info[:3])

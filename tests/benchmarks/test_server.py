@@ -187,6 +187,7 @@ def test_a_path_without_a_scenario_is_not_found() -> None:
     assert transport.content.startswith(b"HTTP/1.1 404 ")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("method", "path", "schema"),
     [
@@ -218,6 +219,7 @@ async def test_every_answer_is_as_the_document_describes_it(url: str, method: st
         described(schema).validate(await answer.json())
 
 
+@pytest.mark.process
 async def test_messages_come_by_the_uids_asked_for_after_the_latency(url: str) -> None:
     path = "/message-rest/api/message/GetMessagesByUIDs/INBOX"
     async with (
@@ -227,6 +229,7 @@ async def test_messages_come_by_the_uids_asked_for_after_the_latency(url: str) -
         assert [message["uid"] for message in (await answer.json())["messages"]] == [1000005, 1000002]
 
 
+@pytest.mark.process
 async def test_a_server_ends_with_the_program_that_started_it() -> None:
     program = (
         "import os, sys; from benchmarks.server import served\n"

@@ -65,6 +65,7 @@ def failing(samples: list[Sample], tally: Tally | None = None, ending: Ending = 
     return [check.name for check in found if check.holds is False]
 
 
+@pytest.mark.process
 async def test_few_seconds_hold_and_leave_a_report(tmp_path: Path) -> None:
     options = ("--minutes", str(FEW_SECONDS), "--csv", str(tmp_path / "soak.csv"), "--output", str(tmp_path))
     process = await asyncio.create_subprocess_exec(

@@ -141,6 +141,7 @@ def test_no_option_is_named_that_a_command_does_not_have(
     assert [option for option in named if option not in told] == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "module"),
     [
@@ -250,6 +251,7 @@ def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(
     assert "Ada" not in told.err
 
 
+@pytest.mark.process
 def test_help_imports_neither_the_client_nor_the_sandbox() -> None:
     program = f"""
 import sys
@@ -261,6 +263,7 @@ sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
     assert ended.stderr.strip() == ""
 
 
+@pytest.mark.process
 def test_the_version_is_told_without_what_only_help_needs() -> None:
     program = """
 import sys
@@ -273,12 +276,14 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_module_runs_as_the_command_does() -> None:
     command = [sys.executable, "-W", "error", "-m", "directsuite.cli", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, __version__, "")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) -> None:
@@ -329,6 +334,7 @@ def test_what_a_shell_needs_to_find_a_file_of_one_s_own_is_told(
     assert capsys.readouterr().err == sentence
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="its shells are others")
 def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -340,6 +346,7 @@ def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
     assert ended.stderr.startswith("directsuite: a file can't be read or written")
 
 
+@pytest.mark.process
 def test_no_command_imports_another_one_s_work() -> None:
     program = """
 import sys

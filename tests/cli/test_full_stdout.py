@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Typist
 from tests.integration.world import BOB
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 async def test_what_was_sent_is_told_where_stdout_takes_nothing(

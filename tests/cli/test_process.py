@@ -52,6 +52,7 @@ async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tup
     return process.returncode
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("flags", [(), ("-u",)], ids=["buffered", "unbuffered"])
 async def test_what_was_sent_is_not_said_to_have_failed(
     typist: Typist, full_disk: BinaryIO, flags: tuple[str, ...]
@@ -60,6 +61,7 @@ async def test_what_was_sent_is_not_said_to_have_failed(
     assert len(await typist.sandbox.ledger("Send")) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [(("inbox", "read", "99"), 4), (("send", "--body", "x"), 2), (("nonsense",), 2), (("sandbox", "--host", "::"), 2)],

@@ -138,6 +138,7 @@ def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.Captu
     assert "give a number from 0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.process
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-m", "directsuite.cli", "sandbox", "--memory", "--port", "0"),

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import Typist
 from tests.integration.world import BOB
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 from directsuite.core.limits import Breaker
+from tests.examples import examples
 
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, PDF, SEND, failure_of, opened
@@ -283,4 +284,4 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = BreakerMachine.TestCase
-TestBreakerMachine.settings = hypothesis_settings(max_examples=200, stateful_step_count=40)
+TestBreakerMachine.settings = hypothesis_settings(max_examples=examples(200), stateful_step_count=40)

@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 _FAULTS = """
     import resource
 

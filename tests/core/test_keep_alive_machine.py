@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from directsuite.core.credentials import AccessToken, TokenCache
+from tests.examples import examples
 
 from .token_fetches import ByHand, ClockOf, Told
 
@@ -105,4 +106,4 @@ class KeepAliveMachine(RuleBasedStateMachine):
 
 
 TestKeepAlive = KeepAliveMachine.TestCase
-TestKeepAlive.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestKeepAlive.settings = settings(max_examples=examples(40), stateful_step_count=25)

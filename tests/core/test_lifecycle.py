@@ -155,6 +155,7 @@ FORKS = textwrap.dedent(
 )
 
 
+@pytest.mark.process
 def test_forked_process_is_told_to_open_its_own() -> None:
     script = [sys.executable, "-c", FORKS]
     told = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout

@@ -213,6 +213,7 @@ def test_nothing_is_formatted_where_the_level_is_off() -> None:
     LogListener(logger)(Untouchable(attempts=1, elapsed=0.0, **GET_UIDS))
 
 
+@pytest.mark.process
 def test_program_without_logging_sees_nothing() -> None:
     program = (
         "from directsuite import ServicePaused, DirectSuite\n"

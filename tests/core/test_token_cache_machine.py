@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
+from tests.examples import examples
 
 from .token_fetches import ByHand, Caller, ClockOf, Fetches, Told
 
@@ -276,4 +277,4 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
 
 TestTokenCache = TokenCacheMachine.TestCase
-TestTokenCache.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTokenCache.settings = settings(max_examples=examples(100), stateful_step_count=40)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
+from tests.examples import examples
 
 from .token_fetches import ByHand, ClockOf, Fetches
 from .virtual_time import turns
@@ -78,7 +79,7 @@ class Race:
 
 
 @given(steps=st.lists(STEPS, max_size=40), closes=st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_every_caller_gets_a_token_an_error_of_his_own_or_the_cancellation_he_asked_for(
     steps: list[str], *, closes: bool
 ) -> None:

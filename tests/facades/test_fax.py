@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.testing import mocked_services
+from tests.examples import examples
 
 from .stage import FAX, SETTINGS, Row, Stage
 
@@ -152,7 +153,7 @@ async def test_nothing_is_sent_before_the_first_step(stage: Stage, suite: ds.Dir
     assert stage.sent == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(total=st.integers(0, 60), arrivals=st.lists(st.integers(0, 9), max_size=8))
 async def test_faxes_that_arrive_meanwhile_neither_hide_nor_repeat_others(total: int, arrivals: list[int]) -> None:
     def faxes(newest: int, offset: int) -> dict[str, Any]:

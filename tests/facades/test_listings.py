@@ -16,6 +16,7 @@ from yarl import URL
 
 import directsuite as ds
 from directsuite.testing import mocked_services
+from tests.examples import examples
 
 from .stage import ALICE, MESSAGE, SETTINGS, SUCCESS, Stage
 
@@ -162,7 +163,7 @@ async def test_failed_batch_is_raised_after_the_messages_before_it(name: str, st
     assert failure.operation == BATCHED[name]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(uids=st.sets(st.integers(0, 2**63 - 1), max_size=30), batch_size=st.integers(3, 40), data=st.data())
 async def test_every_message_there_comes_once_in_order(uids: set[int], batch_size: int, data: st.DataObject) -> None:
     vanished = data.draw(st.sets(st.sampled_from(sorted(uids)))) if uids else set[int]()

@@ -15,6 +15,7 @@ from tests.core import plays
 from tests.core.opened import ALICE, CONNECTIONS, PASSWORD, assert_nothing_held, opened
 from tests.core.scripted_server import Play, ScriptedServer
 from tests.core.virtual_time import VirtualTimeLoop, elapsed, turns
+from tests.examples import examples
 
 from .folder import Folder
 
@@ -133,7 +134,7 @@ async def test_number_that_is_no_number_is_refused_at_once(
     assert server.requests == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     count=st.integers(0, 60),
     batch_size=st.integers(1, 20),

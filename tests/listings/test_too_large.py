@@ -14,6 +14,7 @@ from tests.core import plays
 from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, opened
 from tests.core.scripted_server import ScriptedServer
 from tests.core.virtual_time import VirtualTimeLoop
+from tests.examples import examples
 
 from .folder import Folder
 
@@ -120,7 +121,7 @@ async def test_error_thrown_into_a_listing_ends_it(server: ScriptedServer) -> No
 SIZES = st.lists(st.sampled_from([10, 10, KB, 8 * KB, 30 * KB, LIMIT - FRAME]), max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=SIZES,
     batch_size=st.integers(1, 50),

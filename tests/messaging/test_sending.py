@@ -15,6 +15,7 @@ from directsuite import types
 from directsuite.core.upload import RequestBody
 from directsuite.messaging.sending import send_body
 from directsuite.wire.codec import Codec
+from tests.examples import examples
 
 CODEC = Codec()
 AUTHENTICATION = types.Authentication(username="alice@direct.example.test", password=ds.Secret('p"ä'))
@@ -45,7 +46,7 @@ async def test_a_message_without_files_is_one_piece() -> None:
     }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     contents=st.lists(st.tuples(st.booleans(), st.binary(max_size=50)), min_size=1, max_size=4),
     subject=st.text('a"\\é0'),

@@ -154,6 +154,7 @@ def test_what_became_of_a_code_is_no_part_of_what_a_grant_says() -> None:
     assert attrs.evolve(grant).use.over is None
 
 
+@pytest.mark.process
 def test_oauthlib_is_loaded_when_a_grant_is_used_and_not_before() -> None:
     program = (
         "import sys, directsuite as ds; "

@@ -17,6 +17,7 @@ from directsuite.core.clock import SystemClock
 from directsuite.core.credentials import TokenCache
 from directsuite.oauth.endpoint import TokenAnswer, TokenEndpoint
 from directsuite.oauth.source import ConsentSource
+from tests.examples import examples
 
 REFUSED = ds.AuthenticationError("refused", status=400, code="invalid_grant", outcome=ds.Outcome.FAILED)
 LOST = ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)
@@ -149,4 +150,4 @@ class RotationMachine(RuleBasedStateMachine):
 
 
 TestRotation = RotationMachine.TestCase
-TestRotation.settings = settings(max_examples=40, stateful_step_count=20)
+TestRotation.settings = settings(max_examples=examples(40), stateful_step_count=20)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy, tuples
 
+from tests.examples import examples
+
 quick_and_long = pytest.mark.parametrize(
-    "examples", [pytest.param(200, id="quick"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
+    "examples", [pytest.param(examples(200), id="quick"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
 )
 """Gives a test the number of its examples."""
 

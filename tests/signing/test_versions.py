@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from directsuite.errors import ConnectionLostError, DirectSuiteError, Outcome, ServiceError
 from directsuite.signing.versions import Change, Versions
+from tests.examples import examples
 
 NAME = "d"
 
@@ -121,7 +122,7 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
             request.leaving.close()
 
 
-OneProgramAndItsDocument.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+OneProgramAndItsDocument.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25)
 test_no_change_takes_another_for_its_own = OneProgramAndItsDocument.TestCase
 
 

@@ -134,6 +134,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("standard", ["neither", "stdin", "stdout"])
 def test_process_with_silent_pipes_ends_by_itself(standard: str) -> None:
     command = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-c", PROGRAM, standard]

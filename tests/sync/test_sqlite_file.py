@@ -91,6 +91,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 def test_lack_of_memory_is_told_and_what_is_acknowledged_stays(path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT_MEMORY, str(path)]
     ran = subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True, timeout=60)
@@ -129,6 +130,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="modes of folders are a matter of POSIX")
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
 def test_a_folder_that_may_not_be_written_is_told(kept: bool) -> None:
@@ -296,6 +298,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("use", ["writing", "beside"])
 def test_a_file_of_another_user_that_others_may_read_is_refused(use: str) -> None:
@@ -341,6 +344,7 @@ async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path
 _OPEN = "import asyncio,sys; from directsuite.sync.sqlite import *; asyncio.run(SqliteStore(sys.argv[1]).open())"
 
 
+@pytest.mark.process
 async def test_a_second_process_is_refused(path: Path) -> None:
     def open_there() -> str:
         command = [sys.executable, "-c", _OPEN, str(path)]
@@ -386,6 +390,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a matter of POSIX")
 @pytest.mark.parametrize("after", [1, 137, 1501])
 def test_what_is_acknowledged_outlives_a_killed_process(path: Path, after: int) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sqlite import MEMORY, SqliteStore
 from directsuite.sync.store import LEAVING, Delta, Folder, Lease, Row, StaleLeaseError, State
+from tests.examples import examples
 
 MAILBOXES = ["ann", "bob"]
 NAMES = ["INBOX", "Sent"]
@@ -180,4 +181,4 @@ class Beside(RuleBasedStateMachine):
 
 
 TestBeside = Beside.TestCase
-TestBeside.settings = settings(max_examples=30, stateful_step_count=12, derandomize=True)
+TestBeside.settings = settings(max_examples=examples(30), stateful_step_count=12, derandomize=True)

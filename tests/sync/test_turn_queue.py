@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.sync.turn_queue import TurnQueue
+from tests.examples import examples
 
 NAMES = [f"mailbox {number}" for number in range(6)]
 
@@ -79,7 +80,7 @@ class BesideSorted(RuleBasedStateMachine):
 
 
 TestBesideSorted = BesideSorted.TestCase
-TestBesideSorted.settings = settings(max_examples=60, stateful_step_count=20, derandomize=True)
+TestBesideSorted.settings = settings(max_examples=examples(60), stateful_step_count=20, derandomize=True)
 
 
 def test_a_turn_costs_no_more_for_all_the_mailboxes_that_wait() -> None:

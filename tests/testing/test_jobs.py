@@ -8,6 +8,8 @@ import pytest
 
 from .project import Project
 
+pytestmark = pytest.mark.process
+
 TRACKER = """
 import time
 import directsuite as ds

@@ -21,6 +21,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         getattr(testing, "nothing")  # noqa: B009  type checkers refuse the attribute
 
 
+@pytest.mark.process
 def test_importing_it_loads_nothing_heavy() -> None:
     program = "import sys, directsuite.testing; print({'aiohttp', 'asyncio', 'pytest', 'attrs'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

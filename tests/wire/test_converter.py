@@ -20,6 +20,7 @@ import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
+from tests.examples import examples
 
 from .model_classes import MODEL_CLASSES, instances_of
 
@@ -67,7 +68,7 @@ def _within_64_bits(value: Any) -> bool:
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 @settings(
-    max_examples=3,
+    max_examples=examples(3),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -15,6 +15,7 @@ from directsuite.wire.codec import Codec
 from directsuite.wire.hooks import ModelReader
 from directsuite.wire.models import Model
 from directsuite.wire.parsing import MismatchError
+from tests.examples import examples
 
 from .model_classes import MODEL_CLASSES, instances_of
 
@@ -49,7 +50,7 @@ def alike(cls: type[Model], document: bytes) -> None:
 
 
 @pytest.mark.parametrize("cls", LISTING, ids=lambda cls: cls.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_models_are_the_same(cls: type[Model], data: st.DataObject) -> None:
     alike(cls, CODEC.encode(data.draw(instances_of(cls))))

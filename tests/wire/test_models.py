@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.types import GetMessageResponse
 from directsuite.wire.codec import Codec
+from tests.examples import examples
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, field_types, instances_of
 
 CODEC = Codec()
@@ -26,7 +27,7 @@ M = TypeVar("M", bound=ds.Model)
 
 every_model = pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 a_few = settings(
-    max_examples=6,
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole models takes minutes

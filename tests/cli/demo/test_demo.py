@@ -55,6 +55,7 @@ def test_files_of_an_earlier_run_make_way_and_others_stay(tmp_path: Path) -> Non
     assert [name for name in (*others, "mailbox/0008.eml") if not (tmp_path / name).exists()] == []
 
 
+@pytest.mark.process
 def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*DEMO, *SMALL, "--json", "--output", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
@@ -174,6 +175,7 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "temporary").mkdir()

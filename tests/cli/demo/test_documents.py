@@ -14,12 +14,13 @@ from PIL import Image
 from directsuite.cli.demo import clinical
 from directsuite.cli.demo.pdf import PATIENT_FIELD, Form, consent_form, handwriting
 from directsuite.cli.demo.scene import NotHeldError
+from tests.examples import examples
 
 numbers = st.integers(min_value=1, max_value=500)
 
 
 @given(numbers)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_consent_form_is_a_sound_pdf_with_a_filled_and_an_empty_signature_field(number: int) -> None:
     form = Form.numbered(number)
     with pikepdf.open(io.BytesIO(consent_form(form))) as opened:
@@ -40,7 +41,7 @@ def test_consent_form_is_a_sound_pdf_with_a_filled_and_an_empty_signature_field(
 
 
 @given(numbers)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_clinic_signs_on_the_page_beside_the_patient(number: int) -> None:
     form = Form.numbered(number)
     width, height = (form.height, form.width) if form.turned else (form.width, form.height)
@@ -58,7 +59,7 @@ def test_clinic_signs_on_the_page_beside_the_patient(number: int) -> None:
 
 
 @given(numbers)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_text_is_turned_with_the_page(number: int) -> None:
     form = Form.numbered(number)
     left, bottom, right, top = _signature_rectangle(form)

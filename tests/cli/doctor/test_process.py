@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.doctor.conftest import Machine
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])

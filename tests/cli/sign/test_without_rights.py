@@ -30,7 +30,7 @@ def _can_be_taken() -> bool:
     )
 
 
-pytestmark = pytest.mark.skipif(not _can_be_taken(), reason="nothing takes its rights from root")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not _can_be_taken(), reason="nothing takes its rights from root")]
 
 
 async def sign(desk: Desk, *sources: str) -> Ended:

@@ -23,7 +23,7 @@ from tests.sync.fleet.conftest import postgres as postgres
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 COMMAND = (sys.executable, "-W", "error", "-m", "directsuite.cli", "sync")
 

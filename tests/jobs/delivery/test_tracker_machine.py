@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
 from directsuite.messaging.tracking import ENDS
+from tests.examples import examples
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.scene import Clinic, clinic
 
@@ -87,8 +88,8 @@ async def _followed(
     raise AssertionError("it never ended")
 
 
-def _holds(examples: int) -> None:
-    @settings(max_examples=examples)
+def _holds(number: int) -> None:
+    @settings(max_examples=number)
     @given(
         plans=st.lists(st.lists(courses(), min_size=1, max_size=3), min_size=1, max_size=4),
         failures=st.lists(st.booleans(), max_size=12),
@@ -117,7 +118,7 @@ def _holds(examples: int) -> None:
 
 
 def test_each_end_is_told() -> None:
-    _holds(40)
+    _holds(examples(40))
 
 
 @pytest.mark.slow

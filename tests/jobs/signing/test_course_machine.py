@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
 from directsuite.jobs.signing.course import Course
+from tests.examples import examples
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault, FragileService, digest_of
 
 _PATIENCE = 60
@@ -39,8 +40,8 @@ async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signature
         return await journal.entries([pdf.name for pdf in pdfs])
 
 
-def _holds(examples: int) -> None:
-    @settings(max_examples=examples)
+def _holds(number: int) -> None:
+    @settings(max_examples=number)
     @given(
         happens=faults, before=signed_before, wanted=st.integers(1, 2), late_after=st.integers(0, 5), missing=refusals
     )
@@ -77,7 +78,7 @@ def _holds(examples: int) -> None:
 
 
 def test_each_output_is_signed_exactly_once() -> None:
-    _holds(60)
+    _holds(examples(60))
 
 
 @pytest.mark.slow

@@ -11,12 +11,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 
 from directsuite.sandbox.sample_content import MAILBOX_LOGIN, MAILBOXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+pytestmark = pytest.mark.process
 
 SENDS = 1000
 IN_FLIGHT = 40

@@ -13,6 +13,7 @@ from directsuite.sandbox.messaging import accounts, folders, store
 from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.refusals import Refusal
 from directsuite.sandbox.messaging.service import SCHEMA
+from tests.examples import examples
 
 NAMES = ["INBOX", "INBOX.Sent", "INBOX.Trash", "INBOX.A", "INBOX.A.B", "INBOX.A.B.C", "INBOX.AB", "INBOX.D"]
 names = st.sampled_from(NAMES)
@@ -158,4 +159,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestStore.settings = settings(max_examples=examples(40), stateful_step_count=30)

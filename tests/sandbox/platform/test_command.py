@@ -55,6 +55,7 @@ async def ready(process: Process) -> tuple[dict[str, str], dict[str, str]]:
     raise AssertionError("the command ended before it was ready")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: signal.Signals) -> None:
     async with command("--memory") as process, aiohttp.ClientSession() as http:
@@ -77,6 +78,7 @@ async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: sig
         assert (process.returncode, errors) == (0, b"")
 
 
+@pytest.mark.process
 async def test_demo_is_seeded_once_into_a_state_that_is_kept(tmp_path: Path) -> None:
     for _ in range(2):
         async with command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
@@ -132,6 +134,7 @@ def _mailboxes(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM mailbox_account").fetchone()[0])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite.cli"])
 async def test_profiles_are_given_one_by_one(module: str) -> None:
     options = ("--memory", "--port", "0", "--profile", "java", "--profile", "attachment-list")
@@ -144,6 +147,7 @@ async def test_profiles_are_given_one_by_one(module: str) -> None:
     await process.communicate()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", [("directsuite.sandbox",), ("directsuite.cli", "sandbox")])
 def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program: tuple[str, ...]) -> None:
     (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)

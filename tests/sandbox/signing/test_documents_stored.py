@@ -22,6 +22,7 @@ from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing.signature_request import SignatureRequest
 from directsuite.sandbox.signing.validate import validate
+from tests.examples import examples
 
 from . import documents
 from .conftest import account_from_header
@@ -250,7 +251,7 @@ async def test_a_refused_change_leaves_no_effect(signing: Caller) -> None:
 
 @given(st.binary(min_size=1, max_size=6), st.floats(0, 1))
 @example(b"\x80", (CONSENT.index(b"/FT /Sig") + 7.5) / len(CONSENT))  # a name that is no UTF-8
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_damaged_document_is_signed_or_refused_but_never_crashes(damage: bytes, place: float) -> None:
     content = CONSENT[: int(len(CONSENT) * place)] + damage + CONSENT[int(len(CONSENT) * place) + len(damage) :]
     try:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from directsuite.sandbox.signing.keys import FileKeyStore
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def test_the_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "signer.key.pem").stat().st_mode) == 0o600
 
 
+@pytest.mark.process
 def test_the_service_is_imported_without_the_pdf_libraries() -> None:
     code = (
         "import sys; import directsuite.sandbox.signing.service, directsuite.sandbox.signing.keys;"

@@ -30,6 +30,8 @@ pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the 
 from tests.sync.fleet.fleet_worker import FOLDERS, PASSWORD, LoggingSink, fleet_of
 from tests.sync.fleet.test_fleet import raw
 
+pytestmark = pytest.mark.process
+
 NAMES = [f"user{number}@direct.example.test" for number in range(16)]
 
 

@@ -8,6 +8,8 @@ from directsuite.durable.postgres import Connections
 from directsuite.sync.store import StoreError
 from tests.sync.killing.traffic import assert_equal, survived
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:

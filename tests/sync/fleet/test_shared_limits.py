@@ -71,6 +71,7 @@ async def a_process(sandbox: Sandbox, conninfo: str, seconds: float) -> asyncio.
     return await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=PIPE, stdout=PIPE)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(60, marks=pytest.mark.slow)])
 async def test_four_processes_together_keep_to_the_limits(conninfo: str, seconds: float) -> None:
     async with WatchedSandbox() as sandbox:

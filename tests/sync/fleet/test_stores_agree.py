@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sqlite import MEMORY, SqliteStore
 from directsuite.sync.store import Delta, Folder, Lease, Row, State, Store
+from tests.examples import examples
 
 _NUMBERS = itertools.count()
 _DIGESTS = [bytes([n]) * 16 for n in range(3)]
@@ -77,7 +78,7 @@ def _neutral(ids: list[int], found: Any) -> list[Row]:
     return [attrs.evolve(row, folder=ids.index(row.folder)) for row in found]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(commits=st.lists(deltas, max_size=5))
 def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[Delta]) -> None:
     async def compare() -> None:

@@ -18,6 +18,8 @@ from directsuite.sync.sinks.folder_names import directory_of_folder, directory_o
 from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, survived
 from tests.sync.killing.worker import MAILDIR
 
+pytestmark = pytest.mark.process
+
 SECONDS = [8, pytest.param(120, marks=pytest.mark.slow)]
 
 

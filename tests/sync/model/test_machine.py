@@ -12,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from directsuite.sync.changes import Change
 from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.store import Store
+from tests.examples import examples
 
 from .machine import DeliveringMachine, RefusingMachine, SyncMachine
 from .stores import Write
@@ -48,7 +49,7 @@ class SqliteMachine(SyncMachine):
 
 
 QUICK = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
@@ -59,11 +60,11 @@ LONG = settings(QUICK, max_examples=3000, stateful_step_count=40, derandomize=Fa
 
 
 @pytest.mark.parametrize(
-    ("machine", "examples"),
+    ("machine", "number"),
     [(SyncMachine, 60), (DeliveringMachine, 20), (RefusingMachine, 20), (SqliteMachine, 10)],
 )
-def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], examples: int) -> None:
-    run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples))
+def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], number: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples(number)))
 
 
 @pytest.mark.slow

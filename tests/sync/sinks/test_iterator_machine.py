@@ -13,6 +13,7 @@ import directsuite as ds
 from directsuite.sync.changes import Change
 from directsuite.sync.sinks import Changes, UnacknowledgedError
 from directsuite.sync.sinks.iterator import ChangeLoop
+from tests.examples import examples
 from tests.sync.sinks.letters import gone, key
 
 MAILBOXES = st.integers(0, 2)
@@ -178,4 +179,4 @@ class LoopMachine(RuleBasedStateMachine):
 
 
 TestLoopMachine = LoopMachine.TestCase
-TestLoopMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLoopMachine.settings = settings(max_examples=examples(150), stateful_step_count=40)

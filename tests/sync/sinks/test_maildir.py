@@ -17,6 +17,7 @@ import directsuite as ds
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks import MaildirSink, maildir
 from directsuite.sync.sinks.eml import eml_of
+from tests.examples import examples
 from tests.sync.sinks.letters import RECEIVED, gone, key, letter, moved, new, restored
 from tests.sync.sinks.maildirs import composed, contents, expected, files, only_file, temporaries
 
@@ -213,7 +214,7 @@ def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
         assert caught.value.__context__ is None
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(names=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
 def test_no_folder_leads_out_of_the_root(
     tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks import SqliteSink
+from tests.examples import examples
 from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
 
 A, B, C = key(1), key(2), key(3)
@@ -140,7 +141,7 @@ def told_of(kind: Kind, uid: int, before: int, digest: int) -> Change:
     return told.get(kind) or moved(key(before), key(uid), digest, whole=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     told=st.lists(st.builds(told_of, st.sampled_from(Kind), uids, uids, st.integers(1, 2)), max_size=8),
     keep=st.booleans(),

@@ -19,6 +19,8 @@ from directsuite.sandbox.server import Sandbox
 from tests.integration.world import ALICE, PASSWORD
 from tests.jobs.delivery.killing import worker
 
+pytestmark = pytest.mark.process
+
 SEED = 7
 _ROOT = Path(__file__).resolve().parents[4]
 

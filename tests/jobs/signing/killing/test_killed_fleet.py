@@ -28,6 +28,8 @@ from tests.jobs.signing.killing.experiment import ROOT, seen_by_pdfsig
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 from tests.jobs.signing.killing.fleet_worker import CHUNK, CONNINFO, JOB
 
+pytestmark = pytest.mark.process
+
 WORKERS, SEED = 3, 11
 _LOG = logging.getLogger(__name__)
 

@@ -13,6 +13,8 @@ import pytest
 from directsuite.jobs.signing import State
 from tests.jobs.signing.killing.experiment import killed
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.skipif(shutil.which("pdfsig") is None, reason="pdfsig (poppler-utils) is not installed")
 @pytest.mark.parametrize(

@@ -1,0 +1,10 @@
+"""How many examples hypothesis tries of a property."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+
+def examples(number: int) -> int:
+    """So many in a thorough run, and fewer in a fast one: in proportion to its profile (conftest.py)."""
+    return max(2, number * settings().max_examples // 100)
