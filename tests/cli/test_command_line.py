@@ -177,6 +177,7 @@ sys.exit(main({command.split()!r}))
     assert ended.stderr == "directsuite: stopped; nothing was changed: give the same command again\n"
 
 
+@pytest.mark.process
 def test_almost_nothing_is_imported_before_an_interrupt_is_heard() -> None:
     program = """
 import sys
@@ -298,6 +299,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
 
 
+@pytest.mark.process
 def test_a_shell_that_nobody_can_tell_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
