@@ -29,7 +29,7 @@ ONE_OF_EACH_KIND = frozenset(
 )
 """The operations that the default run tries where a test has a parameter `operation`."""
 
-A_FEW = 8
+A_FEW = 4
 """A test with so many cases runs them all."""
 
 MARKS_BY_FIXTURE = {"postgres": "postgres", "shaky_postgres": "postgres", "project": "process"}
