@@ -32,6 +32,7 @@ def test_a_locked_file_is_refused_to_others_until_it_is_closed(tmp_path: Path) -
     os.close(open_locked(path))
 
 
+@pytest.mark.process
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     command = [sys.executable, "-c", _LOCK, str(path)]

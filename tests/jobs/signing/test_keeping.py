@@ -25,7 +25,7 @@ class Kept:
     operator: Journal | PostgresJournal
 
 
-@pytest.fixture(params=["file", "PostgreSQL"])
+@pytest.fixture(params=["file", pytest.param("PostgreSQL", marks=pytest.mark.postgres)])
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
     """Of either kind."""
     if request.param == "file":

@@ -77,7 +77,7 @@ class Scene:
         return [key for (key,) in found]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene]:
     if request.param == "sqlite":
         noted = SqliteTold()
@@ -324,7 +324,7 @@ async def wish(store: Store, kind: Wish, names: Sequence[str], tmp_path: Path) -
     return wish_in(tmp_path / "sync.db", kind, names)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[SqliteStore | PostgresStore]:
     """A store that another process can open, too."""
     if request.param == "sqlite":
