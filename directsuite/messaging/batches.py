@@ -1,4 +1,4 @@
-"""The uids of a folder, cut into batches while they are fetched, so that what they bring fits in memory.
+"""The messages of a folder, fetched in batches of uids that are cut meanwhile, so that what they bring fits in memory.
 
 How large messages are is only known once some have come. Batches then hold as many as make a full window of them fit;
 what is not known yet counts as large. Only where a batch is more than an answer may hold is it asked for again, and all
@@ -8,11 +8,17 @@ behind it, in smaller ones.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
 
 import attrs
 
 from directsuite.core.call import Exchanged
+from directsuite.core.iteration import FetchedAhead
+from directsuite.errors import ResponseDecodeError
+from directsuite.messaging.models import MessageDetail, RawMessage
+
+M = TypeVar("M", MessageDetail, RawMessage)
 
 MEMORY = 67_108_864
 """Bytes of answers, under way and not yet read, that a listing aims at."""
@@ -22,16 +28,62 @@ _FIRST = 8
 """Messages of a batch before any has come."""
 
 
+async def fetched_in_batches(
+    uids: list[int],
+    fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]],
+    *,
+    most: int,
+    window: int,
+    batch_bytes: int | None,
+) -> AsyncGenerator[M]:
+    """The messages with these uids, in their order.
+
+    fetch: gives the messages of one request, in any order, and the bytes of the answer; in place of the messages the
+    error of an answer that was broken off at so many bytes. most, window, batch_bytes: see `Batches`.
+    """
+    batches = Batches(uids, most=most, window=window, batch_bytes=batch_bytes)
+
+    async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
+        """One batch, and what it tells of the size of others."""
+        result, batch.size = await fetch(batch.uids)
+        if isinstance(result, ResponseDecodeError):
+            batch.too_large = True
+            return result
+        batches.came(batch, len(result))
+        return _in_order(batch.uids, result)
+
+    while True:
+        async with FetchedAhead(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
+            async for result in answers:
+                if isinstance(result, ResponseDecodeError):
+                    break
+                for message in result:
+                    yield message
+                batches.read()
+            else:
+                return
+        if not batches.cut_again():
+            uid = batches.oldest.uids[0]
+            text = f"the message with uid {uid} alone is too large: raise max_response_bytes"
+            result.explanation = text  # to ask for fewer, as it says by itself, is no help
+            raise result
+
+
+def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
+    """The messages in the order of the uids; what came without a uid stands last."""
+    position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
+    return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
+
+
 @attrs.define(eq=False)
 class Batch:
-    """Messages asked for in one request. size: bytes of the answer, expected ones until it has come.
-
-    too_large: the answer was broken off at this size.
-    """
+    """Messages asked for in one request."""
 
     uids: list[int]
     size: int
+    """Bytes of the answer, expected ones until it has come."""
     too_large: bool = False
+    """Whether the answer was broken off at this size."""
 
     def weigh(self, exchanged: Exchanged) -> None:
         """Take the size of the answer, as an observer of its call."""
@@ -71,6 +123,8 @@ class Batches(Iterator[Batch]):
 
     def has_room(self) -> bool:
         """Whether another batch may be fetched while others are there."""
+        if any(batch.too_large for batch in self._held):
+            return False  # what is fetched behind it has to be fetched again
         return self.held + self._next_length() * self._expected_size() <= self._memory
 
     def came(self, batch: Batch, messages: int) -> None:
@@ -87,17 +141,24 @@ class Batches(Iterator[Batch]):
         """Forget the oldest batch: its messages were read."""
         self._held.popleft()
 
-    def broken_off(self) -> Batch | None:
-        """The oldest batch, where it was too large for an answer."""
-        return self._held[0] if self._held[0].too_large else None
+    @property
+    def oldest(self) -> Batch:
+        """The batch that the reader is at."""
+        return self._held[0]
 
-    def cut_again(self) -> None:
-        """Take back all that is not read. The oldest batch was too large: the next one holds half of it at most."""
-        oldest = self._held[0]
+    def cut_again(self) -> bool:
+        """Take back all that is not read. The oldest batch was too large: the next one holds half of it at most.
+
+        Return False, and do nothing, if it has one message only.
+        """
+        oldest = self.oldest
+        if len(oldest.uids) == 1:
+            return False
         self._expected = max(self._expected or 1.0, oldest.size / len(oldest.uids))
         self._share = min(self._share, oldest.size // 2)
         self._cut -= sum(len(batch.uids) for batch in self._held)
         self._held.clear()
+        return True
 
     def _next_length(self) -> int:
         if self._expected is None:

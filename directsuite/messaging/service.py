@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
-from directsuite.core.call import SETTLE, Proof
+from directsuite.core.call import SETTLE, Exchanged, Proof
 from directsuite.core.events import Progress, refuse_progress
 from directsuite.core.facade import Facade
-from directsuite.core.iteration import FetchedAhead, Listing
+from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation, Service
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, flag
-from directsuite.messaging.batches import Batch, Batches
-from directsuite.messaging.message_reader import MessageReader
+from directsuite.messaging.batches import fetched_in_batches
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -41,7 +41,7 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.sending import send_body
+from directsuite.messaging.streams import MessageReader, send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
@@ -557,10 +557,7 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[MessageDetail]]:
-            """One batch of messages."""
-            return box.get_messages_by_uids(folder, uids, timeout=timeout)
-
+        fetch = functools.partial(self._fetch, type(self).get_messages_by_uids, folder, timeout)
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_raw(
@@ -577,10 +574,7 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        def fetch(box: Self, uids: list[int]) -> Coroutine[Any, Any, list[RawMessage]]:
-            """One batch of raw messages."""
-            return box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
-
+        fetch = functools.partial(self._fetch, type(self).get_raw_messages_by_uids, folder, timeout)
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
@@ -677,35 +671,29 @@ class Mailbox(Facade):
         batch_size: int,
         batch_bytes: int | None,
         timeout: float | None,
-        fetch: Callable[[Self, list[int]], Coroutine[Any, Any, list[M]]],
+        fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]],
     ) -> AsyncGenerator[M]:
         uids = await self.get_uids(folder, timeout=timeout)
         window = self._transport.window(Service.MESSAGING)
-        batches = Batches(uids, most=batch_size, window=window, batch_bytes=batch_bytes)
+        messages = fetched_in_batches(uids, fetch, most=batch_size, window=window, batch_bytes=batch_bytes)
+        async with contextlib.aclosing(messages):
+            async for message in messages:
+                yield message
 
-        async def fetch_batch(batch: Batch) -> list[M]:
-            """The messages of a batch, in order, and what they tell of the size of others."""
-            messages = await fetch(self.observed(batch.weigh), batch.uids)
-            batches.came(batch, len(messages))
-            return _in_order(batch.uids, messages)
-
-        while True:
-            try:
-                async with FetchedAhead(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
-                    async for messages in answers:
-                        for message in messages:
-                            yield message
-                        batches.read()
-                return
-            except ResponseDecodeError as error:
-                batch = batches.broken_off()
-                if batch is None:
-                    raise
-                if len(batch.uids) == 1:
-                    text = f"the message with uid {batch.uids[0]} alone is too large: raise max_response_bytes"
-                    error.explanation = text  # to ask for fewer, as it says by itself, is no help
-                    raise
-                batches.cut_again()
+    async def _fetch(
+        self, get: Callable[..., Awaitable[list[M]]], folder: str, timeout: float | None, uids: list[int]
+    ) -> tuple[list[M] | ResponseDecodeError, int]:
+        """What the method `get` gives for these uids, or the error of too large an answer; and the answer's bytes."""
+        exchanges: list[Exchanged] = []
+        try:
+            result: list[M] | ResponseDecodeError = await get(
+                self.observed(exchanges.append), folder, uids, timeout=timeout
+            )
+        except ResponseDecodeError as error:
+            if not error.too_large:
+                raise
+            result = error
+        return result, exchanges[-1].answer.size
 
     def _streamed(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
@@ -743,9 +731,3 @@ def _is_deleted(folder: str, names: Iterable[str]) -> bool:
     there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
     parent_is_there = bool(listed) or len(levels) > 2  # INBOX itself always has its reserved folders
     return parent_is_there and not there
-
-
-def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
-    """The messages in the order of the uids asked for; what came without a uid stands last."""
-    place: dict[int | None, int] = {uid: position for position, uid in enumerate(uids)}
-    return sorted(messages, key=lambda message: place.get(message.uid, len(uids)))

@@ -20,7 +20,7 @@ from directsuite.messaging.models import (
     SendWithHeaderWithTuserRequest,
     SendWithTuserRequest,
 )
-from directsuite.messaging.sending import send_body
+from directsuite.messaging.streams import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
 

@@ -30,7 +30,6 @@ from directsuite.core.upload import RequestBody, Source
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.signing.passing import pdf_of, pieces
 from directsuite.signing.settling import (
     FORM_GONE,
     UNSIGNED_FIELDS_GONE,
@@ -40,6 +39,7 @@ from directsuite.signing.settling import (
     signed,
     verdict,
 )
+from directsuite.signing.streams import pdf_of, pieces
 from directsuite.signing.versions import Change, Versions
 from directsuite.wire.models import require_instance, require_instances
 

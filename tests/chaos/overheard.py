@@ -147,7 +147,7 @@ def pickled_of(error: BaseException) -> Iterator[Shown]:
     for link in chain(error):
         if isinstance(link, ds.DirectSuiteError):
             bare = link.copy()
-            for kept in ("_said", "_seen"):
+            for kept in ("_said", "_found"):
                 vars(bare).pop(kept, None)
             bare.__cause__ = None
             yield f"pickle of {type(link).__name__}", pickle.dumps(bare).decode("latin-1")

@@ -128,11 +128,13 @@ def test_too_large_batch_is_cut_again_in_halves_from_its_first_uid(
     while oldest is not None and len(oldest.uids) > 1:
         next(batches, None)  # one behind it, which is taken back too
         oldest.weigh(Exchanged(answer=Answer(200, {}, b"x" * 100, too_large=True), elapsed=0.0, attempts=1))
-        assert batches.broken_off() is oldest
-        batches.cut_again()
+        assert batches.oldest is oldest
+        assert not batches.has_room()
+        assert batches.cut_again()
         assert batches.held == 0
         again = next(batches)
         assert again.uids == oldest.uids[: len(again.uids)]
         assert len(again.uids) <= len(oldest.uids) // 2
-        assert batches.broken_off() is None
+        assert not again.too_large
         oldest = again
+    assert oldest is None or not batches.cut_again()

@@ -16,7 +16,7 @@ import directsuite as ds
 from directsuite.core.operation import Operation
 from directsuite.core.response import Answer, interpret
 from directsuite.messaging import operations as messaging
-from directsuite.messaging.message_reader import MessageReader
+from directsuite.messaging.streams import MessageReader
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from directsuite.wire import base64

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.messaging import operations
-from directsuite.messaging.message_reader import MessageReader
 from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.streams import MessageReader
 from directsuite.wire import json_stream, parsing
 from directsuite.wire.codec import Codec
 from directsuite.wire.json_stream import ArraySplitter
