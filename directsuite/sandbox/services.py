@@ -6,6 +6,7 @@ service says what to install.
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -91,8 +92,12 @@ class Services:
 
 
 async def openapi_document(request: web.Request) -> web.Response:
-    """The OpenAPI document of the four services."""
-    return web.json_response(openapi.document())
+    """The OpenAPI document of the four services; 501 without PyYAML."""
+    try:
+        return web.json_response(await asyncio.to_thread(openapi.document))
+    except ImportError:
+        description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
+        return refusal(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)
 
 
 def pdf_libraries_installed() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema_rs
@@ -181,6 +183,12 @@ def test_value_that_the_specification_allows_is_valid(name: str, value: Any) -> 
 @pytest.mark.parametrize(("name", "value"), INVALID)
 def test_value_that_the_specification_forbids_is_invalid(name: str, value: Any) -> None:
     assert not _validator(SCHEMAS[name]).is_valid(value)
+
+
+def test_starting_the_sandbox_reads_no_yaml() -> None:
+    program = "import sys; import directsuite.sandbox.server; print('yaml' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_each_document_is_a_new_one() -> None:

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sqlite3
+import sys
 from importlib import util
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -229,6 +230,15 @@ async def test_closed_sandbox_takes_no_more_work(http: aiohttp.ClientSession) ->
 async def test_openapi_document_is_served(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
         assert (await answer.json())["openapi"].startswith("3.1")
+
+
+async def test_openapi_says_what_to_install_where_pyyaml_is_missing(
+    sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
+        assert answer.status == 501
+        assert "directsuite[sandbox]" in (await answer.json())["description"]
 
 
 async def test_passwords_and_tokens_are_not_kept_readable(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""What the wheel holds: every file of the package, those that are no Python included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling isn't installed")
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_holds_every_file_of_the_package() -> None:
+    wheel = builder.WheelBuilder(str(ROOT))
+    held = {file.distribution_path for file in wheel.recurse_included_files()}
+    there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "directsuite").rglob("*.*") if file.is_file()}
+    assert {name for name in there if "__pycache__" not in name} == held
+    assert {"directsuite/py.typed", "directsuite/sandbox/openapi.yaml"} <= held
