@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.fax import NumberTakenError
 from directsuite.sandbox.json_body import (
     MalformedMemberError,
@@ -45,6 +44,7 @@ from directsuite.sandbox.json_body import (
 from directsuite.sandbox.loopback import local_only
 from directsuite.sandbox.messaging.accounts import AccountExists, UnknownAccount
 from directsuite.sandbox.messaging.refusals import Refusal
+from directsuite.sandbox.refusals import refusal
 from directsuite.sandbox.registration.individuals import CONTACT
 
 if TYPE_CHECKING:

@@ -11,18 +11,29 @@
     expire_session  the caller's registration session is expired first
 
 Every fault first reads the request to its end, so that what a client sees does not depend on how far it had sent.
-What a fault does is in `directsuite.sandbox.faulty_answers`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
-from typing import TYPE_CHECKING, Any, Literal, get_args
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import attrs
+import msgspec
+from aiohttp import web
+from aiohttp.payload import Payload
+
+from directsuite.sandbox.refusals import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
+
+    from aiohttp.typedefs import Handler, Middleware
 
 Kind = Literal[
     "status",
@@ -35,51 +46,45 @@ Kind = Literal[
     "expire_token",
     "expire_session",
 ]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 EVERY_OPERATION = "*"
-_LONGEST_DELAY = 60.0
+
+_HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+\Z")]
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
-@attrs.frozen(kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule: which operation, what goes wrong, and how often."""
 
-    operation: str
+    operation: _HeaderText
     """The specification's name of the operation, or `*` for all of them."""
     kind: Kind
-    status: int = 503
+    status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
     """HTTP status of the answer, for `status`."""
-    retry_after: int | str | None = None
+    retry_after: _Natural | _HeaderText | None = None
     """Value of the Retry-After header, in seconds or as an HTTP date, for `status`."""
     body: Any = None
     """Answer body for `status`: text as it stands, anything else as JSON, None for an empty one."""
-    media_type: str | None = None
+    media_type: _HeaderText | None = None
     """Content-Type of the body; text/html for text and application/json for JSON where it is None."""
-    seconds: float = 0.1
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.1
     """Delay for `latency`; real time, since clients measure it."""
     processed: bool = False
     """Whether the operation runs, for `status` and `hang`."""
-    times: int | None = 1
+    times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
     """How often the rule applies before it is used up; None for ever."""
-    skip: int = 0
+    skip: _Natural = 0
     """How many requests it lets through first."""
-    probability: float = 1.0
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     """Chance that it applies to a request, drawn from a generator with the rule's `seed`."""
     seed: int = 0
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
         """A fault from JSON members of the same names. Raises ValueError that names what does not fit."""
-        names = set(attrs.fields_dict(cls))
-        if unknown := set(members) - names:
-            raise ValueError(f"unknown members: {', '.join(sorted(unknown))}")
-        if not {"operation", "kind"} <= set(members):
-            raise ValueError("operation and kind are required")
-        for name, value in members.items():
-            fits, text = _CHECKS[name]
-            if not fits(value):
-                raise ValueError(f"{name} must be {text}")
-        return cls(**members)
+        try:
+            return msgspec.convert(members, cls)
+        except msgspec.ValidationError as mismatch:
+            raise ValueError(f"no such fault: {mismatch}; its kind is one of {', '.join(get_args(Kind))}") from None
 
 
 @attrs.define
@@ -137,7 +142,7 @@ class Faults:
     def rules(self) -> list[dict[str, Any]]:
         """Every rule with its number, how often it has applied, and how often it still will."""
         return [
-            {"id": number, **attrs.asdict(rule.fault), "applied": rule.applied, "remaining": rule.remaining}
+            {"id": number, **msgspec.structs.asdict(rule.fault), "applied": rule.applied, "remaining": rule.remaining}
             for number, rule in self._rules.items()
         ]
 
@@ -151,32 +156,109 @@ class Faults:
         return None
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+Expire = Callable[[web.Request], Awaitable[None]]
+"""Expires the token or session that the request carries."""
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
+_CHECK_EVERY = 0.02  # seconds; aiohttp does not tell a handler that the client has left
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Expire) -> Middleware:
+    """The middleware that lets the rules of `faults` act on requests to the services."""
+
+    @web.middleware
+    async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let the first rule that applies act; a healthy request passes."""
+        fault = faults.take(request.match_info.route.name)
+        if fault is None:
+            return await handler(request)
+        await request.read()
+        kind = fault.kind
+        if kind == "latency":
+            await asyncio.sleep(fault.seconds)
+        elif kind == "expire_token":
+            await expire_token(request)
+        elif kind == "expire_session":
+            await expire_session(request)
+        skipped = kind == "reset_before" or (kind in {"status", "hang"} and not fault.processed)
+        answer = web.Response() if skipped else await _answer(request, handler)
+        if kind == "status":
+            return _status_answer(fault)
+        if kind == "hang":
+            while not (faults.stopped or _has_left(request)):  # noqa: ASYNC110  there is no event for it
+                await asyncio.sleep(_CHECK_EVERY)
+        if kind in {"hang", "reset_before", "reset_after"}:
+            return _reset(request)
+        if kind == "truncate":
+            return await _truncated(request, answer)
+        return await _malformed(answer) if kind == "malformed" else answer
+
+    return inject
 
 
-def _is_header_text(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and value.isascii() and value.isprintable()
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The operation's answer, a refusal included: that too can be spoilt."""
+    try:
+        return await handler(request)
+    except Exception as error:  # noqa: BLE001  whatever it is, the operation has answered it
+        return refusal_of(error, request)
 
 
-_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "operation": (_is_header_text, "the name of an operation, or *"),
-    "kind": (lambda value: value in KINDS, f"one of {', '.join(KINDS)}"),
-    "status": (lambda value: _is_integer(value) and 200 <= value <= 599, "an HTTP status from 200 to 599"),
-    "retry_after": (
-        lambda value: value is None or (_is_integer(value) and value >= 0) or _is_header_text(value),
-        "seconds, an HTTP date, or null",
-    ),
-    "body": (lambda value: True, "text, JSON or null"),
-    "media_type": (lambda value: value is None or _is_header_text(value), "a media type or null"),
-    "seconds": (lambda value: _is_number(value) and 0 <= value <= _LONGEST_DELAY, "a number from 0 to 60"),
-    "processed": (lambda value: isinstance(value, bool), "true or false"),
-    "times": (lambda value: value is None or (_is_integer(value) and value > 0), "a positive integer, or null"),
-    "skip": (lambda value: _is_integer(value) and value >= 0, "an integer that is not negative"),
-    "probability": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
-    "seed": (_is_integer, "an integer"),
-}
+def _status_answer(fault: Fault) -> web.Response:
+    is_text = isinstance(fault.body, str)
+    body = b"" if fault.body is None else (fault.body if is_text else json.dumps(fault.body)).encode()
+    headers = {"Content-Type": fault.media_type or ("text/html" if is_text else "application/json")} if body else {}
+    if fault.retry_after is not None:
+        headers["Retry-After"] = str(fault.retry_after)
+    return web.Response(status=fault.status, body=body, headers=headers)
+
+
+async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.StreamResponse:
+    body = await _body_of(whole)
+    answer = web.StreamResponse(status=whole.status, reason=whole.reason, headers=whole.headers)
+    answer.content_length = len(body)
+    await answer.prepare(request)
+    await answer.write(body[: len(body) // 2])
+    if request.transport is not None:
+        request.transport.close()  # flushes what was written, then FIN
+    return answer
+
+
+async def _malformed(answer: web.StreamResponse) -> web.Response:
+    body = await _body_of(answer)
+    headers = answer.headers.copy()
+    headers.popall("Content-Length", None)
+    broken = broken_json(body) if answer.content_type == "application/json" else broken_base64(body)
+    return web.Response(status=answer.status, headers=headers, body=broken)
+
+
+def _has_left(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+def _reset(request: web.Request) -> web.Response:
+    transport = request.transport
+    if transport is not None:
+        connection: socket.socket | None = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        transport.abort()
+    return web.Response()  # aiohttp wants one even where the connection is gone; not a byte of it is sent
+
+
+async def _body_of(response: web.StreamResponse) -> bytes:
+    body = response.body if isinstance(response, web.Response) else None
+    if isinstance(body, Payload):
+        return await body.as_bytes()
+    return bytes(body) if isinstance(body, bytes | bytearray) else b""
+
+
+def broken_json(body: bytes) -> bytes:
+    """The first half of a JSON object or array is never JSON."""
+    return body[: max(1, len(body) // 2)]
+
+
+def broken_base64(body: bytes) -> bytes:
+    """One character more than whole groups is no base64, even for a decoder that skips foreign characters."""
+    characters = b"".join(body.split()).rstrip(b"=")
+    return b"!" + characters[: max(0, len(characters) - 1) // 4 * 4] + b"A"

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from aiohttp import web
 
-from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.moments import written
+from directsuite.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
     import sqlite3

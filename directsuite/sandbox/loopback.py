@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from directsuite.sandbox.answers import refusal
+from directsuite.sandbox.refusals import refusal
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 

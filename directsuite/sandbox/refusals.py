@@ -1,4 +1,4 @@
-"""How each part of the sandbox says no: its own error body for unknown paths, wrong methods, bad bodies and crashes.
+"""How each service refuses: its own error body for unknown paths, wrong methods, bad bodies and crashes.
 
 below /signing, /fax            {"error", "description"}                     specification section 7
 below /message-rest             {"success": false, "code": 4, "message"}     specification section 2.C
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.json_body import MalformedBodyError
 
 if TYPE_CHECKING:
@@ -47,7 +46,45 @@ def _without_request_text(record: logging.LogRecord) -> bool:
 protocol_logger.addFilter(_without_request_text)
 
 
-def service_refusal(path: str, status: int, description: str) -> web.Response:
+def refusal(status: int, error: str, description: str) -> web.Response:
+    """An error body of the signing and fax services: `error` and `description`, with its HTTP status."""
+    return web.json_response({"error": error, "description": description}, status=status)
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer what a handler raises with the error body of the service that the request went to."""
+    try:
+        _require_known_charset(request)
+        return await handler(request)
+    except Exception as error:  # noqa: BLE001  a crash too is answered in the service's own form
+        return refusal_of(error, request)
+
+
+def refusal_of(error: Exception, request: web.Request) -> web.Response:
+    """The answer to a request whose handler raised `error`. A crash is logged without the request.
+
+    Raises the error itself where it is a redirect.
+    """
+    if isinstance(error, web.HTTPException):
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise error
+        answer = _service_refusal(request.path, error.status, _explanation(error.status))
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
+    if isinstance(error, (MalformedBodyError, HttpProcessingError, web.RequestPayloadError)):
+        text = str(error) if isinstance(error, MalformedBodyError) else "the request body could not be read"
+        return _service_refusal(request.path, HTTPStatus.BAD_REQUEST, text)
+    if isinstance(error, ConnectionError):
+        return web.Response()  # the client has left: nobody gets this, and nothing is wrong here
+    # The path may hold a session and the body credentials: the log names the operation and nothing else.
+    logger.error("the operation %s failed", request.match_info.route.name, exc_info=error)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    return _service_refusal(request.path, status, _explanation(status))
+
+
+def _service_refusal(path: str, status: int, description: str) -> web.Response:
     """A refusal in the form of the service that `path` belongs to."""
     body: dict[str, Any]
     if path.startswith(MESSAGING_BASE):
@@ -58,31 +95,6 @@ def service_refusal(path: str, status: int, description: str) -> web.Response:
     else:
         return refusal(status, HTTPStatus(status).phrase, description)
     return web.json_response(body, status=status)
-
-
-@web.middleware
-async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what escapes from a handler into the service's own error body; a crash is logged without the request."""
-    try:
-        _require_known_charset(request)
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < HTTPStatus.BAD_REQUEST:
-            raise
-        answer = service_refusal(request.path, error.status, _explanation(error.status))
-        if "Allow" in error.headers:
-            answer.headers["Allow"] = error.headers["Allow"]
-        return answer
-    except (MalformedBodyError, HttpProcessingError, web.RequestPayloadError) as error:
-        text = str(error) if isinstance(error, MalformedBodyError) else "the request body could not be read"
-        return service_refusal(request.path, HTTPStatus.BAD_REQUEST, text)
-    except ConnectionError:
-        return web.Response()  # the client has left: nobody gets this, and nothing is wrong here
-    except Exception:
-        # The path may hold a session and the body credentials: the log names the operation and nothing else.
-        logger.exception("the operation %s failed", request.match_info.route.name)
-        status = HTTPStatus.INTERNAL_SERVER_ERROR
-        return service_refusal(request.path, status, _explanation(status))
 
 
 def _explanation(status: int) -> str:

@@ -6,10 +6,7 @@
 
 A request passes, from the outside in:
 
-    refusals → faults → refusals → bearer check (signing and fax) → the operation
-
-The refusals stand twice: the inner ones turn what an operation raises into the answer that a fault then spoils, the
-outer ones do the same for a request whose body cannot even be read.
+    refusals → faults → bearer check (signing and fax) → the operation
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from directsuite.sandbox import clock_row, oauth, tokens
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, control_routes
 from directsuite.sandbox.database import Database
-from directsuite.sandbox.faulty_answers import fault_injection
+from directsuite.sandbox.faults import fault_injection
 from directsuite.sandbox.loopback import is_loopback, local_only
 from directsuite.sandbox.refusals import protocol_logger, refusals
 from directsuite.sandbox.registration import sessions
@@ -176,7 +173,6 @@ class Sandbox(Verbs):
         middlewares = [
             refusals,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
-            refusals,
             tokens.bearer_check(self._database, self.clock),
         ]
         application = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)

@@ -15,10 +15,10 @@ import attrs
 from aiohttp import web
 
 from directsuite.sandbox import clock_row, fax, ledger, oauth, openapi, tokens
-from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.service import MessagingService
+from directsuite.sandbox.refusals import refusal
 from directsuite.sandbox.registration import service as registration
 from directsuite.sandbox.registration.service import RegistrationService
 from directsuite.sandbox.signing import service as signing

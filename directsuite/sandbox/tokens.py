@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from directsuite.sandbox.answers import refusal
+from directsuite.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
     import sqlite3

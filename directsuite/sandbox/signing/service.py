@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiohttp import web
 
 from directsuite.sandbox import ledger
-from directsuite.sandbox.answers import refusal
 from directsuite.sandbox.json_body import MalformedBodyError, parse_json
 from directsuite.sandbox.moments import written
+from directsuite.sandbox.refusals import refusal
 from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.base64_text import encoded
 from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError

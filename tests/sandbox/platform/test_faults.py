@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.faults import Fault, Faults
-from directsuite.sandbox.faulty_answers import broken_base64, broken_json
+from directsuite.sandbox.faults import Fault, Faults, broken_base64, broken_json
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 
 if TYPE_CHECKING:
@@ -184,3 +183,13 @@ async def test_expired_session_is_refused_for_good(sandbox: Sandbox, http: aioht
         async with http.get(url) as answer:
             codes.append((await answer.json())["code"])
     assert codes == ["208", "011", "011"]
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"username": "nobody", "password": "x"}'])
+async def test_a_refusal_is_spoilt_as_an_answer_is(sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes) -> None:
+    sandbox.inject_fault("login", "malformed")
+    headers = {"Content-Type": "application/json"}
+    async with http.post(f"{sandbox.registration_url}/login", data=body, headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (400 if body == b"{" else 200, "application/json")
+        with pytest.raises(ValueError):
+            json.loads(await answer.read())
