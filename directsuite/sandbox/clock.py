@@ -1,7 +1,8 @@
 """One clock for the whole sandbox, which a test can freeze, set and advance.
 
 Tokens, sessions, stored documents, delivery and signing times all ask this clock and no other, and derive
-their state from it when they are read: advancing it by an hour makes an hour pass everywhere at once.
+their state from it when they are read: advancing it by an hour makes an hour pass everywhere at once. Its state is a
+row beside the state that it dates, so that a sandbox goes on from the time at which it stopped.
 """
 
 from __future__ import annotations
@@ -9,13 +10,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import attrs
 
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    import sqlite3
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS clock(
+  id INTEGER PRIMARY KEY CHECK(id = 1), offset_us INTEGER NOT NULL, frozen_at_us INTEGER);
+"""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST = EPOCH
 """The signer's certificates hold from here on."""
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 """Datetimes end with the year 9999: up to here, what lasts a year can still be written."""
+_MICROSECOND = timedelta(microseconds=1)
 _OUT_OF_RANGE = f"the clock takes times from {EARLIEST:%Y-%m-%d} to {LATEST:%Y-%m-%d}"
 
 
@@ -25,6 +37,23 @@ class ClockState:
 
     offset: timedelta = timedelta(0)
     frozen_at: datetime | None = None
+
+    @classmethod
+    def load(cls, connection: sqlite3.Connection) -> ClockState | None:
+        """The state that is stored; None in a new database."""
+        row = connection.execute("SELECT offset_us, frozen_at_us FROM clock").fetchone()
+        if row is None:
+            return None
+        frozen_at = None if row["frozen_at_us"] is None else EPOCH + row["frozen_at_us"] * _MICROSECOND
+        return cls(offset=row["offset_us"] * _MICROSECOND, frozen_at=frozen_at)
+
+    def store(self, connection: sqlite3.Connection) -> None:
+        """Store the state inside the caller's transaction."""
+        frozen_at = None if self.frozen_at is None else (self.frozen_at - EPOCH) // _MICROSECOND
+        connection.execute(
+            "INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)",
+            (self.offset // _MICROSECOND, frozen_at),
+        )
 
 
 class Clock:
@@ -44,7 +73,7 @@ class Clock:
 
     def milliseconds(self) -> int:
         """The current time in whole milliseconds since 1970-01-01T00:00:00Z."""
-        return (self.now() - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return milliseconds_of(self.now())
 
     @property
     def frozen(self) -> bool:
@@ -118,6 +147,17 @@ class Clock:
         for listener in tuple(self._listeners):
             listener()
         return moment
+
+
+def milliseconds_of(moment: datetime) -> int:
+    """An aware datetime in whole milliseconds since 1970-01-01T00:00:00Z."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def timestamp(milliseconds: int) -> str:
+    """Milliseconds since 1970 as the services' Timestamp and Date, such as 2026-05-01T12:00:00.000+0000."""
+    moment = EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
 
 
 def _now(state: ClockState) -> datetime:

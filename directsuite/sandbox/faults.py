@@ -46,6 +46,7 @@ Kind = Literal[
     "expire_token",
     "expire_session",
 ]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 EVERY_OPERATION = "*"
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+\Z")]
@@ -84,7 +85,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         try:
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
-            raise ValueError(f"no such fault: {mismatch}; its kind is one of {', '.join(get_args(Kind))}") from None
+            raise ValueError(f"no such fault: {mismatch}; its kind is one of {', '.join(KINDS)}") from None
 
 
 @attrs.define

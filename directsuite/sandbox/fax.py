@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from aiohttp import web
 
-from directsuite.sandbox.moments import written
+from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _message_object(row: sqlite3.Row) -> dict[str, Any]:
         "MessageHandle": row["handle"],
         "fax_number": row["fax_number"],
         "status": row["status"],
-        "updated_ts": written(row["updated_at"]),
+        "updated_ts": timestamp(row["updated_at"]),
         "recipients": json.loads(row["recipients"]),
         "description": row["description"],
     }

@@ -22,8 +22,14 @@ import attrs
 from aiohttp import web
 from yarl import URL
 
-from directsuite.sandbox import tokens
-from directsuite.sandbox.passwords import hash_password, password_matches
+from directsuite.sandbox.credentials import (
+    DEFAULT_SCOPE,
+    digest,
+    hash_password,
+    new_secret,
+    password_matches,
+    store_token,
+)
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
@@ -109,9 +115,9 @@ class OAuth:
             )
         outcome = {"state": query["state"]} if "state" in query else {}
         if query.get("response_type") == "code":
-            code, scope = tokens.new_secret(), query.get("scope") or tokens.DEFAULT_SCOPE
+            code, scope = new_secret(), query.get("scope") or DEFAULT_SCOPE
             expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
-            row = (tokens.digest(code), "code", client_id, account, scope, redirect_uri, expires_at)
+            row = (digest(code), "code", client_id, account, scope, redirect_uri, expires_at)
             await self._database.write(lambda connection: _store_grant(connection, row))
             outcome["code"] = code
         else:
@@ -142,9 +148,9 @@ class OAuth:
         if redeem is None:
             raise OAuthError("unsupported_grant_type", "the grant type is not one of " + ", ".join(self._grants))
         grant = redeem(connection, client, form)
-        access_token = tokens.new_secret()
+        access_token = new_secret()
         now = self._clock.milliseconds()
-        tokens.store(connection, access_token, account=grant.account, now=now, lifetime=LIFETIME, scope=grant.scope)
+        store_token(connection, access_token, account=grant.account, now=now, lifetime=LIFETIME, scope=grant.scope)
         answer = {
             "access_token": access_token,
             "token_type": "Bearer",
@@ -152,8 +158,8 @@ class OAuth:
             "scope": grant.scope,
         }
         if grant.refreshable:
-            answer["refresh_token"] = refresh_token = tokens.new_secret()
-            row = (tokens.digest(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
+            answer["refresh_token"] = refresh_token = new_secret()
+            row = (digest(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
             _store_grant(connection, row)
         return answer
 
@@ -176,12 +182,12 @@ class OAuth:
         username = _required(form, "username")
         if not self._authenticate(connection, username, _required(form, "password")):
             raise OAuthError("invalid_grant", "the user name or password is wrong")
-        return _Grant(username, form.get("scope") or tokens.DEFAULT_SCOPE, refreshable=True)
+        return _Grant(username, form.get("scope") or DEFAULT_SCOPE, refreshable=True)
 
 
 def _client_credentials(connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
     # RFC 6749 section 4.4.3: this grant gives no refresh token.
-    return _Grant(client.account, form.get("scope") or tokens.DEFAULT_SCOPE, refreshable=False)
+    return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, refreshable=False)
 
 
 def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
@@ -196,7 +202,7 @@ def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: 
     """Each code and refresh token works once and for its own client; a refused exchange uses up nothing."""
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
-        (tokens.digest(secret), kind, client.client_id),
+        (digest(secret), kind, client.client_id),
     ).fetchone()
     if row is None:
         raise OAuthError("invalid_grant", "the grant is unknown, used already, or of another client")

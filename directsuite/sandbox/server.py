@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
-from directsuite.sandbox import clock_row, oauth, tokens
-from directsuite.sandbox.clock import Clock
+from directsuite.sandbox import credentials, oauth
+from directsuite.sandbox.clock import Clock, ClockState
 from directsuite.sandbox.control import BASE, control_routes
 from directsuite.sandbox.database import Database
 from directsuite.sandbox.faults import fault_injection
@@ -104,7 +104,7 @@ class Sandbox(Verbs):
         self._host = host
         self._port = port
         self._closing = AsyncExitStack()
-        self._demo_token = tokens.new_secret()
+        self._demo_token = credentials.new_secret()
 
     async def __aenter__(self) -> Self:
         """Open the state, listen, and seed the demo account."""
@@ -167,13 +167,13 @@ class Sandbox(Verbs):
 
     async def keep_clock(self) -> None:
         """Have the clock, which is kept soon after each change, kept when this returns."""
-        await self._database.write(lambda connection: clock_row.store(connection, self.clock.state))
+        await self._database.write(lambda connection: self.clock.state.store(connection))
 
     def _application(self) -> web.Application:
         middlewares = [
             refusals,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
-            tokens.bearer_check(self._database, self.clock),
+            credentials.bearer_check(self._database, self.clock),
         ]
         application = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
         application.add_routes(self._services.routes())
@@ -188,12 +188,12 @@ class Sandbox(Verbs):
     async def _keep_time(self, opening: AsyncExitStack) -> None:
         """Go on from the time that is kept, unless the clock is the caller's own, and keep each change from here on."""
         database = self._database
-        kept = await database.read(clock_row.load)
+        kept = await database.read(ClockState.load)
         if kept is not None and not self._own_clock:
             self.clock.restore(kept)
 
         def store(connection: sqlite3.Connection) -> None:
-            clock_row.store(connection, self.clock.state)
+            self.clock.state.store(connection)
 
         opening.callback(self.clock.listen(lambda: database.post(store)))
 
@@ -226,8 +226,8 @@ class Sandbox(Verbs):
     def _sow(self, connection: sqlite3.Connection) -> None:
         """The demo account, and what `seed` adds, inside the caller's transaction."""
         now = self.clock.milliseconds()
-        clock_row.store(connection, self.clock.state)
-        tokens.store(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
+        self.clock.state.store(connection)
+        credentials.store_token(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
         oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
         sessions.add_reseller(connection, *DEMO_LOGIN)
         if self._seed is not None:
@@ -240,9 +240,9 @@ class Sandbox(Verbs):
         return web.Response(body=pem, content_type="application/x-pem-file")
 
     async def _expire_token(self, request: web.Request) -> None:
-        token = tokens.bearer_token(request)
+        token = credentials.bearer_token(request)
         if token is not None:
-            await self._database.write(lambda connection: tokens.expire(connection, token=token))
+            await self._database.write(lambda connection: credentials.expire_tokens(connection, token=token))
 
     async def _expire_session(self, request: web.Request) -> None:
         session_id = request.match_info.get("session_id")

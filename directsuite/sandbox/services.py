@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 from aiohttp import web
 
-from directsuite.sandbox import clock_row, fax, ledger, oauth, openapi, tokens
+from directsuite.sandbox import clock, credentials, fax, ledger, oauth, openapi
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.service import MessagingService
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from directsuite.sandbox.messaging.profile import Profiles
 
 SCHEMAS = (
-    clock_row.SCHEMA,
+    clock.SCHEMA,
     ledger.SCHEMA,
-    tokens.SCHEMA,
+    credentials.SCHEMA,
     oauth.SCHEMA,
     fax.SCHEMA,
     messaging.SCHEMA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from directsuite.sandbox import fax, ledger, oauth, tokens
+from directsuite.sandbox import credentials, fax, ledger, oauth
 from directsuite.sandbox.database import CLOSED, Database
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.json_body import MalformedMemberError
@@ -108,15 +108,15 @@ class Verbs:
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
         """A fresh access token of `account` for the signing and fax services."""
-        token, now = tokens.new_secret(), self.clock.milliseconds()
+        token, now = credentials.new_secret(), self.clock.milliseconds()
         await self._database.write(
-            lambda connection: tokens.store(connection, token, account=account, now=now, lifetime=lifetime)
+            lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
         )
         return token
 
     async def expire_tokens(self, account: str | None = None) -> int:
         """End the access tokens of an account, or all; returns how many there were."""
-        return await self._database.write(lambda connection: tokens.expire(connection, account=account))
+        return await self._database.write(lambda connection: credentials.expire_tokens(connection, account=account))
 
     async def expire_sessions(self, username: str | None = None) -> int:
         """End the registration sessions of a login, or all; returns how many there were."""

@@ -12,7 +12,7 @@ import attrs
 import directsuite as ds
 from directsuite.core.credentials import TokenCache
 from directsuite.core.events import Event, SessionRenewed, TokenRefreshed
-from directsuite.sandbox import Sandbox, tokens
+from directsuite.sandbox import Sandbox, credentials
 
 _QUERIES = {
     SessionRenewed: "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?",
@@ -61,7 +61,7 @@ class Credentials:
             return
         credential = self._caches[type(event)]._credential
         assert credential is not None
-        digest = tokens.digest(credential.token.reveal())
+        digest = credentials.digest(credential.token.reveal())
         self.generations[type(event)].append(Generation(digest, asyncio.get_running_loop().time()))
 
     async def judge(self) -> None:

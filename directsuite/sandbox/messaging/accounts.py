@@ -1,19 +1,14 @@
 """Mailbox accounts and T-Users: who may open which mailbox.
 
-All functions take the connection of a read or write that is going on. Addresses are compared case-blind. scrypt is
-slow on purpose, so a password that was once found right is remembered, as a digest keyed anew in each process.
+All functions take the connection of a read or write that is going on. Addresses are compared case-blind.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import os
-import threading
 from typing import TYPE_CHECKING
 
+from directsuite.sandbox.credentials import hash_password, password_matches
 from directsuite.sandbox.messaging import folders
-from directsuite.sandbox.passwords import hash_password, password_matches
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,8 +27,6 @@ CREATE TABLE IF NOT EXISTS tuser_address(
 """
     + folders.SCHEMA
 )
-
-_REMEMBERED = 4096  # passwords; beyond it all are forgotten and checked anew
 
 
 class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
@@ -85,7 +78,7 @@ def authenticate(connection: sqlite3.Connection, address: str, password: str) ->
     row = connection.execute(
         "SELECT id, password FROM mailbox_account WHERE folded = ?", (address.casefold(),)
     ).fetchone()
-    return row["id"] if row is not None and _verified.matches(password, row["password"]) else None
+    return row["id"] if row is not None and password_matches(password, row["password"]) else None
 
 
 def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
@@ -105,7 +98,7 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
 def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
     """Whether these are the credentials of a T-User."""
     row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
-    return row is not None and _verified.matches(password, row["password"])
+    return row is not None and password_matches(password, row["password"])
 
 
 def account_of_tuser(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
@@ -119,29 +112,3 @@ def account_of_tuser(connection: sqlite3.Connection, username: str, direct_addre
 def domains(connection: sqlite3.Connection) -> set[str]:
     """The domains that have a mailbox here, in lower case."""
     return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
-
-
-class _VerifiedPasswords:
-    """Passwords found right in this process. The stored hash is part of the key: a changed password is forgotten."""
-
-    def __init__(self) -> None:
-        self._key = os.urandom(32)
-        self._seen: set[bytes] = set()
-        self._lock = threading.Lock()
-
-    def matches(self, password: str, stored: bytes) -> bool:
-        """Whether `stored` was made from this password."""
-        digest = hmac.digest(self._key, stored + password.encode("utf-8"), hashlib.sha256)
-        with self._lock:
-            if digest in self._seen:
-                return True
-        if not password_matches(password, stored):
-            return False
-        with self._lock:
-            if len(self._seen) >= _REMEMBERED:
-                self._seen.clear()
-            self._seen.add(digest)
-        return True
-
-
-_verified = _VerifiedPasswords()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pybase64
 
+from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.messaging import delivery, folders, store
 from directsuite.sandbox.messaging.call import Answer, Call
 from directsuite.sandbox.messaging.dates import from_milliseconds, from_utc
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.report import report_members
 from directsuite.sandbox.messaging.store import Selection
-from directsuite.sandbox.moments import written
 
 if TYPE_CHECKING:
     from directsuite.sandbox.messaging.requests import MailboxRequest, SmtpIdsRequest, UidsRequest
@@ -150,8 +150,8 @@ def _detail(message: store.StoredMessage, folder: str) -> msgspec.Raw:
             "msgnum": message.number,
             "folder": folder,
             "expunged": False,
-            "sentDate": None if message.sent_ms is None else written(message.sent_ms),
-            "receivedDate": written(message.received_ms),
+            "sentDate": None if message.sent_ms is None else timestamp(message.sent_ms),
+            "receivedDate": timestamp(message.received_ms),
         }
     )
     return msgspec.Raw(b"".join((place[:-1], b",", message.members[1:])))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pybase64
 
-from directsuite.sandbox.moments import written
+from directsuite.sandbox.clock import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def csv_of(records: Sequence[DeliveryRecord]) -> bytes:
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
     writer.writerows(
-        (r.sender, r.recipient, r.smtp_id, r.size, r.status.value, written(r.at_ms), "", "", "", "") for r in records
+        (r.sender, r.recipient, r.smtp_id, r.size, r.status.value, timestamp(r.at_ms), "", "", "", "") for r in records
     )
     return text.getvalue().encode("utf-8")
 
@@ -55,7 +55,7 @@ def _log(record: DeliveryRecord) -> dict[str, Any]:
         "messageSize": record.size,
         "status": record.status.value,
         "statusDetails": record.details,
-        "ts": written(record.at_ms),
+        "ts": timestamp(record.at_ms),
         "xdrId": None,
         "uniqueId": None,
         "sourceId": None,

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from directsuite.sandbox import ledger
+from directsuite.sandbox.clock import timestamp
+from directsuite.sandbox.credentials import new_secret
 from directsuite.sandbox.messaging import accounts
-from directsuite.sandbox.moments import written
 from directsuite.sandbox.registration import individuals
 from directsuite.sandbox.registration.answers import Code, RefusedError
 from directsuite.sandbox.registration.user_states import USER_STATES, state_in
-from directsuite.sandbox.tokens import new_secret
 
 if TYPE_CHECKING:
     import sqlite3
@@ -169,7 +169,7 @@ def _payment(order_id: int, address: str, today: date, now: int) -> dict[str, An
     return {
         "orderId": order_id,
         "amount": product["amount"],
-        "orderTime": written(now),
+        "orderTime": timestamp(now),
         "products": [product],
         "detail": f"Direct address {address}",
     }

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from directsuite.sandbox.credentials import digest, hash_password, new_secret, password_matches
 from directsuite.sandbox.messaging import accounts
-from directsuite.sandbox.passwords import hash_password, password_matches
 from directsuite.sandbox.registration.answers import Code, RefusedError
-from directsuite.sandbox.tokens import digest, new_secret
 
 if TYPE_CHECKING:
     import sqlite3

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiohttp import web
 
 from directsuite.sandbox import ledger
+from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.json_body import MalformedBodyError, parse_json
-from directsuite.sandbox.moments import written
 from directsuite.sandbox.refusals import refusal
 from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.base64_text import encoded
@@ -208,7 +208,7 @@ def _engine() -> Any:
 def _summary(document: store.StoredDocument, description: str) -> dict[str, str]:
     return {
         "documentType": _DOCUMENT_TYPE,
-        "createdTime": written(document.created),
+        "createdTime": timestamp(document.created),
         "identifier": document.identifier,
         "documentDigest": document.digest,
         "description": description,

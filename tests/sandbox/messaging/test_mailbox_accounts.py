@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from directsuite.sandbox import credentials
 from directsuite.sandbox.messaging import accounts
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ def test_a_right_password_is_hashed_once_and_a_wrong_one_each_time(
     accounts.create_account(db, "a@x.test", "pw", at_ms=0)
     hashed: list[str] = []
 
-    def matches(password: str, stored: bytes) -> bool:
+    def scrypt(password: str, salt: bytes) -> bytes:
         hashed.append(password)
-        return bool(stored) and password == "pw"
+        return real(password, salt)
 
-    monkeypatch.setattr(accounts, "password_matches", matches)
+    real = credentials._scrypt
+    monkeypatch.setattr(credentials, "_scrypt", scrypt)
     for password in ("pw", "no", "pw", "no", "pw"):
         accounts.authenticate(db, "a@x.test", password)
     assert hashed == ["pw", "no", "no"]

@@ -1,12 +1,15 @@
-"""Access tokens: issuing, checking and expiring them, and the check in front of the signing and fax services.
+"""Credentials as the sandbox keeps and checks them: passwords, tokens, and the check before signing and fax.
 
-Tokens are opaque random text; the database keeps their digests, the account that they speak for and when they end
-on the sandbox's clock.
+Passwords and client secrets are kept as salted scrypt, cheap enough for a sandbox. Tokens, codes and sessions are
+opaque random text, of which the database keeps the digest. An access token has an account that it speaks for, and an
+end on the sandbox's clock.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import os
 import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -31,24 +34,35 @@ CREATE TABLE IF NOT EXISTS access_token(
 PROTECTED = ("/signing/", "/fax/")
 DEFAULT_SCOPE = "pdf fax"
 
-
-class _NamedKey(web.RequestKey[str]):
-    """A key that its plain name finds as well, so that the services need not know each other.
-
-    aiohttp warns where text is stored as a key; keeping it quiet would change the filters of all threads.
-    """
-
-    name = "account"
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+_SALT = 16
+_COST = 2**10
+_REMEMBERED = 4096  # matches; beyond it all are forgotten and checked anew
+_MATCH_KEY = os.urandom(32)
+_matches: set[bytes] = set()
+"""Digests, keyed anew in each process, of passwords that matched and the hashes that they matched."""
 
 
-ACCOUNT = _NamedKey("account", str)
-"""Where a request keeps the account that its token speaks for; `request["account"]` reads it too."""
+def hash_password(password: str) -> bytes:
+    """What to store instead of the password: a fresh salt and the digest."""
+    salt = os.urandom(_SALT)
+    return salt + _scrypt(password, salt)
+
+
+def password_matches(password: str, stored: bytes) -> bool:
+    """Return True if `stored` was made from this password. A match is remembered, since scrypt is slow on purpose."""
+    match = hmac.digest(_MATCH_KEY, stored + password.encode("utf-8"), hashlib.sha256)
+    if match in _matches:
+        return True
+    if not hmac.compare_digest(_scrypt(password, stored[:_SALT]), stored[_SALT:]):
+        return False
+    if len(_matches) >= _REMEMBERED:
+        _matches.clear()
+    _matches.add(match)
+    return True
+
+
+def _scrypt(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode("utf-8"), salt=salt, n=_COST, r=8, p=1)
 
 
 def new_secret() -> str:
@@ -57,11 +71,11 @@ def new_secret() -> str:
 
 
 def digest(secret: str) -> bytes:
-    """What the database keeps of a token or code."""
+    """What the database keeps of a token, code or session."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def store(
+def store_token(
     connection: sqlite3.Connection,
     token: str,
     *,
@@ -85,12 +99,31 @@ def account_of(connection: sqlite3.Connection, token: str, *, now: int) -> str |
     return None if row is None else str(row["account"])
 
 
-def expire(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
+def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
     """End one token, those of one account, or all; returns how many there were."""
     return connection.execute(
         "UPDATE access_token SET expires_at = 0 WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR digest = ?2)",
         (account, None if token is None else digest(token)),
     ).rowcount
+
+
+class _NamedKey(web.RequestKey[str]):
+    """A key that its plain name finds as well, so that the services need not know each other.
+
+    aiohttp warns where text is stored as a key; keeping it quiet would change the filters of all threads.
+    """
+
+    name = "account"
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+ACCOUNT = _NamedKey("account", str)
+"""Where a request keeps the account that its token speaks for; `request["account"]` reads it too."""
 
 
 def bearer_token(request: web.Request) -> str | None:
@@ -100,7 +133,7 @@ def bearer_token(request: web.Request) -> str | None:
 
 
 def bearer_check(database: Database, clock: Clock) -> Middleware:
-    """A middleware that lets signing and fax requests in with a valid token only, as `request["account"]`."""
+    """The middleware that admits signing and fax requests with a valid token only, and names `request["account"]`."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
