@@ -132,7 +132,7 @@ def sandbox(
     import asyncio
 
     from directsuite.sandbox import serving
-    from directsuite.sandbox.loopback import is_loopback
+    from directsuite.sandbox.control import is_loopback
 
     if not is_loopback(host):
         say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")

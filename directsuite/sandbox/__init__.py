@@ -5,6 +5,7 @@
 
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.messaging.profile import Profiles
-from directsuite.sandbox.server import Sandbox, Seed
+from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.state import Seed
 
 __all__ = ["Clock", "Profiles", "Sandbox", "Seed"]

@@ -20,268 +20,320 @@
 
 Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. A request
 that a web page may have sent is 403. Times are ISO 8601 with an offset.
+
+Who may talk to it: programs on this machine, and no page that a browser has loaded from elsewhere. A page can make its
+visitor's browser send requests to loopback; such a request bears an Origin header, or, where the page's own name was
+made to lead to loopback (DNS rebinding), that name as its Host.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
+import msgspec
 from aiohttp import web
 
-from directsuite.sandbox.fax import NumberTakenError
-from directsuite.sandbox.json_body import (
-    MalformedMemberError,
-    as_array,
-    as_object,
-    integer_member,
-    optional_text_member,
-    read_object,
-    text_member,
-)
-from directsuite.sandbox.loopback import local_only
+from directsuite.sandbox.faults import Fault
+from directsuite.sandbox.fax import NewFax, NumberTakenError
 from directsuite.sandbox.messaging.accounts import AccountExists, UnknownAccount
-from directsuite.sandbox.messaging.refusals import Refusal
+from directsuite.sandbox.messaging.profile import Profile
 from directsuite.sandbox.refusals import refusal
-from directsuite.sandbox.registration.individuals import CONTACT
-
-if TYPE_CHECKING:
-    from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.registration import RefusedError
+from directsuite.sandbox.registration.individuals import Contact
+from directsuite.sandbox.state import DEMO_ACCOUNT, SandboxState
 
 BASE = "/_sandbox"
 
-Control = Callable[["Sandbox", web.Request], Awaitable[Any]]
-"""One control: what it does to the sandbox, and the JSON that it answers."""
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+
+Control = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
+"""One control: what it does to the sandbox, given the request and its body, and the JSON that it answers."""
 
 
 class UnknownSubjectError(Exception):
     """There is nothing of this name to change."""
 
 
-def control_routes(sandbox: Sandbox) -> list[web.RouteDef]:
+def control_routes(sandbox: SandboxState) -> list[web.RouteDef]:
     """All controls of one sandbox."""
     return [
-        web.route(method, f"{BASE}/{path}", local_only(_answering(sandbox, control)))
-        for method, path, control in _CONTROLS
+        web.route(method, f"{BASE}/{path}", local_only(_answering(sandbox, control, body)))
+        for method, path, body, control in _CONTROLS
     ]
 
 
-def _answering(sandbox: Sandbox, control: Control) -> Callable[[web.Request], Awaitable[web.Response]]:
+def is_loopback(host: str) -> bool:
+    """Return True if a host is a loopback address or `localhost`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def local_only(handler: Answer) -> Answer:
+    """The handler, behind a refusal for requests that may come from a web page."""
+
     async def answer(request: web.Request) -> web.Response:
-        try:
-            body = await control(sandbox, request)
-        except (AccountExists, NumberTakenError) as taken:
-            return refusal(HTTPStatus.CONFLICT, "taken", str(taken))
-        except (UnknownSubjectError, UnknownAccount) as unknown:
-            return refusal(HTTPStatus.NOT_FOUND, "unknown", str(unknown))
-        except (ValueError, MalformedMemberError) as bad:
-            return refusal(HTTPStatus.BAD_REQUEST, "bad_input", str(bad))
-        status = HTTPStatus.CREATED if request.method == "POST" and "created" in body else HTTPStatus.OK
-        return web.json_response(body, status=status)
+        """The handler's answer, or 403."""
+        if "Origin" in request.headers or not is_loopback(_host(request.headers.get("Host", ""))):
+            return refusal(HTTPStatus.FORBIDDEN, "forbidden", "the control API is for programs on this machine only")
+        return await handler(request)
 
     return answer
 
 
-async def _health(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    return {"status": "ok", "now": sandbox.clock.now().isoformat(), "urls": sandbox.urls}
+def _host(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
 
 
-async def _reset(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    account = optional_text_member(await read_object(request), "account")
-    _require(await sandbox.reset(account), "there is nothing of this account")
-    return {"reset": account or "everything"}
+def _answering(sandbox: SandboxState, control: Control, expected: Any) -> Answer:
+    """A handler that reads the body as the type expected, where there is one; no body is an empty object."""
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            sent = b"" if expected is None else (await request.read()).strip()
+            body = None if expected is None else msgspec.json.decode(sent or b"{}", type=expected)
+            answered = await control(sandbox, request, body)
+        except (AccountExists, NumberTakenError) as taken:
+            return refusal(HTTPStatus.CONFLICT, "taken", str(taken))
+        except (UnknownSubjectError, UnknownAccount) as unknown:
+            return refusal(HTTPStatus.NOT_FOUND, "unknown", str(unknown))
+        except (ValueError, RefusedError, RecursionError) as bad:
+            return refusal(HTTPStatus.BAD_REQUEST, "bad_input", str(bad))
+        status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
+        return web.json_response(answered, status=status)
+
+    return answer
 
 
-async def _clock(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_153_600_000)]  # a hundred years
+
+
+class _Body(msgspec.Struct, kw_only=True):
+    """A body without members; those that are not known are passed over."""
+
+
+class _Account(_Body):
+    account: str | None = None
+
+
+class _Username(_Body):
+    username: str | None = None
+
+
+class _Freeze(_Body):
+    at: _Moment | None = None
+
+
+class _Set(_Body):
+    at: _Moment
+
+
+class _Advance(_Body):
+    seconds: _Seconds
+
+
+class _Token(_Body):
+    account: _Text = DEMO_ACCOUNT
+    seconds: _Seconds = 3600
+
+
+class _Mailbox(_Body, tag_field="kind", tag="mailbox"):
+    address: _Text
+    password: _Text
+
+
+class _TUser(_Body, tag_field="kind", tag="tuser"):
+    username: _Text
+    password: _Text
+    direct_addresses: list[str] = []
+
+
+class _Reseller(_Body, tag_field="kind", tag="reseller"):
+    username: _Text
+    password: _Text
+    domains: list[str] = []
+
+
+class _Client(_Body, tag_field="kind", tag="client"):
+    client_id: _Text
+    client_secret: _Text
+    account: _Text = DEMO_ACCOUNT
+
+
+class _Individual(Contact, kw_only=True, rename="camel"):
+    first_name: _Text
+    last_name: _Text
+    ssn4: _Text
+    dob: _Text
+    id: int | None = None
+
+
+class _PatientState(_Body):
+    state: str | None = None
+
+
+class _FaxStatus(_Body):
+    status: _Text
+
+
+class _Renumber(_Body):
+    folder: str = "INBOX"
+    first: int = 1
+
+
+class _DeliveryStatus(_Body):
+    recipient: _Text
+    status: _Text
+
+
+class _Profile(_Body):
+    profile: Profile | list[Profile]
+
+
+async def _reset(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
+    _require(await sandbox.reset(body.account), "there is nothing of this account")
+    return {"reset": body.account or "everything"}
+
+
+async def _clock(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     return {"now": sandbox.clock.now().isoformat(), "frozen": sandbox.clock.frozen}
 
 
-async def _changed_clock(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    await sandbox.keep_clock()
-    return await _clock(sandbox, request)
-
-
-async def _freeze(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    at = optional_text_member(await read_object(request), "at")
-    sandbox.clock.freeze(None if at is None else _moment(at))
+async def _freeze(sandbox: SandboxState, request: web.Request, body: _Freeze) -> Mapping[str, Any]:
+    sandbox.clock.freeze(body.at)
     return await _changed_clock(sandbox, request)
 
 
-async def _set(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    sandbox.clock.set(_moment(text_member(await read_object(request), "at")))
+async def _set(sandbox: SandboxState, request: web.Request, body: _Set) -> Mapping[str, Any]:
+    sandbox.clock.set(body.at)
     return await _changed_clock(sandbox, request)
 
 
-async def _advance(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    sandbox.clock.advance(_seconds(await read_object(request)))
+async def _advance(sandbox: SandboxState, request: web.Request, body: _Advance) -> Mapping[str, Any]:
+    sandbox.clock.advance(timedelta(seconds=body.seconds))
     return await _changed_clock(sandbox, request)
 
 
-async def _resume(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _resume(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     sandbox.clock.resume()
     return await _changed_clock(sandbox, request)
 
 
-async def _faults(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _changed_clock(sandbox: SandboxState, request: web.Request) -> Mapping[str, Any]:
+    await sandbox.keep_clock()
+    return await _clock(sandbox, request, None)
+
+
+async def _faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     return {"faults": sandbox.faults()}
 
 
-async def _add_fault(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    members = await read_object(request)
-    operation, kind = text_member(members, "operation"), text_member(members, "kind")
-    others = {name: value for name, value in members.items() if name not in {"operation", "kind"}}
-    return {"created": sandbox.inject_fault(operation, kind, **others)}
+async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
+    return {"created": sandbox.add_fault(Fault.from_members(body))}
 
 
-async def _clear_faults(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _clear_faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     sandbox.clear_faults()
     return {"faults": []}
 
 
-async def _remove_fault(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _remove_fault(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     _require(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault of this id")
     return {"faults": sandbox.faults()}
 
 
-async def _add_account(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    kind = text_member(body, "kind")
-    if kind == "mailbox":
-        await sandbox.add_account(text_member(body, "address"), text_member(body, "password"))
-        return {"created": body["address"]}
-    if kind == "client":
-        account = text_member(body, "account", "demo")
-        await sandbox.add_client(text_member(body, "client_id"), text_member(body, "client_secret"), account)
-        return {"created": body["client_id"]}
-    username, password = text_member(body, "username"), text_member(body, "password")
-    if kind == "tuser":
-        await sandbox.add_tuser(username, password, _texts(body, "direct_addresses"))
-    elif kind == "reseller":
-        await sandbox.add_reseller(username, password, _texts(body, "domains"))
-    else:
-        raise ValueError("kind must be one of mailbox, tuser, reseller, client")
-    return {"created": username}
+async def _add_account(
+    sandbox: SandboxState, request: web.Request, body: _Mailbox | _TUser | _Reseller | _Client
+) -> Mapping[str, Any]:
+    match body:
+        case _Mailbox():
+            await sandbox.add_account(body.address, body.password)
+            return {"created": body.address}
+        case _Client():
+            await sandbox.add_client(body.client_id, body.client_secret, body.account)
+            return {"created": body.client_id}
+        case _TUser():
+            await sandbox.add_tuser(body.username, body.password, body.direct_addresses)
+        case _Reseller():
+            await sandbox.add_reseller(body.username, body.password, body.domains)
+    return {"created": body.username}
 
 
-async def _add_individual(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    required = [text_member(body, name) for name in ("firstName", "lastName", "ssn4", "dob")]
-    contact = {name: text for name in CONTACT if (text := optional_text_member(body, name))}
-    return {"created": await sandbox.add_individual(*required, id=integer_member(body, "id"), **contact)}
+async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Mapping[str, Any]:
+    name, proof = (body.first_name, body.last_name), (body.ssn4, body.dob)
+    return {"created": await sandbox.add_individual(*name, *proof, id=body.id, **body.members())}
 
 
-async def _set_patient_state(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    state = optional_text_member(await read_object(request), "state")
+async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: _PatientState) -> Mapping[str, Any]:
     address = request.match_info["address"]
-    _require(await sandbox.set_patient_state(address, state), "there is no patient of this address")
-    return {"address": address, "state": state}
+    _require(await sandbox.set_patient_state(address, body.state), "there is no patient of this address")
+    return {"address": address, "state": body.state}
 
 
-async def _add_fax(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    handle = await sandbox.add_fax(
-        text_member(body, "fax_number"),
-        status=text_member(body, "status", "complete"),
-        recipients=_recipients(body),
-        description=optional_text_member(body, "description") or "",
-        account=text_member(body, "account", "demo"),
-    )
-    return {"created": handle}
+async def _add_fax(sandbox: SandboxState, request: web.Request, body: NewFax) -> Mapping[str, Any]:
+    return {"created": await sandbox.add_new_fax(body)}
 
 
-async def _set_fax_status(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    status = text_member(await read_object(request), "status")
+async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:
     handle = request.match_info["handle"]
-    _require(await sandbox.set_fax_status(handle, status), "there is no fax of this handle")
-    return {"handle": handle, "status": status}
+    _require(await sandbox.set_fax_status(handle, body.status), "there is no fax of this handle")
+    return {"handle": handle, "status": body.status}
 
 
-async def _inbound(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _inbound(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     raw = await request.read()
     if not raw.strip():
         raise ValueError("the request body must be a raw message")
     folder = request.query.get("folder", "INBOX")
+    return {"created": await sandbox.deliver(request.match_info["address"], raw, folder)}
+
+
+async def _renumber(sandbox: SandboxState, request: web.Request, body: _Renumber) -> Mapping[str, Any]:
+    return {"renumbered": await sandbox.renumber(request.match_info["address"], body.folder, first=body.first)}
+
+
+async def _force_status(sandbox: SandboxState, request: web.Request, body: _DeliveryStatus) -> Mapping[str, Any]:
     try:
-        return {"created": await sandbox.deliver(request.match_info["address"], raw, folder)}
-    except Refusal as refused:
-        raise ValueError(refused.text) from None
-
-
-async def _renumber(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    folder = optional_text_member(body, "folder") or "INBOX"
-    first = integer_member(body, "first")
-    renumbered = await sandbox.renumber(request.match_info["address"], folder, first=1 if first is None else first)
-    return {"renumbered": renumbered}
-
-
-async def _force_status(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    recipient, status = text_member(body, "recipient"), text_member(body, "status")
-    try:
-        await sandbox.force_message_status(request.match_info["smtp_id"], recipient, status)
+        await sandbox.force_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
         raise UnknownSubjectError("there is no message of this smtpId to this recipient") from None
-    return {"recipient": recipient, "status": status}
+    return {"recipient": body.recipient, "status": body.status}
 
 
-async def _profile(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _profile(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     return {"profile": sandbox.profile}
 
 
-async def _set_profile(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    profile: Any = (await read_object(request)).get("profile")
-    sandbox.profile = profile
-    return await _profile(sandbox, request)
+async def _set_profile(sandbox: SandboxState, request: web.Request, body: _Profile) -> Mapping[str, Any]:
+    sandbox.profile = body.profile
+    return {"profile": sandbox.profile}
 
 
-async def _issue_token(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    body = await read_object(request)
-    account, lifetime = text_member(body, "account", "demo"), _seconds({"seconds": 3600, **body})
-    return {"created": await sandbox.issue_token(account, lifetime=lifetime)}
+async def _issue_token(sandbox: SandboxState, request: web.Request, body: _Token) -> Mapping[str, Any]:
+    return {"created": await sandbox.issue_token(body.account, lifetime=timedelta(seconds=body.seconds))}
 
 
-async def _expire_tokens(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    return {"expired": await sandbox.expire_tokens(optional_text_member(await read_object(request), "account"))}
+async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
+    return {"expired": await sandbox.expire_tokens(body.account)}
 
 
-async def _expire_sessions(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
-    return {"expired": await sandbox.expire_sessions(optional_text_member(await read_object(request), "username"))}
+async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: _Username) -> Mapping[str, Any]:
+    return {"expired": await sandbox.expire_sessions(body.username)}
 
 
-async def _ledger(sandbox: Sandbox, request: web.Request) -> Mapping[str, Any]:
+async def _ledger(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
-
-
-_CONTROLS: tuple[tuple[str, str, Control], ...] = (
-    ("GET", "health", _health),
-    ("POST", "reset", _reset),
-    ("GET", "clock", _clock),
-    ("POST", "clock/freeze", _freeze),
-    ("POST", "clock/set", _set),
-    ("POST", "clock/advance", _advance),
-    ("POST", "clock/resume", _resume),
-    ("GET", "faults", _faults),
-    ("POST", "faults", _add_fault),
-    ("DELETE", "faults", _clear_faults),
-    ("DELETE", r"faults/{id:[0-9]{1,9}}", _remove_fault),
-    ("POST", "accounts", _add_account),
-    ("POST", "individuals", _add_individual),
-    ("POST", "patients/{address}/state", _set_patient_state),
-    ("POST", "fax", _add_fax),
-    ("PATCH", "fax/{handle}", _set_fax_status),
-    ("POST", "inbound/{address}", _inbound),
-    ("POST", "messages/{smtp_id}/status", _force_status),
-    ("POST", "mailboxes/{address}/renumber", _renumber),
-    ("GET", "profile", _profile),
-    ("POST", "profile", _set_profile),
-    ("POST", "tokens", _issue_token),
-    ("POST", "tokens/expire", _expire_tokens),
-    ("POST", "sessions/expire", _expire_sessions),
-    ("GET", "ledger", _ledger),
-)
 
 
 def _require(known: bool, text: str) -> None:
@@ -289,27 +341,30 @@ def _require(known: bool, text: str) -> None:
         raise UnknownSubjectError(text)
 
 
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("at must be a time in ISO 8601 with an offset, such as 2026-05-01T12:00:00+00:00") from None
-
-
-def _seconds(body: Mapping[str, Any]) -> timedelta:
-    seconds = body.get("seconds")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 3_153_600_000:
-        raise ValueError("seconds must be a number from 0 to 3153600000, a hundred years")
-    return timedelta(seconds=seconds)
-
-
-def _texts(body: Mapping[str, Any], name: str) -> list[str]:
-    values = as_array(body.get(name, []))
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} must be an array of texts")
-    return values
-
-
-def _recipients(body: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    recipients = body.get("recipients")
-    return None if recipients is None else [as_object(recipient) for recipient in as_array(recipients)]
+_CONTROLS: tuple[tuple[str, str, Any, Control], ...] = (
+    # method, path, type of the body, what it does
+    ("POST", "reset", _Account, _reset),
+    ("GET", "clock", None, _clock),
+    ("POST", "clock/freeze", _Freeze, _freeze),
+    ("POST", "clock/set", _Set, _set),
+    ("POST", "clock/advance", _Advance, _advance),
+    ("POST", "clock/resume", None, _resume),
+    ("GET", "faults", None, _faults),
+    ("POST", "faults", dict[str, Any], _add_fault),
+    ("DELETE", "faults", None, _clear_faults),
+    ("DELETE", r"faults/{id:[0-9]{1,9}}", None, _remove_fault),
+    ("POST", "accounts", _Mailbox | _TUser | _Reseller | _Client, _add_account),
+    ("POST", "individuals", _Individual, _add_individual),
+    ("POST", "patients/{address}/state", _PatientState, _set_patient_state),
+    ("POST", "fax", NewFax, _add_fax),
+    ("PATCH", "fax/{handle}", _FaxStatus, _set_fax_status),
+    ("POST", "inbound/{address}", None, _inbound),
+    ("POST", "messages/{smtp_id}/status", _DeliveryStatus, _force_status),
+    ("POST", "mailboxes/{address}/renumber", _Renumber, _renumber),
+    ("GET", "profile", None, _profile),
+    ("POST", "profile", _Profile, _set_profile),
+    ("POST", "tokens", _Token, _issue_token),
+    ("POST", "tokens/expire", _Account, _expire_tokens),
+    ("POST", "sessions/expire", _Username, _expire_sessions),
+    ("GET", "ledger", None, _ledger),
+)

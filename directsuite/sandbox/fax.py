@@ -14,12 +14,11 @@ Where the specification is silent:
 
 from __future__ import annotations
 
-import json
 import secrets
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
+import msgspec
 from aiohttp import web
 
 from directsuite.sandbox.clock import timestamp
@@ -27,7 +26,6 @@ from directsuite.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
 
     from directsuite.sandbox.database import Database
 
@@ -36,7 +34,7 @@ CREATE TABLE IF NOT EXISTS fax_number(digits TEXT PRIMARY KEY, account TEXT NOT 
 CREATE TABLE IF NOT EXISTS fax(
   id INTEGER PRIMARY KEY, handle TEXT NOT NULL UNIQUE, digits TEXT NOT NULL REFERENCES fax_number,
   fax_number TEXT NOT NULL, status TEXT NOT NULL, updated_at INTEGER NOT NULL, description TEXT NOT NULL,
-  recipients TEXT NOT NULL);
+  recipients BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS fax_newest ON fax(digits, id DESC);
 """
 
@@ -48,65 +46,67 @@ class NumberTakenError(Exception):
     """The fax number belongs to another account."""
 
 
-@attrs.frozen(kw_only=True)
-class FaxRecord:
-    """A fax to add; recipients are RecipientObjects as on the wire: Address, Name, PageCount, description."""
+class Recipient(
+    msgspec.Struct,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"address": "Address", "name": "Name", "page_count": "PageCount"},
+):
+    """A RecipientObject, of which any member may be absent."""
+
+    address: str | msgspec.UnsetType = msgspec.UNSET
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    page_count: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class NewFax(msgspec.Struct, kw_only=True):
+    """A fax to add. Without recipients it has one, the number itself. Raises ValueError for bad values."""
 
     fax_number: str
-    account: str
+    account: Annotated[str, msgspec.Meta(pattern=r"\S")] = "demo"
     status: str = "complete"
     description: str = ""
-    recipients: tuple[Mapping[str, Any], ...] = ()
+    recipients: list[Recipient] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        fax_number: str,
-        account: str,
-        status: str,
-        description: str,
-        recipients: Iterable[Mapping[str, Any]] | None,
-    ) -> FaxRecord:
-        """A record with one recipient, the number itself, where none is given. Raises ValueError for bad values."""
-        if not digits_of(fax_number):
+    def __post_init__(self) -> None:
+        """Require digits, and a status that there is."""
+        if not digits_of(self.fax_number):
             raise ValueError("fax_number must have digits")
-        if status not in STATUSES:
-            raise ValueError(f"status must be one of {', '.join(STATUSES)}")
-        if recipients is None:
-            recipients = [{"Address": fax_number, "Name": "", "PageCount": 1, "description": description}]
-        return cls(
-            fax_number=fax_number,
-            account=account,
-            status=status,
-            description=description,
-            recipients=tuple(_checked(recipient) for recipient in recipients),
-        )
+        _require_status(self.status)
 
 
-def add_fax(connection: sqlite3.Connection, record: FaxRecord, *, now: int) -> str:
+def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
     """Add a fax at `now` (milliseconds since 1970) and return its handle. Raises NumberTakenError."""
-    digits = digits_of(record.fax_number)
+    digits = digits_of(new.fax_number)
     owner = _owner(connection, digits)
-    if owner not in {None, record.account}:
+    if owner not in {None, new.account}:
         raise NumberTakenError(f"the fax number belongs to the account {owner}")
-    connection.execute("INSERT OR IGNORE INTO fax_number(digits, account) VALUES(?, ?)", (digits, record.account))
+    recipients = new.recipients
+    if recipients is None:
+        recipients = [Recipient(address=new.fax_number, name="", page_count=1, description=new.description)]
+    connection.execute("INSERT OR IGNORE INTO fax_number(digits, account) VALUES(?, ?)", (digits, new.account))
     handle = secrets.token_hex(16)
     connection.execute(
         "INSERT INTO fax(handle, digits, fax_number, status, updated_at, description, recipients) "
         "VALUES(?, ?, ?, ?, ?, ?, ?)",
-        (handle, digits, record.fax_number, record.status, now, record.description, json.dumps(record.recipients)),
+        (handle, digits, new.fax_number, new.status, now, new.description, msgspec.json.encode(recipients)),
     )
     return handle
 
 
 def update_status(connection: sqlite3.Connection, handle: str, status: str, *, now: int) -> bool:
     """Give a fax a new status at `now`; False for an unknown handle. Raises ValueError for an unknown status."""
-    if status not in STATUSES:
-        raise ValueError(f"status must be one of {', '.join(STATUSES)}")
+    _require_status(status)
     changed = connection.execute(
         "UPDATE fax SET status = ?, updated_at = ? WHERE handle = ?", (status, now, handle)
     ).rowcount
     return changed == 1
+
+
+def _require_status(status: str) -> None:
+    if status not in STATUSES:
+        raise ValueError(f"status must be one of {', '.join(STATUSES)}")
 
 
 def digits_of(fax_number: str) -> str:
@@ -196,20 +196,9 @@ def _message_object(row: sqlite3.Row) -> dict[str, Any]:
         "fax_number": row["fax_number"],
         "status": row["status"],
         "updated_ts": timestamp(row["updated_at"]),
-        "recipients": json.loads(row["recipients"]),
+        "recipients": msgspec.json.decode(row["recipients"]),
         "description": row["description"],
     }
-
-
-def _checked(recipient: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A RecipientObject whose members have the types of the specification; any of them may be absent."""
-    for name in ("Address", "Name", "description"):
-        if not isinstance(recipient.get(name, ""), str):
-            raise ValueError(f"{name} of a recipient must be text")
-    pages = recipient.get("PageCount", 0)
-    if isinstance(pages, bool) or not isinstance(pages, int) or pages < 0:
-        raise ValueError("PageCount of a recipient must be an integer that is not negative")
-    return recipient
 
 
 def _no_number() -> web.Response:

@@ -13,10 +13,9 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-
-from directsuite.sandbox.json_body import MalformedBodyError
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -44,6 +43,24 @@ def _without_request_text(record: logging.LogRecord) -> bool:
 
 
 protocol_logger.addFilter(_without_request_text)
+
+
+class MalformedBodyError(Exception):
+    """The request body is no JSON; the text says what is wrong, and never quotes the body."""
+
+
+def parse_json(body: bytes) -> Any:
+    """JSON text as Python values. Raises MalformedBodyError.
+
+    Refused beside bad syntax: text that is not UTF-8, NaN and Infinity, nesting too deep to parse, numbers too long to
+    read, and unpaired surrogates, which no database or mailbox could store.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except UnicodeError:
+        raise MalformedBodyError("the request body is not valid UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise MalformedBodyError("the request body is not valid JSON") from None
 
 
 def refusal(status: int, error: str, description: str) -> web.Response:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from directsuite.sandbox import fax
 from directsuite.sandbox.messaging import accounts, folders, store
 from directsuite.sandbox.messaging.parsing import content_of
-from directsuite.sandbox.registration import individuals, sessions
+from directsuite.sandbox.registration import individuals, service
 from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN
-from directsuite.sandbox.verbs import DEMO_ACCOUNT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,15 +41,14 @@ def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
         if accounts.account_id(connection, address) is None:
             accounts.create_account(connection, address, MAILBOX_LOGIN, at_ms=now)
     accounts.create_tuser(connection, *TUSER, MAILBOXES)
-    sessions.add_reseller(connection, *DEMO_LOGIN, [DOMAIN])
+    service.add_reseller(connection, *DEMO_LOGIN, [DOMAIN])
     for first_name, last_name, ssn4, dob, state in INDIVIDUALS:
-        email = f"{first_name.lower()}@example.test"
-        named = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
-        individuals.add(connection, {**named, "email": email, "state": state, "country": "US"})
+        person = individuals.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
+        contact = individuals.Contact(email=f"{first_name.lower()}@example.test", state=state, country="US")
+        individuals.add(connection, person, contact)
     for number in range(1, 13):
         status = "waiting" if number == 12 else "complete"
-        record = fax.FaxRecord.of(FAX_NUMBER, DEMO_ACCOUNT, status, f"Fax {number}", None)
-        fax.add_fax(connection, record, now=now)
+        fax.add_fax(connection, fax.NewFax(fax_number=FAX_NUMBER, status=status, description=f"Fax {number}"), now=now)
     alice = accounts.account_id(connection, MAILBOXES[0])
     if alice is not None:
         inbox = folders.folder_id(connection, alice, folders.INBOX)

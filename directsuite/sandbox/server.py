@@ -12,31 +12,21 @@ A request passes, from the outside in:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from http import HTTPStatus
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
-from directsuite.sandbox import credentials, oauth
-from directsuite.sandbox.clock import Clock, ClockState
-from directsuite.sandbox.control import BASE, control_routes
-from directsuite.sandbox.database import Database
+from directsuite.sandbox import credentials, oauth, openapi
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.control import BASE, control_routes, is_loopback, local_only
 from directsuite.sandbox.faults import fault_injection
-from directsuite.sandbox.loopback import is_loopback, local_only
-from directsuite.sandbox.refusals import protocol_logger, refusals
-from directsuite.sandbox.registration import sessions
-from directsuite.sandbox.services import (
-    SCHEMAS,
-    Habits,
-    Services,
-    openapi_document,
-    pdf_libraries_installed,
-    without_pdf_libraries,
-)
-from directsuite.sandbox.tables import empty_account, empty_all_tables
-from directsuite.sandbox.verbs import DEMO_ACCOUNT, Verbs
+from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
+from directsuite.sandbox.registration import service as registration
+from directsuite.sandbox.state import DEMO_ACCOUNT, SandboxState, Seed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,17 +35,15 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.messaging.profile import Profiles
 
-Seed = Callable[["sqlite3.Connection", int], None]
-"""Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
-
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
 _LARGEST_BODY = 64 * 2**20
+_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
 
-class Sandbox(Verbs):
+class Sandbox(SandboxState):
     """The four services on one port of a loopback address, from `__aenter__` to `__aexit__`.
 
     folder: where the state is kept, the clock with it; None keeps it in memory. port: 0 takes a free one. clock: a
@@ -96,11 +84,9 @@ class Sandbox(Verbs):
     ) -> None:
         if not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
-        super().__init__(Clock() if clock is None else clock)
-        self._own_clock = clock is not None
-        self._seed = seed
-        self._habits = Habits(profile=profile, csv_above=csv_above, missing_status=missing_status)
-        self._folder = folder
+        super().__init__(folder, clock, self._seed_demo)
+        self._seed_more = seed
+        self._habits = profile, csv_above, missing_status
         self._host = host
         self._port = port
         self._closing = AsyncExitStack()
@@ -110,11 +96,8 @@ class Sandbox(Verbs):
         """Open the state, listen, and seed the demo account."""
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
-            database = Database(self._folder, SCHEMAS)
-            opening.callback(database.close)
-            opening.callback(self._forget)
-            self._opened = database, Services.open(self._folder, database, self.clock, self._habits)
-            await self._keep_time(opening)
+            await self._open(opening)
+            self.profile, self.csv_above, self.missing_status = self._habits
             runner = web.AppRunner(
                 self._application(), access_log=None, logger=protocol_logger, shutdown_timeout=_STOP_WITHIN
             )
@@ -124,7 +107,7 @@ class Sandbox(Verbs):
             site = web.TCPSite(runner, self._host, self._port)
             await site.start()
             self._name_urls(runner.addresses[0][1])
-            await database.write(self._sow)
+            await self._database.write(self._seed_state)
             self._closing = opening.pop_all()
         return self
 
@@ -138,36 +121,9 @@ class Sandbox(Verbs):
     def urls(self) -> dict[str, str]:
         """The URLs by the names of their attributes, without `_url`."""
         return {
-            "signing": self.signing_url,
-            "fax": self.fax_url,
-            "message": self.message_url,
-            "registration": self.registration_url,
-            "token": self.token_url,
-            "control": self.control_url,
+            name: getattr(self, f"{name}_url")
+            for name in ("signing", "fax", "message", "registration", "token", "control")
         }
-
-    async def reset(self, account: str | None = None) -> bool:
-        """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
-
-        With an account or mailbox address, only its documents and faxes, or its messages and folders, go; False if
-        there was nothing of that name.
-        """
-        if account is not None:
-            now = self.clock.milliseconds()
-            return await self._database.write(lambda connection: empty_account(connection, account, now=now))
-
-        def start_over(connection: sqlite3.Connection) -> None:
-            """Empty and seed, in one transaction."""
-            empty_all_tables(connection)
-            self._sow(connection)
-
-        await self._database.write(start_over)
-        self._faults.clear()
-        return True
-
-    async def keep_clock(self) -> None:
-        """Have the clock, which is kept soon after each change, kept when this returns."""
-        await self._database.write(lambda connection: self.clock.state.store(connection))
 
     def _application(self) -> web.Application:
         middlewares = [
@@ -176,29 +132,25 @@ class Sandbox(Verbs):
             credentials.bearer_check(self._database, self.clock),
         ]
         application = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
-        application.add_routes(self._services.routes())
-        endpoints = oauth.OAuth(self._database, self.clock, sessions.authenticate)
+        application.add_routes(self._routes())
+        endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
         application.add_routes(endpoints.routes())
         self._faults.know(application.router.named_resources())
         application.add_routes(control_routes(self))
+        application.router.add_get(f"{BASE}/health", local_only(self._health), allow_head=False)
         application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
-        application.router.add_get("/openapi.json", openapi_document, allow_head=False)
+        application.router.add_get("/openapi.json", _openapi_document, allow_head=False)
         return application
 
-    async def _keep_time(self, opening: AsyncExitStack) -> None:
-        """Go on from the time that is kept, unless the clock is the caller's own, and keep each change from here on."""
-        database = self._database
-        kept = await database.read(ClockState.load)
-        if kept is not None and not self._own_clock:
-            self.clock.restore(kept)
-
-        def store(connection: sqlite3.Connection) -> None:
-            self.clock.state.store(connection)
-
-        opening.callback(self.clock.listen(lambda: database.post(store)))
-
-    def _forget(self) -> None:
-        self._opened = None
+    def _routes(self) -> list[web.RouteDef]:
+        """Every operation of the four services. The signing service, without its libraries, says what to install."""
+        services = self._services
+        signing = services.signing.routes()
+        if not pdf_libraries_installed():
+            signing = [
+                web.RouteDef(route.method, route.path, _without_pdf_libraries, route.kwargs) for route in signing
+            ]
+        return [*signing, *services.fax.routes(), *services.messaging.routes(), *services.registration.routes()]
 
     def _release_hanging_requests(self) -> None:
         self._faults.stopped = True
@@ -223,19 +175,20 @@ class Sandbox(Verbs):
             "DIRECTSUITE_LOGIN_PASSWORD": password,
         }
 
-    def _sow(self, connection: sqlite3.Connection) -> None:
-        """The demo account, and what `seed` adds, inside the caller's transaction."""
-        now = self.clock.milliseconds()
-        self.clock.state.store(connection)
+    def _seed_demo(self, connection: sqlite3.Connection, now: int) -> None:
+        """Add the demo account, and what the caller's seed adds."""
         credentials.store_token(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
         oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
-        sessions.add_reseller(connection, *DEMO_LOGIN)
-        if self._seed is not None:
-            self._seed(connection, now)
+        registration.add_reseller(connection, *DEMO_LOGIN)
+        if self._seed_more is not None:
+            self._seed_more(connection, now)
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _authority(self, request: web.Request) -> web.Response:
         if not pdf_libraries_installed():
-            return await without_pdf_libraries(request)
+            return await _without_pdf_libraries(request)
         pem = await asyncio.to_thread(self.authority_pem)
         return web.Response(body=pem, content_type="application/x-pem-file")
 
@@ -247,4 +200,27 @@ class Sandbox(Verbs):
     async def _expire_session(self, request: web.Request) -> None:
         session_id = request.match_info.get("session_id")
         if session_id is not None:
-            await self._database.write(lambda connection: sessions.expire(connection, session_id=session_id))
+            await self._database.write(
+                lambda connection: registration.expire_sessions(connection, session_id=session_id)
+            )
+
+
+def pdf_libraries_installed() -> bool:
+    """Return True if the signing service can work: its libraries come with the extra `directsuite[sandbox]`."""
+    return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
+
+
+async def _without_pdf_libraries(request: web.Request) -> web.Response:
+    return refusal(
+        HTTPStatus.NOT_IMPLEMENTED,
+        "signing_unavailable",
+        "the signing service needs PDF libraries: pip install 'directsuite[sandbox]'",
+    )
+
+
+async def _openapi_document(request: web.Request) -> web.Response:
+    try:
+        return web.json_response(await asyncio.to_thread(openapi.document))
+    except ImportError:
+        description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
+        return refusal(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)

@@ -57,7 +57,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Say what to install where the sandbox lacked the PDF libraries."""
     if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
         from directsuite.errors import ServerError
-        from directsuite.sandbox.services import pdf_libraries_installed
+        from directsuite.sandbox.server import pdf_libraries_installed
 
         error = call.excinfo.value
         lacking = isinstance(error, ServerError) and error.status == HTTPStatus.NOT_IMPLEMENTED

@@ -97,7 +97,7 @@ async def get_message_status(world: World) -> None:
 async def get_message_statuses(world: World) -> None:
     smtp_ids = [(await world.box.send(message(subject))).smtp_id or "" for subject in ("one", "two")]
     logs = await world.box.get_message_statuses(smtp_ids)
-    world.sandbox._services.messaging.csv_above = 0
+    world.sandbox.csv_above = 0
     csv = await world.box.get_message_statuses(smtp_ids)
     assert (logs.has_cv_data, csv.has_cv_data) == (False, True)
     assert [record.message_id for record in logs.records] == smtp_ids

@@ -81,7 +81,7 @@ def plain(answer: Any) -> Any:
 
 async def of_profile(world: World, profile: Profile, read: Read) -> Any:
     """What a read gives while the service answers in this manner."""
-    world.sandbox._services.messaging.profile = profile
+    world.sandbox.profile = profile
     return await read(world.box)
 
 
@@ -107,13 +107,13 @@ async def test_status_of_one_and_of_several_recipients(world: World) -> None:
 
 async def test_members_of_the_server_s_own_are_kept(world: World) -> None:
     await world.deliver("a")
-    world.sandbox._services.messaging.profile = "java"
+    world.sandbox.profile = "java"
     for received in (await world.box.get_messages(), await listed(world.box.stream_messages())):
         assert [{name: message.extra[name] for name in JAVAMAIL} for message in received] == [JAVAMAIL]
 
 
 async def test_changes_and_sends_work_with_this_profile_too(world: World) -> None:
-    world.sandbox._services.messaging.profile = "java"
+    world.sandbox.profile = "java"
     assert (await world.box.send(message())).smtp_id
     await world.box.create_folder("INBOX.a")
     uids = await world.deliver("a")

@@ -27,7 +27,7 @@ from directsuite.sandbox.messaging.requests import (
     SendRequestWithHeader,
     UidsRequest,
 )
-from directsuite.sandbox.registration.user_states import WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.registration.patients import WITHOUT_CERTIFICATE, state_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -21,7 +21,7 @@ from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.profile import Profiles, answer_in_profiles, require_profiles
 from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import Request, read_body
-from directsuite.sandbox.registration.user_states import DISABLED, WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.registration.patients import DISABLED, WITHOUT_CERTIFICATE, state_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import attrs
+import msgspec
 
-from directsuite.sandbox.json_body import integer_member, optional_text_member
-from directsuite.sandbox.registration.answers import Code, RefusedError
-from directsuite.sandbox.registration.states import full_name
+from directsuite.sandbox.registration import Code, RefusedError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS individual(
@@ -28,66 +25,94 @@ CREATE TABLE IF NOT EXISTS individual(
 CREATE INDEX IF NOT EXISTS individual_name ON individual(name_key);
 """
 
-CONTACT = ("email", "phone", "address", "city", "state", "country", "zipcode")
-"""Members of a BaseUser that an individual may have beside the name."""
-
+_LARGEST_ID = 2**63 - 1
 _DOB_FORMS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
+_REQUIRED = {"first_name": "firstName", "last_name": "lastName", "ssn4": "ssn4", "dob": "dob"}
+
+_STATE_NAMES = """
+AL Alabama|AK Alaska|AZ Arizona|AR Arkansas|CA California|CO Colorado|CT Connecticut|DE Delaware|
+DC District of Columbia|FL Florida|GA Georgia|HI Hawaii|ID Idaho|IL Illinois|IN Indiana|IA Iowa|KS Kansas|KY Kentucky|
+LA Louisiana|ME Maine|MD Maryland|MA Massachusetts|MI Michigan|MN Minnesota|MS Mississippi|MO Missouri|MT Montana|
+NE Nebraska|NV Nevada|NH New Hampshire|NJ New Jersey|NM New Mexico|NY New York|NC North Carolina|ND North Dakota|
+OH Ohio|OK Oklahoma|OR Oregon|PA Pennsylvania|RI Rhode Island|SC South Carolina|SD South Dakota|TN Tennessee|TX Texas|
+UT Utah|VT Vermont|VA Virginia|WA Washington|WV West Virginia|WI Wisconsin|WY Wyoming|AS American Samoa|GU Guam|
+MP Northern Mariana Islands|PR Puerto Rico|VI Virgin Islands
+"""
+_STATES = {
+    spelling.casefold(): entry[3:]
+    for entry in _STATE_NAMES.replace("\n", "").split("|")
+    for spelling in (entry[:2], entry[3:])
+}
+"""The full names of states by name and by two-letter code, in lower case."""
 
 
-@attrs.frozen(kw_only=True)
-class Description:
-    """What a request says about a person: the id of the proofing record, personal data, or both."""
+class Description(msgspec.Struct, kw_only=True, rename="camel"):
+    """An IDProofedIndividual: a person by the id of the proofing record, by personal data, or by both.
 
-    id: int | None
-    first_name: str | None
-    last_name: str | None
-    ssn4: str | None
-    dob: str | None
+    Raises ValueError for what can't be read, and where neither the id nor all personal data is given.
+    """
 
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Description:
-        """Read an IDProofedIndividual. Raises MalformedMemberError or RefusedError (010) for what does not fit."""
-        dob, ssn4 = optional_text_member(body, "dob"), optional_text_member(body, "ssn4")
-        described = cls(
-            id=integer_member(body, "id"),
-            first_name=optional_text_member(body, "firstName"),
-            last_name=optional_text_member(body, "lastName"),
-            ssn4=None if ssn4 is None else normal_ssn4(ssn4),
-            dob=None if dob is None else normal_dob(dob),
-        )
-        missing = [
-            name
-            for name, value in (
-                ("firstName", described.first_name),
-                ("lastName", described.last_name),
-                ("ssn4", described.ssn4),
-                ("dob", described.dob),
-            )
-            if not (value or "").strip()
-        ]
-        if described.id is None and missing:
-            raise RefusedError(Code.INVALID_ARGUMENT, f"without an id these are required: {', '.join(missing)}")
-        return described
+    id: int | str | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    ssn4: str | None = None
+    dob: str | None = None
+
+    def __post_init__(self) -> None:
+        """Bring id, ssn4 and dob into the form in which they are compared."""
+        self.id = None if self.id is None else _normal_id(self.id)
+        self.ssn4 = None if self.ssn4 is None else _normal_ssn4(self.ssn4)
+        self.dob = None if self.dob is None else _normal_dob(self.dob)
+        missing = [name for field, name in _REQUIRED.items() if not (getattr(self, field) or "").strip()]
+        if self.id is None and missing:
+            raise ValueError(f"without an id these are required: {', '.join(missing)}")
+
+    @property
+    def name_key(self) -> str:
+        """What people are looked up by."""
+        return f"{_folded(self.first_name)}|{_folded(self.last_name)}"
 
     def fits(self, row: sqlite3.Row) -> bool:
-        """Whether everything that is said holds for this individual."""
+        """Return True if all that is said holds for this individual."""
         return (
             self.id in {None, row["id"]}
-            and (self.first_name is None or _key(self.first_name) == _key(row["first_name"]))
-            and (self.last_name is None or _key(self.last_name) == _key(row["last_name"]))
+            and (self.first_name is None or _folded(self.first_name) == _folded(row["first_name"]))
+            and (self.last_name is None or _folded(self.last_name) == _folded(row["last_name"]))
             and self.ssn4 in {None, row["ssn4"]}
             and self.dob in {None, row["dob"]}
         )
 
 
-def add(connection: sqlite3.Connection, body: Mapping[str, Any]) -> int:
-    """Add an individual from members firstName, lastName, ssn4, dob, and perhaps id and contact data; returns the id.
+class Contact(msgspec.Struct, kw_only=True):
+    """Members of a BaseUser that a person may have beside the name. Raises RefusedError (204) for an unknown state."""
 
-    Raises RefusedError for what is missing, unreadable, or taken.
+    email: str | None = None
+    phone: str | None = None
+    address: str | None = None
+    city: str | None = None
+    state: str | None = None
+    country: str | None = None
+    zipcode: str | None = None
+
+    def __post_init__(self) -> None:
+        """Write out the name of the state."""
+        if self.state:
+            self.state = _STATES.get(_folded(self.state))
+            if self.state is None:
+                raise RefusedError(Code.INVALID_STATE, "state must be the full name of a state")
+
+    def members(self) -> dict[str, str]:
+        """The members that are given."""
+        return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
+
+
+def add(connection: sqlite3.Connection, described: Description, contact: Contact, number: int | None = None) -> int:
+    """Add an individual by personal data, under the id `number` or a free one; returns the id.
+
+    Raises RefusedError for an id that is taken.
     """
-    described = Description.of({**body, "id": None})
-    number = integer_member(body, "id")
-    if number is not None and find(connection, number) is not None:
+    taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
+    if taken is not None:
         raise RefusedError(Code.INVALID_ARGUMENT, "there is an individual of this id already")
     cursor = connection.execute(
         "INSERT INTO individual(id, first_name, last_name, name_key, ssn4, dob, contact) VALUES(?, ?, ?, ?, ?, ?, ?)",
@@ -95,19 +120,13 @@ def add(connection: sqlite3.Connection, body: Mapping[str, Any]) -> int:
             number,
             described.first_name,
             described.last_name,
-            _name_key(described),
+            described.name_key,
             described.ssn4,
             described.dob,
-            json.dumps(contact_of(body)),
+            json.dumps(contact.members()),
         ),
     )
     return int(cursor.lastrowid or 0)
-
-
-def find(connection: sqlite3.Connection, number: int) -> sqlite3.Row | None:
-    """The individual of this id."""
-    row: sqlite3.Row | None = connection.execute("SELECT * FROM individual WHERE id = ?", (number,)).fetchone()
-    return row
 
 
 def matching(connection: sqlite3.Connection, described: Description) -> list[sqlite3.Row]:
@@ -115,43 +134,36 @@ def matching(connection: sqlite3.Connection, described: Description) -> list[sql
     if described.id is not None:
         rows = connection.execute("SELECT * FROM individual WHERE id = ?", (described.id,)).fetchall()
     else:
-        key = _name_key(described)
-        rows = connection.execute("SELECT * FROM individual WHERE name_key = ? ORDER BY id", (key,)).fetchall()
+        query = "SELECT * FROM individual WHERE name_key = ? ORDER BY id"
+        rows = connection.execute(query, (described.name_key,)).fetchall()
     return [row for row in rows if described.fits(row)]
 
 
-def contact_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The contact members of a body. Raises MalformedMemberError, or RefusedError (204) for an invalid state name."""
-    contact = {name: text for name in CONTACT if (text := optional_text_member(body, name))}
-    if "state" in contact:
-        state = full_name(contact["state"])
-        if state is None:
-            raise RefusedError(Code.INVALID_STATE, "state must be the full name of a state")
-        contact["state"] = state
-    return contact
+def _normal_id(number: int | str) -> int:
+    """An id as some clients send it, in digits, becomes a number."""
+    if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
+        number = int(number)
+    if isinstance(number, str) or abs(number) > _LARGEST_ID:
+        raise ValueError("id must be an integer")
+    return number
 
 
-def normal_dob(dob: str) -> str:
-    """A date of birth as yyyy-MM-dd. Raises RefusedError (010)."""
+def _normal_dob(dob: str) -> str:
+    """A date of birth as yyyy-MM-dd."""
     for form in _DOB_FORMS:
         try:
             return f"{datetime.strptime(dob.strip(), form):%Y-%m-%d}"  # noqa: DTZ007  a birthday has no time zone
         except ValueError:
             continue
-    raise RefusedError(Code.INVALID_ARGUMENT, "dob must be a date as yyyy-MM-dd")
+    raise ValueError("dob must be a date as yyyy-MM-dd")
 
 
-def normal_ssn4(ssn4: str) -> str:
-    """The last four digits of an SSN. Raises RefusedError (010)."""
+def _normal_ssn4(ssn4: str) -> str:
     digits = ssn4.strip()
     if not (len(digits) == 4 and digits.isascii() and digits.isdecimal()):
-        raise RefusedError(Code.INVALID_ARGUMENT, "ssn4 must be the last four digits of the SSN")
+        raise ValueError("ssn4 must be the last four digits of the SSN")
     return digits
 
 
-def _key(name: str) -> str:
-    return " ".join(name.split()).casefold()
-
-
-def _name_key(described: Description) -> str:
-    return f"{_key(described.first_name or '')}|{_key(described.last_name or '')}"
+def _folded(name: str | None) -> str:
+    return " ".join((name or "").split()).casefold()

@@ -7,7 +7,14 @@ Where the specification is silent:
     directPassword    left out: nobody knows it until SetPatientsPasswords sets one
     several           an individual may have several addresses; a user name that is taken in the domain is 014
     price             12.00 a year, one year from the day of provisioning; then the state is provisioned_cert_expired
-    state             activated at once; what the states forbid stands in user_states.py
+    state             activated at once
+
+What the states forbid (specification section 3; an ordinary mailbox has no state, and nothing is forbidden there):
+
+    disabled                    inbound messages still arrive, the user cannot connect
+    provisioned_cert_expired    the user can connect, inbound and outbound messages are rejected
+    provisioned_cert_revoked    the same
+    any other                   nothing
 """
 
 from __future__ import annotations
@@ -15,21 +22,19 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
+import msgspec
 
 from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.credentials import new_secret
 from directsuite.sandbox.messaging import accounts
-from directsuite.sandbox.registration import individuals
-from directsuite.sandbox.registration.answers import Code, RefusedError
-from directsuite.sandbox.registration.user_states import USER_STATES, state_in
+from directsuite.sandbox.registration import Code, RefusedError, individuals
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS patient(
@@ -44,40 +49,80 @@ _OFFER_PRICE = 12.0
 _YEAR = timedelta(days=365)
 
 
-@attrs.frozen(kw_only=True)
-class Provisioning:
-    """A request to provision a Direct address in `domain`."""
+ACTIVATED = "activated"
+DISABLED = "disabled"
+CERTIFICATE_EXPIRED = "provisioned_cert_expired"
+CERTIFICATE_REVOKED = "provisioned_cert_revoked"
 
-    described: individuals.Description
-    domain: str
-    username: str | None
-    password: str | None
-    contact: Mapping[str, str]
+USER_STATES = (
+    "init",
+    "provisioned",
+    "provisioned_cert_pending",
+    ACTIVATED,
+    DISABLED,
+    CERTIFICATE_EXPIRED,
+    CERTIFICATE_REVOKED,
+    "Unknown",
+)
+"""The values of UserStateType."""
+
+WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
+"""The states in which messages are rejected in both directions."""
+
+Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+"""Text that is not empty."""
 
 
-def provision(connection: sqlite3.Connection, wanted: Provisioning, *, now: int) -> dict[str, Any]:
+class Account(msgspec.Struct, kw_only=True, rename="camel"):
+    """The account that an IDProofedIndividualRESTful asks for; a member may be left out, but not empty."""
+
+    direct_username: Text | None = None
+    direct_password: Text | None = None
+
+
+class UserPassword(msgspec.Struct):
+    """A user name and a password, neither of them empty."""
+
+    username: Text
+    password: Text
+
+
+def provision(
+    connection: sqlite3.Connection,
+    domain: str,
+    described: individuals.Description,
+    account: Account,
+    contact: individuals.Contact,
+    *,
+    now: int,
+) -> dict[str, Any]:
     """Create the address, its mailbox and its payment; returns the members of AddUsersResponseV2Type.
 
     Raises RefusedError: 205 no such individual, 002 invalid user name, 014 user name taken.
     """
-    found = individuals.matching(connection, wanted.described)
+    found = individuals.matching(connection, described)
     if not found:
         raise RefusedError(Code.NOT_PROOFED, "no identity-proofed individual matches the request")
     person = found[0]
-    given = wanted.username
-    username = (_free_username(connection, person, wanted.domain) if given is None else given).lower()
+    username = account.direct_username
+    username = (_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
         raise RefusedError(Code.INVALID_USER, "directUsername must be a local part of letters, digits, . - and _")
-    address = f"{username}@{wanted.domain}"
+    address = f"{username}@{domain}"
     try:
-        accounts.create_account(connection, address, wanted.password or new_secret(), at_ms=now)
+        accounts.create_account(connection, address, account.direct_password or new_secret(), at_ms=now)
     except accounts.AccountExists:
         raise RefusedError(Code.USER_ACCOUNT_ERROR, "the user name is taken in the domain") from None
     today = _day(now)
-    contact = json.dumps({**json.loads(person["contact"]), **wanted.contact})
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
-        (username, wanted.domain, person["id"], contact, (today + _YEAR).isoformat()),
+        (
+            username,
+            domain,
+            person["id"],
+            json.dumps({**json.loads(person["contact"]), **contact.members()}),
+            (today + _YEAR).isoformat(),
+        ),
     )
     order_id = int(cursor.lastrowid or 0)
     ledger.record(
@@ -88,7 +133,7 @@ def provision(connection: sqlite3.Connection, wanted: Provisioning, *, now: int)
         individual=person["id"],
         order=order_id,
     )
-    user = find(connection, wanted.domain, username, now=now)
+    user = find(connection, domain, username, now=now)
     return {"users": [user], "paymentConfirmation": _payment(order_id, address, today, now)}
 
 
@@ -112,18 +157,13 @@ def of_individuals(
     return [_detail(row, now) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
 
 
-def set_passwords(
-    connection: sqlite3.Connection, domain: str, passwords: Sequence[tuple[str, str]], *, now: int
-) -> None:
+def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
     """Set the passwords of all these patients, in a transaction that RefusedError (210, no patient) undoes."""
-    for username, password in passwords:
-        local_part = _local_part(username, domain)
-        known = connection.execute(
-            "SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, local_part)
-        ).fetchone()
-        if known is None or not accounts.set_password(connection, f"{local_part}@{domain}", password):
+    names = [_local_part(user.username, domain) for user in users]
+    for name, user in zip(names, users, strict=True):
+        known = connection.execute("SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)).fetchone()
+        if known is None or not accounts.set_password(connection, f"{name}@{domain}", user.password):
             raise RefusedError(Code.NO_ADDRESS, "one of the users is no patient of the domain; no password was changed")
-    names = [_local_part(username, domain) for username, _ in passwords]
     ledger.record(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
 
 
@@ -138,6 +178,23 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
     return changed == 1
 
 
+def state_of(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
+    """The state of a patient's address, in any case; None for an ordinary mailbox or no mailbox at all."""
+    username, _, domain = address.casefold().rpartition("@")
+    row = connection.execute(
+        "SELECT state, expires_on FROM patient WHERE domain = ? AND username = ?", (domain, username)
+    ).fetchone()
+    return None if row is None else _state_in(row, now_ms)
+
+
+def _state_in(row: sqlite3.Row, now_ms: int) -> str:
+    """The state of a patient's row: the one that was forced, else what follows from the clock."""
+    forced: str | None = row["state"]
+    if forced is not None:
+        return forced
+    return CERTIFICATE_EXPIRED if _day(now_ms) > date.fromisoformat(row["expires_on"]) else ACTIVATED
+
+
 _SELECT = "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
 
 
@@ -149,7 +206,7 @@ def _detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
         **json.loads(row["contact"]),
         "username": row["username"],
         "userType": "SMTP",
-        "UserStateType": state_in(row, now),
+        "UserStateType": _state_in(row, now),
     }
 
 

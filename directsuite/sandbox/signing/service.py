@@ -20,8 +20,7 @@ from aiohttp import web
 
 from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import timestamp
-from directsuite.sandbox.json_body import MalformedBodyError, parse_json
-from directsuite.sandbox.refusals import refusal
+from directsuite.sandbox.refusals import MalformedBodyError, parse_json, refusal
 from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.base64_text import encoded
 from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError

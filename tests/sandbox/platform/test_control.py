@@ -234,6 +234,7 @@ async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: ai
         ("POST", "faults", {"operation": "Sned", "kind": "status"}),
         ("POST", "faults", {"operation": "login", "kind": "status", "status": "x"}),
         ("POST", "faults", {}),
+        ("POST", "faults", {"operation": "login", "kind": "status", "self": 1}),
         ("POST", "accounts", {"kind": "king", "username": "a", "password": "b"}),
         ("POST", "accounts", {"kind": "mailbox", "address": "no-address", "password": "b"}),
         ("POST", "accounts", {"kind": "mailbox", "address": ALICE}),

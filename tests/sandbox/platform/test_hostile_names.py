@@ -12,9 +12,10 @@ from yarl import URL
 
 from directsuite.sandbox.messaging import accounts
 from directsuite.sandbox.oauth import usable_redirect
-from directsuite.sandbox.registration import individuals, patients
-from directsuite.sandbox.registration.answers import RefusedError
-from directsuite.sandbox.services import SCHEMAS
+from directsuite.sandbox.registration import RefusedError, individuals, patients
+from directsuite.sandbox.registration.individuals import Contact, Description
+from directsuite.sandbox.registration.patients import Account
+from directsuite.sandbox.state import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -28,8 +29,8 @@ def registry() -> Generator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         connection.executescript("\n".join(SCHEMAS))
-        person = {"id": 1, "firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
-        individuals.add(connection, person)
+        person = Description(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
+        individuals.add(connection, person, Contact(), 1)
         yield connection
 
 
@@ -44,14 +45,8 @@ def refusal_of(work: Callable[[], object]) -> RefusedError | None:
 @given(st.text(max_size=70) | st.from_regex(r"[A-Za-z0-9._-]{1,70}", fullmatch=True))
 def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> None:
     with registry() as connection:
-        wanted = patients.Provisioning(
-            described=individuals.Description.of({"id": 1}),
-            domain=DOMAIN,
-            username=username,
-            password="secret",
-            contact={},
-        )
-        refused = refusal_of(lambda: patients.provision(connection, wanted, now=NOW))
+        person, account = Description(id=1), Account(direct_username=username, direct_password="secret")
+        refused = refusal_of(lambda: patients.provision(connection, DOMAIN, person, account, Contact(), now=NOW))
         if refused is not None:
             assert refused.code == "002"
             return
@@ -63,21 +58,14 @@ def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
-    person = {"firstName": first, "lastName": last, "ssn4": "1234", "dob": "1980-02-29"}
     with registry() as connection:
-        refused = refusal_of(lambda: individuals.add(connection, person))
-        if refused is not None:
-            assert refused.code == "010"
+        try:
+            person = Description(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
+        except ValueError:
             assert not (first.strip() and last.strip())
             return
-        wanted = patients.Provisioning(
-            described=individuals.Description.of(person),
-            domain=DOMAIN,
-            username=None,
-            password=None,
-            contact={},
-        )
-        [user] = patients.provision(connection, wanted, now=NOW)["users"]
+        individuals.add(connection, person, Contact())
+        [user] = patients.provision(connection, DOMAIN, person, Account(), Contact(), now=NOW)["users"]
         assert (user["firstName"], user["lastName"]) == (first, last)
 
 

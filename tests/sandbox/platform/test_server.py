@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from directsuite.sandbox import services
-from directsuite.sandbox.json_body import MalformedBodyError, parse_json
+from directsuite.sandbox import server
+from directsuite.sandbox.refusals import MalformedBodyError, parse_json
 from directsuite.sandbox.server import Sandbox
 from tests.specification import METHODS
 
@@ -96,7 +96,7 @@ async def test_wrong_method_is_told_which_are_allowed(sandbox: Sandbox, http: ai
 
 def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
     """Method, path pattern and name of all operations of the four services."""
-    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._services.routes()]
+    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._routes()]
 
 
 async def test_operations_are_those_of_the_specification(sandbox: Sandbox) -> None:
@@ -164,7 +164,7 @@ async def test_crash_is_logged_without_the_request_and_answered_in_the_services_
     def crash(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr("directsuite.sandbox.registration.sessions.log_in", crash)
+    monkeypatch.setattr("directsuite.sandbox.registration.service.log_in", crash)
     with caplog.at_level(logging.ERROR, "directsuite.sandbox"):
         login = {"username": "who", "password": "hidden"}
         async with http.post(f"{sandbox.registration_url}/login?token=hidden", json=login) as answer:
@@ -203,7 +203,7 @@ async def test_signing_says_what_to_install_where_pdf_libraries_are_missing(
     def without_pikepdf(name: str) -> ModuleSpec | None:
         return None if name == "pikepdf" else util.find_spec(name)
 
-    monkeypatch.setattr(services, "find_spec", without_pikepdf)
+    monkeypatch.setattr(server, "find_spec", without_pikepdf)
     async with Sandbox() as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}
         async with http.get(f"{sandbox.signing_url}/pdf/x/info", headers=headers) as answer:

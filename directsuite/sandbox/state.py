@@ -1,51 +1,142 @@
-"""What a test or a demo does to a running sandbox: add accounts, faxes and messages, inject faults, read the ledger."""
+"""The state of a sandbox, and what a test or a demo does to it: accounts, faxes, messages, faults, the ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from directsuite.sandbox import credentials, fax, ledger, oauth
+import attrs
+import msgspec
+
+from directsuite.sandbox import clock, credentials, fax, ledger, oauth
+from directsuite.sandbox.clock import Clock, ClockState
 from directsuite.sandbox.database import CLOSED, Database
 from directsuite.sandbox.faults import Fault, Faults
-from directsuite.sandbox.json_body import MalformedMemberError
+from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import accounts
-from directsuite.sandbox.registration import individuals, patients, sessions
-from directsuite.sandbox.registration.answers import RefusedError
+from directsuite.sandbox.messaging import service as messaging
+from directsuite.sandbox.messaging.service import MessagingService
+from directsuite.sandbox.registration import RefusedError, individuals, patients
+from directsuite.sandbox.registration import service as registration
+from directsuite.sandbox.registration.service import RegistrationService
+from directsuite.sandbox.signing import service as signing
+from directsuite.sandbox.signing.keys import FileKeyStore
+from directsuite.sandbox.signing.service import SigningService
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Mapping
+    from contextlib import AsyncExitStack
+    from pathlib import Path
 
-    from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.messaging.profile import Profiles
-    from directsuite.sandbox.services import Services
+
+SCHEMAS = (
+    clock.SCHEMA,
+    ledger.SCHEMA,
+    credentials.SCHEMA,
+    oauth.SCHEMA,
+    fax.SCHEMA,
+    messaging.SCHEMA,
+    registration.SCHEMA,
+    signing.SCHEMA,
+)
 
 DEMO_ACCOUNT = "demo"
 
+Seed = Callable[["sqlite3.Connection", int], None]
+"""Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
 
-class Verbs:
-    """The part of a Sandbox that works on its state; RuntimeError before the sandbox is open and once it is closed."""
+
+@attrs.frozen(kw_only=True)
+class Services:
+    """The four services of an open sandbox, and what they share."""
+
+    database: Database
+    keys: FileKeyStore
+    signing: SigningService
+    fax: FaxService
+    messaging: MessagingService
+    registration: RegistrationService
+
+
+class SandboxState:
+    """What a sandbox keeps; RuntimeError before it is open and once it is closed."""
 
     clock: Clock
     """The time of the whole sandbox."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self, folder: Path | None, clock: Clock | None, seed: Seed) -> None:
+        self.clock = Clock() if clock is None else clock
+        self._own_clock = clock is not None
+        self._folder = folder
+        self._seed = seed
         self._faults = Faults()
-        self._opened: tuple[Database, Services] | None = None
+        self._opened: Services | None = None
 
-    @property
-    def _database(self) -> Database:
-        return self._state()[0]
+    async def _open(self, opening: AsyncExitStack) -> None:
+        """Open what `folder` keeps; `opening` closes it. Unless the clock is the caller's own, it goes on as kept."""
+        database = Database(self._folder, SCHEMAS)
+        opening.callback(database.close)
+        opening.callback(self._forget)
+        keys = FileKeyStore.open(self._folder)
+        self._opened = Services(
+            database=database,
+            keys=keys,
+            signing=SigningService(database, self.clock, keys),
+            fax=FaxService(database),
+            messaging=MessagingService(database, self.clock),
+            registration=RegistrationService(database, self.clock),
+        )
+        kept = await database.read(ClockState.load)
+        if kept is not None and not self._own_clock:
+            self.clock.restore(kept)
+        opening.callback(self.clock.listen(lambda: database.post(self._store_clock)))
+
+    def _forget(self) -> None:
+        self._opened = None
 
     @property
     def _services(self) -> Services:
-        return self._state()[1]
-
-    def _state(self) -> tuple[Database, Services]:
         if self._opened is None:
             raise RuntimeError(CLOSED)
         return self._opened
+
+    @property
+    def _database(self) -> Database:
+        return self._services.database
+
+    async def reset(self, account: str | None = None) -> bool:
+        """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
+
+        With an account or mailbox address, only its documents and faxes, or its messages and folders, go; False if
+        there was nothing of that name.
+        """
+        if account is not None:
+            now = self.clock.milliseconds()
+            return await self._database.write(lambda connection: _empty_account(connection, account, now=now))
+
+        def start_over(connection: sqlite3.Connection) -> None:
+            """Empty and seed, in one transaction."""
+            _empty_all_tables(connection)
+            self._seed_state(connection)
+
+        await self._database.write(start_over)
+        self._faults.clear()
+        return True
+
+    async def keep_clock(self) -> None:
+        """Have the clock, which is kept soon after each change, kept when this returns."""
+        await self._database.write(self._store_clock)
+
+    def _store_clock(self, connection: sqlite3.Connection) -> None:
+        self.clock.state.store(connection)
+
+    def _seed_state(self, connection: sqlite3.Connection) -> None:
+        """Seed the state, inside the caller's transaction."""
+        self._store_clock(connection)
+        self._seed(connection, self.clock.milliseconds())
 
     @property
     def profile(self) -> Profiles:
@@ -100,7 +191,7 @@ class Verbs:
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
         """Add a reseller or change his password; `domains` become domains that patients can be registered in."""
         names = list(domains)
-        await self._database.write(lambda connection: sessions.add_reseller(connection, username, password, names))
+        await self._database.write(lambda connection: registration.add_reseller(connection, username, password, names))
 
     async def add_client(self, client_id: str, client_secret: str, account: str = DEMO_ACCOUNT) -> None:
         """Register an OAuth 2.0 client that acts for `account` at the signing and fax services."""
@@ -120,7 +211,9 @@ class Verbs:
 
     async def expire_sessions(self, username: str | None = None) -> int:
         """End the registration sessions of a login, or all; returns how many there were."""
-        return await self._database.write(lambda connection: sessions.expire(connection, username=username))
+        return await self._database.write(
+            lambda connection: registration.expire_sessions(connection, username=username)
+        )
 
     async def add_fax(
         self,
@@ -132,9 +225,14 @@ class Verbs:
         account: str = DEMO_ACCOUNT,
     ) -> str:
         """Add a fax and return its handle. Raises ValueError for bad values, NumberTakenError for a foreign number."""
-        record = fax.FaxRecord.of(fax_number, account, status, description, recipients)
+        members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
+        listed = None if recipients is None else list(recipients)
+        return await self.add_new_fax(msgspec.convert({**members, "recipients": listed}, fax.NewFax))
+
+    async def add_new_fax(self, new: fax.NewFax) -> str:
+        """Add a fax and return its handle. Raises NumberTakenError for a foreign number."""
         now = self.clock.milliseconds()
-        return await self._database.write(lambda connection: fax.add_fax(connection, record, now=now))
+        return await self._database.write(lambda connection: fax.add_fax(connection, new, now=now))
 
     async def set_fax_status(self, handle: str, status: str) -> bool:
         """Give a fax a new status, as of now; False for an unknown handle. Raises ValueError for an unknown status."""
@@ -155,12 +253,13 @@ class Verbs:
 
         contact: email, phone, address, city, state, country, zipcode. Raises ValueError for bad values.
         """
-        members = {"id": id, "firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob, **contact}
-        if unknown := set(contact) - set(individuals.CONTACT):
+        if unknown := set(contact) - set(individuals.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
+        person = individuals.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
         try:
-            return await self._database.write(lambda connection: individuals.add(connection, members))
-        except (RefusedError, MalformedMemberError) as refused:
+            known = individuals.Contact(**contact)
+            return await self._database.write(lambda connection: individuals.add(connection, person, known, id))
+        except RefusedError as refused:
             raise ValueError(str(refused)) from None
 
     async def set_patient_state(self, address: str, state: str | None) -> bool:
@@ -181,7 +280,11 @@ class Verbs:
 
     def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its number; `members` are those of Fault. Raises ValueError."""
-        return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
+        return self.add_fault(Fault.from_members({"operation": operation, "kind": kind, **members}))
+
+    def add_fault(self, fault: Fault) -> int:
+        """Add a fault rule and return its number. Raises ValueError for an operation that does not exist."""
+        return self._faults.add(fault)
 
     def remove_fault(self, number: int) -> bool:
         """Remove one fault rule; False if there is none of this number."""
@@ -198,3 +301,36 @@ class Verbs:
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
         """What really happened, in order: every side effect of the services, or of one operation."""
         return await self._database.read(lambda connection: ledger.effects(connection, operation))
+
+
+def _empty_all_tables(connection: sqlite3.Connection) -> None:
+    """Delete every row, inside the caller's transaction, and start automatic numbers again at one."""
+    connection.execute("PRAGMA defer_foreign_keys=ON")
+    names = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND (name NOT LIKE 'sqlite_%' OR name = 'sqlite_sequence')"
+    ).fetchall()
+    for row in names:
+        connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  a name out of the schema itself
+
+
+def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
+    """Delete the documents and faxes of an account, or empty a mailbox, which keeps its password; False if unknown.
+
+    An account is known by what it has, or by a token or an OAuth 2.0 client that speaks for it.
+    """
+    documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
+    connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
+    numbers = connection.execute("DELETE FROM fax_number WHERE account = ?", (account,)).rowcount
+    mailbox = connection.execute(
+        "SELECT address, password FROM mailbox_account WHERE folded = ?", (account.casefold(),)
+    ).fetchone()
+    if mailbox is not None:
+        accounts.delete_account(connection, account)
+        new = accounts.create_account(connection, mailbox["address"], "", at_ms=now)
+        connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
+    return bool(documents or numbers or mailbox is not None or _is_spoken_for(connection, account))
+
+
+def _is_spoken_for(connection: sqlite3.Connection, account: str) -> bool:
+    query = "SELECT 1 FROM access_token WHERE account = ?1 UNION ALL SELECT 1 FROM oauth_client WHERE account = ?1"
+    return connection.execute(query, (account,)).fetchone() is not None
