@@ -12,11 +12,22 @@ from directsuite._version import __version__
 from directsuite.cli.doctor.app import doctor
 from directsuite.cli.fax.app import app as fax
 from directsuite.cli.mail.app import inbox, send, status
-from directsuite.cli.options import EPILOGUE, MAIL, OTHERS, SERVICES, TRYING, Flag, named
+from directsuite.cli.options import (
+    COMMANDS,
+    EPILOGUE,
+    MAIL,
+    OTHERS,
+    SERVICES,
+    TRYING,
+    Flag,
+    StoreOptions,
+    SyncRunOptions,
+    SyncStatusOptions,
+    named,
+)
 from directsuite.cli.patient.app import app as patient
 from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
 from directsuite.cli.sign.app import sign
-from directsuite.cli.sync.app import app as sync
 from directsuite.cli.usage import secret_among, wrong_usage
 
 if TYPE_CHECKING:
@@ -50,6 +61,15 @@ Exit status:
     result_action="return_value",
     group_commands=OTHERS,
 )
+sync = App(
+    name="sync",
+    help="Keep mailboxes in step with the server: a worker.",
+    help_epilogue=EPILOGUE,
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=MAIL,
+    sort_key=4,
+)
 app.command(send, group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
 app.command(inbox)
 app.command(status, group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
@@ -73,6 +93,52 @@ def run(arguments: Sequence[str]) -> int:
 def _refused(sentence: str) -> int:
     say(sentence)
     return ExitStatus.REFUSED
+
+
+@sync.command(name="run")
+def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
+    """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
+
+    Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
+    stands in the environment: DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_CONFIG.
+
+    Exit status 0 says that it was stopped, or with --once that all is in step; 1 that a mailbox is failing at the end
+    of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong, or
+    the store can't be used; 130 and 143 that a signal broke off --once, or came before it began. It goes on where
+    nobody reads stdout any more.
+    """
+    from directsuite.cli.sync import run
+
+    return run(options)
+
+
+@sync.command(name="status")
+def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
+    """Tell how each mailbox stands, beside the worker or without one.
+
+    Exit status 0 says that no mailbox is failing, 1 that one is, or that the worker is silent: it has not reported for
+    30 seconds, and didn't end; 2 that the store can't be used. With --max-age it says whether the worker lives, and
+    nothing of mailboxes: 0 where its last report is no older, 1 where it is, or there is none.
+    """
+    from directsuite.cli import sync_status
+
+    return sync_status.status(options)
+
+
+@sync.command
+def audit(options: StoreOptions = StoreOptions()) -> int:
+    """Have everything compared with the server: by the worker, at once, or by the next run."""
+    from directsuite.cli import sync_status
+
+    return sync_status.audit(options)
+
+
+@sync.command
+def retry(options: StoreOptions = StoreOptions()) -> int:
+    """Have tried again what was set aside, and mailboxes that fail: by the worker, at once, or by the next run."""
+    from directsuite.cli import sync_status
+
+    return sync_status.retry(options)
 
 
 @app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)

@@ -1,4 +1,8 @@
-"""Options that several commands have, and the headings of `directsuite --help`."""
+"""The options of the commands, each declared once, and the headings of `directsuite --help`.
+
+cyclopts binds a command's options to a record, whose fields say all: the name, the type, the default and the help. An
+alias is for an option that several commands have.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import attrs
 from cyclopts import Group, Parameter, Token, convert
+from cyclopts.validators import Number, mutually_exclusive
 
 MAIL = Group("Mail", sort_key=1)
 SERVICES = Group("Documents, faxes, patients", sort_key=2)
@@ -69,3 +75,80 @@ LoginPasswordFile = Annotated[
         "DIRECTSUITE_LOGIN_PASSWORD, the keyring, or a question on the terminal.",
     ),
 ]
+
+DEFAULT_STORE = Path("directsuite-sync.db")
+"""The store where none is named."""
+
+_WHERE = Group("Where it is kept", validator=mutually_exclusive)
+_FOLDERS = Group("Which folders", validator=mutually_exclusive)
+
+_Seconds = Parameter(validator=Number(gt=0))
+_File = Annotated[Path | None, Parameter(converter=named_file)]
+_Store = Annotated[Path | None, Parameter(group=_WHERE, converter=named_file)]
+_Postgres = Annotated[bool, Flag, Parameter(group=_WHERE)]
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SyncRunOptions:
+    """The options of `sync run`."""
+
+    mailbox: Annotated[tuple[str, ...], Several] = ()
+    """The address of a mailbox; as often as there are. That of DIRECTSUITE_MAILBOX where neither this nor --mailboxes
+    is given.
+    """
+    mailboxes: _File = None
+    """A file with one address a line."""
+    passwords: _File = None
+    """A file of addresses and passwords, as JSON or TOML, that only its owner and its group may read. Without it,
+    DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
+    """
+    folder: Annotated[tuple[str, ...], Several, Parameter(group=_FOLDERS)] = ()
+    """A folder to look at; as often as there are. INBOX where nothing is given."""
+    all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False
+    """Look at all folders that a mailbox has."""
+    store: _Store = None
+    """The SQLite file that keeps what is known; directsuite-sync.db where nothing is given."""
+    postgres: _Postgres = False
+    """Be one of a fleet of workers that share the PostgreSQL database of DIRECTSUITE_POSTGRES."""
+    workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4
+    """How many workers the fleet has at most: they keep to the service's rate together."""
+    maildir: Annotated[Path | None, Parameter(converter=named)] = None
+    """Put messages into Maildirs below this folder, and not into the store."""
+    keep_gone: Annotated[bool, Flag] = False
+    """Keep messages that were deleted on the server."""
+    once: Annotated[bool, Flag] = False
+    """Bring all in step and end."""
+    interval: Annotated[float | None, _Seconds] = None
+    """Seconds between two looks at a mailbox; as often as the service's rate allows where nothing is given."""
+    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
+    """Seconds that what is under way gets when a signal comes."""
+    status_file: _File = None
+    """The worker's report, which status reads; beside the store where nothing is given."""
+    json: Annotated[bool, Flag] = False
+    """Tell what happens as lines of JSON on stdout."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class StoreOptions:
+    """The options of `sync audit` and `sync retry`."""
+
+    mailbox: Annotated[tuple[str, ...], Several] = ()
+    """The address of a mailbox; as often as there are. All where nothing is given."""
+    store: _Store = None
+    """The store's file; directsuite-sync.db where nothing is given."""
+    postgres: _Postgres = False
+    """Of the fleet whose database DIRECTSUITE_POSTGRES names."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SyncStatusOptions(StoreOptions):
+    """The options of `sync status`."""
+
+    status_file: _File = None
+    """The worker's report; beside the store where nothing is given."""
+    max_age: Annotated[float | None, _Seconds] = None
+    """Seconds that the worker's last report may be old."""
+    json: Json = False

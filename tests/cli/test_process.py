@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from directsuite.cli import main
 from directsuite.cli.output import progress
-from directsuite.cli.process import forgiving, prepare_streams
+from directsuite.cli.process import forgiving, forgiving_stdout, prepare_streams
 from directsuite.sandbox import serving
 from tests.cli.conftest import Typist
 from tests.cli.test_output import timer_due
@@ -104,6 +105,45 @@ class Slow(Broken):
         if self.is_left:
             raise KeyboardInterrupt
         return min(3, len(content))
+
+
+class Full(Broken):
+    """A disk that is full, or isn't."""
+
+    def __init__(self) -> None:
+        super().__init__(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self.taken = b""
+
+    def write(self, content: Any, /) -> Any:
+        super().write(content)
+        self.taken += bytes(content)
+        return len(content)
+
+
+def test_a_stdout_that_forgives_loses_lines_only_while_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    full, lost = Full(), list[OSError]()
+    stdout = io.TextIOWrapper(io.BufferedWriter(full), "utf-8")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with forgiving_stdout(lost.append):
+        for _ in range(3):
+            print("lost")  # noqa: T201
+        full.error = None
+        print("kept")  # noqa: T201
+    assert sys.stdout is stdout
+    assert full.taken == b"kept\n"
+    assert [error.errno for error in lost] == [errno.ENOSPC]
+
+
+def test_a_reader_that_has_gone_is_missed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    lost = list[OSError]()
+    with os.fdopen(writing, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with forgiving_stdout(lost.append):
+            for _ in range(3):
+                print("lost", flush=True)  # noqa: T201
+    assert [type(error) for error in lost] == [BrokenPipeError]
 
 
 def test_what_is_taken_bit_by_bit_is_written_whole_and_nothing_twice() -> None:

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from directsuite.cli.sync.displays import Lines, Table, display_for, standings
-from directsuite.cli.sync.table import duration
+from directsuite.cli.sync import Lines, LiveTable, display_for, standings
+from directsuite.cli.sync_status import duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, Standing
 
@@ -33,7 +33,7 @@ FETCHED = mailbox(1, in_step_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 
 def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, height=9, color_system=None)
-    with Table(console) as table:
+    with LiveTable(console) as table:
         table.round(RoundFinished(new=3))
         table.say("stopping", "stopping [now]")
         table.show(named(FETCHED, FAILING, *(mailbox(number) for number in range(2, 9))), 100.0)

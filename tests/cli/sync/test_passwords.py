@@ -12,7 +12,7 @@ import pytest
 
 from directsuite.cli.credentials import MAILBOX_PASSWORD
 from directsuite.cli.errors import RefusedError
-from directsuite.cli.sync.passwords import passwords_for
+from directsuite.cli.sync import passwords_for
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from directsuite.cli.sync.folders import folders_of
+from directsuite.cli.sync import folders_of
 from directsuite.sync import SqliteStore, StoreError, Synchronizer
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB, PASSWORD

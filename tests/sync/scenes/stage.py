@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.sync.gathered import Mailbox, of_one_worker
+from directsuite.cli.sync_status import MailboxRow, report_of_worker
 from directsuite.core.events import Event
 from directsuite.sync import RoundFinished, Standing, Synchronizer
 from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of, write_status
@@ -48,21 +48,21 @@ class Running:
             self.ended += 1
             self.another.set()
 
-    def status(self) -> dict[str, Mailbox]:
+    def status(self) -> dict[str, MailboxRow]:
         """What the command `status` says of each mailbox, from the worker's report and the store."""
         report = WorkerStatus(pid=1, started=0.0, written_at=self.clock.now, mailboxes=self.sync.status)
         path = status_file_of(self.store)
         write_status(path, report)
-        gathered = of_one_worker(self.store, read_status(path), self.clock.now)
-        return {each.shown.name: each for each in gathered.mailboxes}
+        report_of_it = report_of_worker(self.store, read_status(path), self.clock.now)
+        return {each.progress.name: each for each in report_of_it.mailboxes}
 
     def standing(self, name: str) -> Standing:
         """How a mailbox stands."""
-        return self.status()[name].shown.standing
+        return self.status()[name].progress.standing
 
     def problem(self, name: str) -> str:
         """What is wrong with a mailbox; empty where nothing is."""
-        return self.status()[name].shown.problem or ""
+        return self.status()[name].progress.problem or ""
 
     async def until(self, seen: Callable[[], bool], *, within: float) -> float:
         """Let time pass until something is so; the seconds that it took."""

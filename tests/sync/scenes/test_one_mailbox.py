@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.sync import MaildirSink, SqliteSink, SqliteStore, Standing, Synchronizer
+from directsuite.sync import Kind, MaildirSink, SqliteSink, SqliteStore, Standing, Synchronizer
 from tests.integration.world import ALICE, BOB, World, raw_message
 from tests.sync.scenes.stage import AN_HOUR, Passwords, Running, running, subjects
 from tests.sync.test_synchronizer import HeldClock
@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
 async def goes_on(worker: Running, world: World, subject: str) -> None:
     """Bob's mail arrives as ever."""
     await world.sandbox.deliver(BOB, raw_message(subject))
-    before = worker.status()[BOB].shown.new
-    await worker.until(lambda: worker.status()[BOB].shown.new == before + 1, within=SOON)
+    before = worker.status()[BOB].progress.changes[Kind.NEW]
+    await worker.until(lambda: worker.status()[BOB].progress.changes[Kind.NEW] == before + 1, within=SOON)
     assert worker.standing(BOB) is Standing.IN_STEP
 
 
@@ -43,13 +43,13 @@ async def test_a_wrong_password_is_told_and_a_right_one_found_by_itself(world: W
         assert worker.problem(ALICE) == "The password is refused: give the right one."
         await goes_on(worker, world, "his")
         await worker.pass_by(AN_HOUR)
-        assert worker.status()[ALICE].shown.failing_for == pytest.approx(worker.clock.now, abs=120)
+        assert worker.status()[ALICE].failing_for == pytest.approx(worker.clock.now, abs=120)
         await goes_on(worker, world, "his second")
         passwords.wrong.clear()
         assert worker.sync.status[ALICE].failures < 10  # it is asked for less and less often
         await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=1.2 * AN_HOUR)
         assert worker.problem(ALICE) == ""
-        assert worker.status()[ALICE].shown.failing_for is None
+        assert worker.status()[ALICE].failing_for is None
     assert subjects(path) == ["hers", "his", "his second"]
 
 
@@ -71,7 +71,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(world: World, pa
         await world.box.delete_folder("INBOX.Short")
         await worker.until(lambda: worker.standing(ALICE) is Standing.FAILING, within=SOON)
         assert "no such folder on the server" in worker.problem(ALICE)
-        assert list(worker.status()[ALICE].problems) == ["INBOX.Short"]
+        assert list(worker.status()[ALICE].progress.folders) == ["INBOX.Short"]
         await goes_on(worker, world, "his")
         await worker.pass_by(AN_HOUR)
         await world.deliver("hers, elsewhere")  # her other folder is looked at as often as before
@@ -79,7 +79,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(world: World, pa
         await world.box.create_folder("INBOX.Short")
         await world.deliver("after", folder="INBOX.Short")
         await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=2 * SOON)
-        assert worker.status()[ALICE].problems == {}
+        assert worker.status()[ALICE].progress.folders == {}
     assert subjects(path) == ["after", "before", "hers, elsewhere", "his"]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.cli.sync.gathered import of_fleet
+from directsuite.cli.sync_status import report_of_fleet
 from directsuite.sync import SqliteSink, SqliteStore, Standing, Synchronizer
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.scenes.stage import AN_HOUR, Passwords, running, subjects
@@ -37,7 +37,7 @@ async def test_a_full_disk_is_told_and_got_over(world: World, tmp_path: Path) ->
         assert "disk of the store is full" in worker.problem(ALICE)
         await worker.pass_by(AN_HOUR)
         assert worker.standing(BOB) is Standing.IN_STEP  # where nothing happens nothing is to be written
-        assert worker.status()[BOB].shown.lag == pytest.approx(0, abs=SOON)
+        assert worker.status()[BOB].lag == pytest.approx(0, abs=SOON)
         assert len(subjects(path)) < 61
         await at_most(100_000)
         await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=400.0)  # not an hour
@@ -70,9 +70,9 @@ async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
         with shaky_postgres.frozen():
             await worker.until(lambda: worker.standing(ALICE) is Standing.FAILING, within=SOON)
             assert worker.problem(ALICE).startswith("PostgreSQL has not answered in time")
-            assert worker.status()[ALICE].shown.failing_for is not None
+            assert worker.status()[ALICE].failing_for is not None
         await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=60.0)
         await worker.until(lambda: worker.standing(BOB) is Standing.IN_STEP, within=60.0)
         assert await found() == ["before", "meanwhile"]
-        gathered = await of_fleet(store.connections.conninfo, 0.0)
-        assert gathered.mailboxes == []  # nobody gave it to a fleet
+        report = await report_of_fleet(store.connections.conninfo, 0.0)
+        assert report.mailboxes == []  # nobody gave it to a fleet

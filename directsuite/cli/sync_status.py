@@ -1,0 +1,409 @@
+"""`directsuite sync status`, `audit` and `retry`, each beside the worker or without one.
+
+the worker's status file ─┐
+the store ────────────────┴─► StatusReport ──► a sentence and a table, or JSON
+audit, retry ──► a wish in the store, which the worker that runs grants, or the next one
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from directsuite.cli.command import Command
+from directsuite.cli.errors import RefusedError, ending_of
+from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
+from directsuite.cli.process import ExitStatus
+from directsuite.durable.postgres import Connections
+from directsuite.errors import ConfigurationError
+from directsuite.secret import Secret
+from directsuite.sync.changes import Kind
+from directsuite.sync.database import STORE
+from directsuite.sync.progress import MailboxProgress, Standing
+from directsuite.sync.status import FolderStatus, MailboxStatus, statuses
+from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of
+from directsuite.sync.store import SET_ASIDE, State, StoreError
+from directsuite.sync.wishes import Wish, wish_in
+
+SILENT = 30.0
+"""Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
+CONNINFO = "DIRECTSUITE_POSTGRES"
+
+_WIDTH = 200  # columns where nobody says how many there are, so that a line stays a line
+_STYLES = {
+    Standing.FAILING: "bold red",
+    Standing.BEHIND: "yellow",
+    Standing.WAITING: "dim",
+    Standing.IN_STEP: "green",
+}
+"""In the order in which they stand in the table: those that need somebody come first."""
+_ORDER = list(_STYLES)
+_WISHES = {
+    Wish.AUDIT: "everything is compared with the server",
+    Wish.RETRY: "what was set aside, or fails, is tried again",
+}
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MailboxRow:
+    """What is shown of a mailbox."""
+
+    progress: MailboxProgress
+    """What its worker says."""
+    now: float
+    """Unix time."""
+    folders: Sequence[FolderStatus] | None = None
+    """What the store has; None where nobody looked."""
+
+    @property
+    def lag(self) -> float | None:
+        """Seconds since the mailbox was last in step."""
+        return self.progress.lag(self.now)
+
+    @property
+    def failing_for(self) -> float | None:
+        """Seconds; None where it doesn't fail, or nobody knows since when."""
+        since = self.progress.failing_since
+        return None if since is None else max(0.0, self.now - since)
+
+    @property
+    def moved(self) -> int:
+        """Messages that came from another folder, since the worker began."""
+        return self.progress.changes[Kind.MOVED] + self.progress.changes[Kind.RESTORED]
+
+    @property
+    def messages(self) -> int | None:
+        """How many messages the store has."""
+        return None if self.folders is None else sum(_count(each, State.LIVE) for each in self.folders)
+
+    @property
+    def set_aside(self) -> int:
+        """How many messages can't be fetched."""
+        return (
+            self.progress.set_aside if self.folders is None else sum(_count(each, *SET_ASIDE) for each in self.folders)
+        )
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class StatusReport:
+    """All that is known, from the worker and from the store."""
+
+    worker: str
+    """A sentence that says who keeps the mailboxes in step."""
+    is_silent: bool
+    """True where nobody keeps them in step though nobody has ended it, as after `kill -9`."""
+    about: Mapping[str, object]
+    """What `worker` says, for programs."""
+    mailboxes: Sequence[MailboxRow]
+
+
+def status(options: SyncStatusOptions) -> int:
+    """Tell how mailboxes stand; the exit status."""
+    return Command().run(lambda: _status(options))
+
+
+def audit(options: StoreOptions) -> int:
+    """Have mailboxes compared with the server; the exit status."""
+    return Command().run(lambda: _leave_wish(Wish.AUDIT, options))
+
+
+def retry(options: StoreOptions) -> int:
+    """Have tried again what was set aside, and mailboxes that fail; the exit status."""
+    return Command().run(lambda: _leave_wish(Wish.RETRY, options))
+
+
+async def _status(options: SyncStatusOptions) -> int:
+    store, path = options.store or DEFAULT_STORE, options.status_file
+    if path is None and not options.postgres:
+        path = status_file_of(store)
+    if options.max_age is not None:
+        return _tell_age(path, options.max_age)
+    with usable_store():
+        if options.postgres:
+            report = await report_of_fleet(conninfo(), time.time())
+        else:
+            report = report_of_worker(store, None if path is None else read_status(path), time.time())
+    refuse_unknown(options.mailbox, {each.progress.name for each in report.mailboxes})
+    if options.mailbox:
+        shown = [each for each in report.mailboxes if each.progress.name in options.mailbox]
+        report = attrs.evolve(report, mailboxes=shown)
+    if options.json:
+        _show_json(report)
+    else:
+        _show(report)
+    is_failing = any(each.progress.standing is Standing.FAILING for each in report.mailboxes)
+    return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
+
+
+def _tell_age(path: Path | None, max_age: float) -> int:
+    if path is None:
+        raise RefusedError("--max-age is about one worker: name its report, --status-file FILE, as in its own command")
+    status = read_status(path)
+    if status is None or status.ended:
+        sys.stdout.write("no worker is running\n")
+        return ExitStatus.FAILED
+    age = status.age(time.time())
+    sys.stdout.write(f"the worker has reported {age:.0f} s ago\n")
+    return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
+
+
+async def _leave_wish(wish: Wish, options: StoreOptions) -> int:
+    """Leave it; a command that is refused has written nothing."""
+    with usable_store():
+        if options.postgres:
+            left = await _wish_in_fleet(conninfo(), wish, options.mailbox)
+        else:
+            store = options.store or DEFAULT_STORE
+            if options.mailbox:
+                with STORE.beside(store, read_only=True) as connection:
+                    known = statuses(connection)
+                refuse_unknown(options.mailbox, {each.name for each in known})
+            left = wish_in(store, wish, options.mailbox)
+    sys.stdout.write(f"{_mailboxes_in_words(len(left))}: {_WISHES[wish]} by the worker that runs, or by the next one\n")
+    return ExitStatus.DONE
+
+
+async def _wish_in_fleet(conninfo: Secret, wish: Wish, names: Sequence[str]) -> Sequence[str]:
+    from directsuite.sync.fleet_table import FleetTable
+    from directsuite.sync.postgres import PostgresStore
+
+    async with PostgresStore(conninfo, connections=1) as store:
+        if names:
+            refuse_unknown(names, {each.name for each in await store.status()})
+        left = await store.wish(wish, names)
+        table = FleetTable(store.connections, "", 0.0)
+        await table.prepare()
+        await table.hasten(left)
+        return left
+
+
+def numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The addresses of --mailbox, each with words that say which one is meant and don't show it."""
+    return ((f"number {number} of --mailbox", address) for number, address in enumerate(named, start=1))
+
+
+def refuse_unknown(named: Sequence[str], known: Collection[str]) -> None:
+    """Raise RefusedError where one of --mailbox isn't known."""
+    for source, address in numbered(named):
+        if address not in known:
+            raise RefusedError(
+                f"{source} is not known to the store: `directsuite sync status` without it tells which ones are"
+            )
+
+
+def conninfo() -> Secret:
+    """Where PostgreSQL is, from the environment: in an argument other users could read it. Raises RefusedError."""
+    text = os.environ.get(CONNINFO)
+    if not text:
+        raise RefusedError(f"set {CONNINFO} to where PostgreSQL is: postgresql://user@host/database")
+    secret = Secret(text)
+    del text  # this frame may stand in a traceback
+    try:
+        Connections(secret, error=StoreError)
+    except ConfigurationError as error:
+        raise RefusedError(error.explanation.rstrip(".").replace("conninfo", CONNINFO)) from None
+    return secret
+
+
+@contextlib.contextmanager
+def usable_store() -> Generator[None]:
+    """Have a store that can't be used refuse the command, which has done nothing by then. Raises RefusedError."""
+    try:
+        yield
+    except (StoreError, OSError) as error:
+        raise refusal_of_store(error) from None
+
+
+def refusal_of_store(error: StoreError | OSError) -> RefusedError:
+    """The refusal of a store that can't be used."""
+    what_to_do = f"check {CONNINFO}, and whether PostgreSQL runs"
+    return RefusedError(ending_of(error)[1].replace("the next call connects again", what_to_do))
+
+
+def report_of_worker(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
+    """From a worker's status file and its SQLite store. Raises StoreError."""
+    with STORE.beside(store, read_only=True) as connection:
+        known = {each.name: each for each in statuses(connection)}
+    reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
+    sentence = "no worker is running: this is what the store knows"
+    is_running = is_silent = False
+    if status is not None:
+        age = status.age(now)
+        is_silent = not status.ended and age >= SILENT
+        is_running = not status.ended and age < SILENT
+        worker = f"the worker (process {status.pid})"
+        sentence = f"no worker is running: the last one ended {age:.0f} s ago"
+        if is_running:
+            sentence = f"{worker} has reported {age:.0f} s ago"
+        elif is_silent:
+            sentence = f"{worker} is silent, or was killed: it reported {age:.0f} s ago for the last time"
+    return StatusReport(
+        worker=sentence,
+        is_silent=is_silent,
+        about={
+            "running": is_running,
+            "pid": None if status is None else status.pid,
+            "started": _iso_time(None if status is None else status.started),
+            "reported": _iso_time(None if status is None else status.written_at),
+        },
+        mailboxes=[
+            _row(reported.get(name) or MailboxProgress(name=name), known.get(name), now)
+            for name in dict.fromkeys((*reported, *known))
+        ],
+    )
+
+
+async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
+    """From the tables of a fleet and its store. Raises StoreError."""
+    from directsuite.sync.fleet_table import FleetMailbox, FleetTable
+    from directsuite.sync.postgres import PostgresStore
+
+    def progress(each: FleetMailbox) -> MailboxProgress:
+        """What the table has of it, which doesn't know since when it fails."""
+        standing = Standing.IN_STEP if each.in_step_at is not None else Standing.BEHIND
+        if each.failures:
+            standing = Standing.FAILING
+        elif not each.turns:
+            standing = Standing.WAITING
+        return MailboxProgress(
+            name=each.name,
+            standing=standing,
+            in_step_at=each.in_step_at,
+            rounds=each.turns,
+            failures=each.failures,
+            problem=each.problem if each.failures else None,
+        )
+
+    async with PostgresStore(conninfo, connections=2) as store:
+        table = FleetTable(store.connections, "", SILENT)
+        await table.prepare()
+        fleet, mailboxes, known = await asyncio.gather(table.status(), table.mailboxes(), store.status())
+    by_name = {each.name: each for each in known}
+    workers = "no worker keeps"
+    if fleet.workers:
+        workers = "1 worker keeps" if fleet.workers == 1 else f"{fleet.workers} workers keep"
+    waits = f", the one that waits longest was due {fleet.late:.0f} s ago" if fleet.late > SILENT else ""
+    return StatusReport(
+        worker=f"{workers} {_mailboxes_in_words(fleet.mailboxes)} in step{waits}",
+        is_silent=not fleet.workers and fleet.late > SILENT,  # its table doesn't tell an end from a kill
+        about={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
+        mailboxes=[_row(progress(each), by_name.get(each.name), now) for each in mailboxes],
+    )
+
+
+def table_of(rows: Sequence[MailboxRow], *, room: int | None = None) -> Table:
+    """A table of at most `room` rows; a last one says how many more there are."""
+    with_messages = any(each.messages is not None for each in rows)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("mailbox", "standing"):
+        table.add_column(title, overflow="fold")
+    for title in ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "set aside"):
+        table.add_column(title, justify="right")
+    table.add_column("problem", overflow="fold", ratio=1)
+    for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.standing))[:room]:
+        progress = row.progress
+        counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.set_aside]
+        if with_messages:
+            counts.insert(0, row.messages or 0)
+        since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
+        table.add_row(
+            Text(progress.name),
+            Text(str(progress.standing), style=_STYLES[progress.standing]),
+            duration(row.lag),
+            *(str(count or "") for count in counts),
+            Text("" if progress.problem is None else f"{progress.problem}{since}"),
+        )
+    if room is not None and room < len(rows):
+        table.add_row(Text(f"and {len(rows) - room} more", style="dim"))
+    return table
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time for people; nothing for None."""
+    if seconds is None:
+        return ""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _row(progress: MailboxProgress, known: MailboxStatus | None, now: float) -> MailboxRow:
+    return MailboxRow(progress=progress, now=now, folders=() if known is None else known.folders)
+
+
+def _count(folder: FolderStatus, *states: State) -> int:
+    return sum(folder.messages.get(state, 0) for state in states)
+
+
+def _mailboxes_in_words(count: int) -> str:
+    return f"{count} mailbox" if count == 1 else f"{count} mailboxes"
+
+
+def _show(report: StatusReport) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    console.print(Text(report.worker))
+    if report.mailboxes:
+        console.print(table_of(report.mailboxes))
+    for each in report.mailboxes:
+        for folder, problem in each.progress.folders.items():
+            console.print(Text(f"{each.progress.name}, {folder}: {problem}"))
+
+
+def _show_json(report: StatusReport) -> None:
+    """Times are in ISO 8601, in UTC; lag and failing_for are seconds."""
+    document = {"worker": report.about, "mailboxes": [_members_of(each) for each in report.mailboxes]}
+    sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
+
+
+def _members_of(row: MailboxRow) -> dict[str, Any]:
+    progress = row.progress
+    folders = {
+        each.name: {
+            "messages": _count(each, State.LIVE),
+            "set_aside": _count(each, *SET_ASIDE),
+            "generation": each.generation,
+            "audited_at": _iso_time(each.audited_ms / 1000 if each.audited_ms else None),
+        }
+        for each in row.folders or ()
+    }
+    return {
+        "mailbox": progress.name,
+        "standing": str(progress.standing),
+        "in_step_at": _iso_time(progress.in_step_at),
+        "lag": row.lag,
+        "problem": progress.problem,
+        "failing_for": row.failing_for,
+        "since_the_start": {
+            "new": progress.changes[Kind.NEW],
+            "moved": row.moved,
+            "gone": progress.changes[Kind.GONE],
+        },
+        "messages": row.messages,
+        "set_aside": row.set_aside,
+        "folders": {
+            name: {**folders.get(name, {}), "problem": progress.folders.get(name)}
+            for name in dict.fromkeys((*folders, *progress.folders))
+        },
+    }
+
+
+def _iso_time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
