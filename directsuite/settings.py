@@ -63,8 +63,8 @@ class Variables(Mapping[str, str]):
 
 
 def _base_url(url: str | None) -> str | None:
-    given: object = url
-    return given.rstrip("/") if isinstance(given, str) else url
+    argument: object = url
+    return argument.rstrip("/") if isinstance(argument, str) else url
 
 
 def _safe_url(settings: Settings, attribute: attrs.Attribute[str | None], url: object) -> None:
@@ -95,45 +95,64 @@ _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() giv
 class Settings(ValueSemantics):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
 
-    signing_url, fax_url: base URLs of these services. message_url: up to and including `/message-rest/api/message`.
-    registration_url: up to and including `/DirectRegistrationRESTful/rest/Patient`. timeout: seconds for a whole call;
-    attempt_timeout: for one attempt of an operation that may be repeated, and for a pause in a stream.
-    requests_per_second, burst: the rate that such providers ask for. max_response_bytes: of an answer read whole.
-    session_margin: seconds before its expiry at which a token or session is renewed; keep_alive: even while idle.
-    circuit_failures: so many attempts in a row without an answer, and a service is taken to be down: calls fail at once
-    with CircuitOpenError, save one probe every circuit_pause seconds; 0 for never. tls: the machine's trust store and
-    TLS 1.2 or newer where it is None. proxy: an HTTP proxy's URL. session_factory: makes the aiohttp session, whose own
-    TLS and proxy then hold where these are None; its connector is a FreshConnector, or has force_close=True; auth and
-    trust_env are refused; its middlewares are left out, since one might send a request twice. close_session: False
-    leaves that session open at the end, for others who share it; a call that then still waits for an answer does so
-    until its own deadline. allow_insecure_http: permit http:// to other machines. converter: a cattrs converter of your
-    own, by which every answer is read and every request written; it gets the hooks of `register_hooks` where it hasn't
-    them.
-
     Raises ConfigurationError for a value of another type, or one that can't be right, and names the setting.
     """
 
     signing_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    """The base URL of the signing service."""
     fax_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    """The base URL of the fax service."""
     message_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    """Up to and including `/message-rest/api/message`."""
     registration_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    """Up to and including `/DirectRegistrationRESTful/rest/Patient`."""
     timeout: float = attrs.field(default=60.0, validator=POSITIVE)
+    """Seconds for a whole call."""
     attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
+    """Seconds for one attempt of an operation that may be repeated, and for a pause in a stream."""
     max_connections: int = attrs.field(default=10, validator=[POSITIVE, WHOLE])
+    """Connections to one service at a time; further requests wait their turn."""
     requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
+    """The sustained rate of requests, as such providers ask for it."""
     burst: int = attrs.field(default=150, validator=[POSITIVE, WHOLE])
+    """Requests that may go at once after a quiet time."""
     max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, WHOLE])
+    """Of an answer that is read whole; streams are not bounded by it."""
     session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
+    """Seconds before its expiry at which a token or session is renewed."""
     keep_alive: bool = attrs.field(default=False, validator=FLAG)
+    """Whether tokens and sessions are renewed even while nothing is called."""
     circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)
+    """Attempts in a row without an answer after which a service is taken to be down; 0 for never.
+
+    Calls then fail at once with CircuitOpenError, except one probe every `circuit_pause` seconds.
+    """
     circuit_pause: float = attrs.field(default=10.0, validator=POSITIVE)
+    """Seconds from one probe of a service that is down to the next."""
     retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance_of(RetryPolicy, "a RetryPolicy"))
+    """Whether, when and how often a failed attempt is tried again."""
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False, validator=_TLS)
+    """None for the machine's trust store and TLS 1.2 or newer."""
     proxy: str | None = attrs.field(default=None, repr=False, validator=_PROXY)
+    """The URL of an HTTP proxy."""
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)
+    """Makes the aiohttp session, whose own TLS and proxy hold where `tls` and `proxy` are None.
+
+    Its connector has to be a FreshConnector, or to have force_close=True. `auth` and `trust_env` are refused. Its
+    middlewares are left out, since one might send a request twice.
+    """
     close_session: bool = attrs.field(default=True, validator=FLAG)
+    """False leaves the session of `session_factory` open at the end, for others who share it.
+
+    A call that still waits for an answer then does so until its own deadline.
+    """
     allow_insecure_http: bool = attrs.field(default=False, validator=FLAG)
+    """Permits http:// to other machines."""
     converter: cattrs.Converter | None = attrs.field(default=None, repr=False, validator=_CONVERTER)
+    """A cattrs converter by which every answer is read and every request written.
+
+    It gets the hooks of `register_hooks` if it hasn't them.
+    """
 
     @classmethod
     @discreet

@@ -29,14 +29,16 @@ _NAMES = re.compile(
 
 @attrs.frozen
 class EmailParts:
-    """What a message to send takes from an EmailMessage. recipients: (TO, CC or BCC; address)."""
+    """What a message to send takes from an EmailMessage."""
 
     sender: str | None
     subject: str | None
     body: str | None
     html: bool
     recipients: list[tuple[str, str]]
+    """TO, CC or BCC; address."""
     attachments: list[tuple[bytes, str, str]]
+    """Content, content type, file name."""
 
 
 def from_bytes(raw: bytes) -> EmailMessage:

@@ -55,13 +55,12 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are halves 
 
 @attrs.frozen
 class Window:
-    """When to look at a message next, in seconds of its age.
-
-    latest: when a look is due. earliest: from when on it joins a look at others, which costs no request more.
-    """
+    """When to look at a message next, in seconds of its age."""
 
     earliest: float
+    """From then on it joins a look at other messages, which costs no request more."""
     latest: float
+    """When a look is due."""
 
 
 def next_look(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
@@ -159,18 +158,17 @@ def checked_patience(give_up_after: float) -> float:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Delivery:
-    """What became of a message. records: one per recipient, the latest of each.
-
-    given_up: not all of the recipients have come to an end, and they are no longer waited for.
-    """
+    """What became of a message."""
 
     smtp_id: str
     records: Sequence[DirectMessageLog]
+    """The latest of each recipient."""
     given_up: bool = False
+    """Whether it is no longer waited for, although not all of the recipients have come to an end."""
 
     @property
     def delivered(self) -> bool:
-        """Whether every recipient is known to have it."""
+        """Whether every recipient is known to have the message."""
         return not self.given_up and bool(self.records) and not self.undelivered
 
     @property

@@ -201,9 +201,9 @@ class Signing(Facade):
         Operation GetDocInfo (specification 4.A).
         """
         name = identifier_of(identifier)
-        with self._versions.reading(name) as told:
+        with self._versions.reading(name) as digests:
             info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
-            told.append(info.document_digest)
+            digests.append(info.document_digest)
         return identified(info, name)
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
@@ -490,7 +490,7 @@ class Signing(Facade):
             settling = self._settling(name, change, effect)
             proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
             update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
-            change.became(update.document_digest, looked=settling is not None and settling.digest is not None)
+            change.became(update.document_digest, from_info=settling is not None and settling.digest is not None)
         return identified(update, name)
 
     async def _pull(
@@ -562,15 +562,15 @@ class Signing(Facade):
                 if error.happened:
                     change.became(None)
                 raise
-            change.became(None if settling is None else settling.digest, looked=True)
+            change.became(None if settling is None else settling.digest, from_info=True)
         return pdf
 
     def _change(self, document: Document) -> AbstractContextManager[Change]:
         digest = None if isinstance(document, str) else document.document_digest
-        return self._versions.change(identifier_of(document), digest, looked=isinstance(document, DocumentInfo))
+        return self._versions.change(identifier_of(document), digest, from_info=isinstance(document, DocumentInfo))
 
     def _settling(self, name: str, change: Change, effect: Effect | None) -> Settling | None:
-        """None where nothing could prove the change, so that the call has all its time for the answer."""
+        """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
         if effect is None or not change.traceable:
             return None
         return Settling(self, name, change, effect)
@@ -580,12 +580,12 @@ class Signing(Facade):
 
 
 def identified(answer: D, identifier: str) -> D:
-    """The answer about a document with the identifier that was asked for, where it names none itself."""
+    """The answer, with the identifier of the call if it has none of its own."""
     return answer if answer.identifier else attrs.evolve(answer, identifier=identifier)
 
 
 def identifier_of(document: object) -> str:
-    """The identifier in what the caller gave for a document; InvalidArgumentError where there is none."""
+    """The identifier of a document that a caller named; InvalidArgumentError if there is none."""
     name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError("give the identifier that save returned", parameter="identifier")
@@ -593,7 +593,7 @@ def identifier_of(document: object) -> str:
 
 
 def _streamed(operation: Operation[bytes]) -> Operation[Any]:
-    """The operation whose answer a Destination receives, and says what stands for the bytes."""
+    """The operation with an answer that a Destination receives in place of the bytes, and gives a type of its own."""
     return cast("Operation[Any]", operation)
 
 

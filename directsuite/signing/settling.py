@@ -10,8 +10,8 @@ DocumentInfo), no form field is left, no unsigned signature field is left. A sig
 from another. With the bare identifier, or a digest that isn't the newest, nothing is looked for.
 
 Many a document has no form field, or no unsigned signature field, to begin with: there the digest alone is proof, and
-has to be comparable (`versions`). A name that is there signed is taken for this call's work otherwise, too:
-whoever has the same name signed twice in one document passes the DocumentInfo.
+has to be comparable (`versions`). A name that is there, signed, is taken for this call's work even if it was there
+before: a caller who has the same name signed twice in one document passes the DocumentInfo.
 """
 
 from __future__ import annotations
@@ -38,34 +38,36 @@ _PDF_AS_IT_STANDS = (
 
 @attrs.frozen
 class Effect:
-    """What a change does. shown: whether a document looks as the change leaves it. common: many do beforehand."""
+    """What a change does."""
 
-    shown: Callable[[DocumentInfo], bool]
-    common: bool
+    is_shown: Callable[[DocumentInfo], bool]
+    """Whether a document looks as the change leaves it."""
+    is_common: bool
+    """Whether many documents look so before the change."""
 
 
-FORM_GONE = Effect(lambda info: not info.form_fields, common=True)
+FORM_GONE = Effect(lambda info: not info.form_fields, is_common=True)
 """No form field is left, as after Flatten."""
 
-UNSIGNED_FIELDS_GONE = Effect(lambda info: not any(each.is_signed is False for each in info.signatures), common=True)
+UNSIGNED_FIELDS_GONE = Effect(lambda info: not any(each.is_signed is False for each in info.signatures), is_common=True)
 """No signature field is left unsigned, as after ClearUnsignedFields."""
 
 
 def signed(signatures: Iterable[Signature], document: object) -> Effect | None:
-    """These signatures are there beside those that the document, as it was given, had; None for one without a name."""
+    """These signatures are there beside those that the caller's document had. None if one of them has no name."""
     names = [signature.name for signature in signatures]
     if not all(names):
         return None
     before = _signed_names(document) if isinstance(document, DocumentInfo) else None
 
-    def shown(info: DocumentInfo) -> bool:
-        """Each name is there, signed, as often as it has to be."""
-        wanted, there = Counter(names), _signed_names(info)
+    def is_shown(info: DocumentInfo) -> bool:
+        """Whether each name is there, signed, as often as it has to be."""
+        expected, signed_names = Counter(names), _signed_names(info)
         if before is not None:
-            wanted += Counter({name: times for name, times in before.items() if name in wanted})
-        return all(there[name] >= times for name, times in wanted.items())
+            expected += Counter({name: times for name, times in before.items() if name in expected})
+        return all(signed_names[name] >= times for name, times in expected.items())
 
-    return Effect(shown, common=False)
+    return Effect(is_shown, is_common=False)
 
 
 def _signed_names(info: DocumentInfo) -> Counter[str | None]:
@@ -74,21 +76,21 @@ def _signed_names(info: DocumentInfo) -> Counter[str | None]:
 
 @attrs.define(eq=False, repr=False)
 class Settling:
-    """One change of a document, should its answer get lost. facade: to look with, within the change's call.
-
-    digest: the document's after the change, once that is proven. hindrance: why a pull can't give its PDF all the same.
-    """
+    """Finds out what became of one change of a document whose answer got lost."""
 
     facade: Facade
     identifier: str
     change: Change
     effect: Effect
     digest: str | None = None
+    """The document's digest after the change, once it is proven to have happened."""
     hindrance: str = "the PDF could not be fetched"
+    """Why a pull can't give its PDF although the change happened."""
     cause: Exception | None = None
+    """What `hindrance` comes from, where that is an error of the destination's."""
 
     async def update(self) -> DocumentUpdate | None:
-        """What the lost answer would have told."""
+        """What the lost answer would have been, if the change is proven."""
         if not await self._proven():
             return None
         return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
@@ -96,7 +98,7 @@ class Settling:
     async def pdf(
         self, fetch: Callable[[], Awaitable[R]], keep: Callable[[], Awaitable[None]] | None = None
     ) -> R | None:
-        """What `fetch` gives of the document, and `keep` puts in its place, if it is the version that was proven."""
+        """What `fetch` gives, once `keep` has stored it, if it is the version that the change was proven to make."""
         if not await self._proven():
             return None
         try:
@@ -119,7 +121,7 @@ class Settling:
         return fetched
 
     def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """What the caller of a pull is told, where the PDF was not to be had although the change may be proven."""
+        """The error for the caller of a pull that could not give its PDF, whether or not the change is proven."""
         if self.digest is None:
             return verdict(error)
         knowing = error.knowing(f"it happened, but {self.hindrance}", how_to_find_out=_PDF_AS_IT_STANDS)
@@ -130,8 +132,8 @@ class Settling:
     async def _proven(self) -> bool:
         if self.digest is None:
             info = await self._info()
-            made = self.change.made(info.document_digest) and (self.change.comparable or not self.effect.common)
-            if made and self.effect.shown(info):
+            made = self.change.made(info.document_digest) and (self.change.comparable or not self.effect.is_common)
+            if made and self.effect.is_shown(info):
                 self.digest = info.document_digest
         return self.digest is not None
 
@@ -140,10 +142,10 @@ class Settling:
 
 
 async def nothing_to_see() -> None:
-    """The look of a call that nothing could prove."""
+    """End the looking at once: nothing could prove this call."""
     raise NothingMoreToSeeError
 
 
 def verdict(error: OutcomeUnknownError) -> OutcomeUnknownError:
-    """What the caller of a pull is told without proof: an answer that came and could not be kept needs no new start."""
+    """The error for the caller of a pull without proof: if the answer came, and could not be kept, it did happen."""
     return error.knowing(error.explanation, how_to_find_out=_PDF_AS_IT_STANDS) if error.happened else error

@@ -1,13 +1,14 @@
 """What a suite knows of its documents' versions, and so whether a new digest is the work of one call.
 
-    given digest ─► the newest known, nothing else under way or left open ─► one never seen before is this call's
+    the caller's digest ─► the newest known, no other change under way or left open ─► one never seen is this call's
 
-A digest that only differs from the given one would prove nothing: the caller may give an old answer, or have several
+A digest that only differs from the caller's would prove nothing: the caller may pass an old answer, or have several
 requests under way. What other programs do to the same document can't be seen from here.
 
-Only GetDocInfo is asked later, and taken to spell a version's digest as Save and the updates do (letter case apart).
-Were it otherwise, it would tell a digest never seen before of a document that nothing has happened to. Where it is seen
-to do that, a digest of theirs proves nothing any more, until GetDocInfo has told the same as they of some document.
+What happened is read from GetDocInfo, which is taken to spell a version's digest as the answers of Save and the updates
+do (letter case apart). If it spelled them otherwise, it would show a digest never seen before for a document that
+nothing has happened to. Once GetDocInfo has been seen to do that, a digest from another answer proves nothing any more,
+until GetDocInfo has shown the same digest as another answer for some document.
 """
 
 from __future__ import annotations
@@ -25,160 +26,171 @@ _KEPT_OPEN = 4096  # documents left open: more than can be left open in the hour
 
 
 @attrs.define(eq=False, repr=False)
-class _Known:
-    """One document. newest: its digest, None where no answer told it. seen: every digest that was ever told or given.
-
-    looked: those that GetDocInfo told. answered: those that other answers told. passed: a version came to be whose
-    digest nobody told. left_open: a change may still arrive.
-    """
+class _Document:
+    """What is known of one document."""
 
     newest: str | None = None
+    """Its digest; None if no answer held it."""
     seen: set[str] = attrs.field(factory=set[str])
-    looked: set[str] = attrs.field(factory=set[str])
-    answered: set[str] = attrs.field(factory=set[str])
+    """Every digest that an answer or the caller ever named."""
+    from_info: set[str] = attrs.field(factory=set[str])
+    """Those that GetDocInfo gave."""
+    from_others: set[str] = attrs.field(factory=set[str])
+    """Those that Save and the updates gave."""
     under_way: list[Change] = attrs.field(factory=list["Change"])
     changes: int = 0
-    passed: bool = False
+    """How many were begun."""
+    outdated: bool = False
+    """Whether a version came after `newest` whose digest no answer held."""
     left_open: bool = False
+    """Whether a change of unknown outcome may still arrive."""
 
     def is_newest(self, digest: str) -> bool:
-        """Whether the document stood so when it was last told of, as far as is known."""
-        return not self.passed and (self.newest is None or digest == self.newest or digest not in self.seen)
+        """Whether this is the digest of the newest version, as far as is known."""
+        return not self.outdated and (self.newest is None or digest == self.newest or digest not in self.seen)
 
     def became(self, digest: str) -> None:
-        """Note what the document became; without a digest nobody knows."""
+        """Note the digest of a new version, empty where no answer held it."""
         if digest:
             self.seen.add(digest)
-        self.newest, self.passed = digest or None, not digest
+        self.newest, self.outdated = digest or None, not digest
 
 
 @attrs.define(eq=False, repr=False)
 class Change:
-    """A change of a document under way. base: the digest that the caller knew.
-
-    traceable: a digest never seen before would be its work. shared: another change was under way at the same time, and
-    nobody tells which came last.
-    """
+    """A change of a document under way."""
 
     _versions: Versions
-    _known: _Known
+    _document: _Document
     base: str
+    """The digest that the caller knew."""
     traceable: bool
+    """Whether a digest never seen before would be its work."""
     shared: bool
+    """Whether another change was under way at the same time, so that nobody can tell which came last."""
     happened: bool = False
 
     @property
     def comparable(self) -> bool:
-        """Whether GetDocInfo spells the base as it was given, as far as was seen."""
-        return self.base in self._known.looked or self._versions.alike
+        """Whether GetDocInfo spells `base` as the caller does, as far as was seen."""
+        return self.base in self._document.from_info or self._versions.alike
 
     def made(self, digest: str | None) -> bool:
-        """Whether this digest, told by GetDocInfo now, shows that the change happened, if both are comparable."""
-        told = _folded(digest)
-        if told:
-            self._versions.looked(self._known, told)
-        return self.traceable and bool(told) and told not in self._known.seen
+        """Whether this digest, which GetDocInfo gives now, shows that the change happened, if both are comparable."""
+        current = _folded(digest)
+        if current:
+            self._versions.note_info(self._document, current)
+        return self.traceable and bool(current) and current not in self._document.seen
 
-    def became(self, digest: str | None, *, looked: bool = False) -> None:
-        """Note that it happened, and the document's digest after it, where one was told. looked: by GetDocInfo."""
+    def became(self, digest: str | None, *, from_info: bool = False) -> None:
+        """Note that it happened, and the document's digest after it, where an answer held one.
+
+        from_info: that answer was GetDocInfo's.
+        """
         self.happened = True
-        told = _folded(digest)
-        self._known.became(told)
-        if told and not looked:
-            self._versions.answered(self._known, told)
+        current = _folded(digest)
+        self._document.became(current)
+        if current and not from_info:
+            self._versions.note_other(self._document, current)
         if self.shared:
-            self._known.passed = True
+            self._document.outdated = True
 
 
 class Versions:
-    """The documents that a suite changes. alike: GetDocInfo spells digests as other answers do, as far as was seen.
+    """The documents that a suite changes.
 
     Those under way are kept as long as it takes, of the others the latest, and more of those left open.
     """
 
     def __init__(self) -> None:
         self.alike = True
-        self._under_way: dict[str, _Known] = {}
-        self._left_open: OrderedDict[str, _Known] = OrderedDict()
-        self._at_rest: OrderedDict[str, _Known] = OrderedDict()
+        """Whether GetDocInfo spells digests as other answers do, as far as was seen."""
+        self._under_way: dict[str, _Document] = {}
+        self._left_open: OrderedDict[str, _Document] = OrderedDict()
+        self._at_rest: OrderedDict[str, _Document] = OrderedDict()
 
     @contextlib.contextmanager
-    def change(self, identifier: str, digest: str | None, *, looked: bool = False) -> Generator[Change]:
-        """A change of a document whose digest the caller knew, or didn't. looked: it is from GetDocInfo."""
-        known = self._under_way[identifier] = self._taken(identifier) or _Known()
+    def change(self, identifier: str, digest: str | None, *, from_info: bool = False) -> Generator[Change]:
+        """A change of a document whose digest the caller knew, or didn't. from_info: it is from GetDocInfo."""
+        document = self._under_way[identifier] = self._taken(identifier) or _Document()
         base = _folded(digest)
-        shared = bool(known.under_way)
-        certain = not shared and not known.left_open and known.is_newest(base)
-        change = Change(self, known, base, traceable=certain and bool(base), shared=shared)
+        shared = bool(document.under_way)
+        certain = not shared and not document.left_open and document.is_newest(base)
+        change = Change(self, document, base, traceable=certain and bool(base), shared=shared)
         if base:
-            known.seen.add(base)
-            if looked:
-                self.looked(known, base)
-        for other in known.under_way:
+            document.seen.add(base)
+            if from_info:
+                self.note_info(document, base)
+        for other in document.under_way:
             other.traceable, other.shared = False, True
-        known.under_way.append(change)
-        known.changes += 1
+        document.under_way.append(change)
+        document.changes += 1
         try:
             yield change
         except BaseException as error:
             if not change.happened and not _did_not_happen(error):
-                known.left_open = True
+                document.left_open = True
             raise
         finally:
-            known.under_way.remove(change)
-            if not known.under_way:
+            document.under_way.remove(change)
+            if not document.under_way:
                 self._rest(identifier, self._under_way.pop(identifier))
 
     @contextlib.contextmanager
     def reading(self, identifier: str) -> Generator[list[str | None]]:
-        """A look at a document: append the digest that it told. It counts where nothing was changed meanwhile."""
-        told: list[str | None] = []
-        known = self._kept(identifier)
-        changes = 0 if known is None else known.changes
-        yield told
-        if known is None or not told:
+        """A GetDocInfo: append the digest that it gives. It counts if nothing was changed meanwhile."""
+        digests: list[str | None] = []
+        document = self._kept(identifier)
+        changes = 0 if document is None else document.changes
+        yield digests
+        if document is None or not digests:
             return
-        digest = _folded(told[-1])
+        digest = _folded(digests[-1])
         if digest:
-            self.looked(known, digest)
-        if not known.under_way and known.changes == changes:
-            if digest and known.newest and digest != known.newest and not (known.passed or known.left_open):
+            self.note_info(document, digest)
+        if not document.under_way and document.changes == changes:
+            if (
+                digest
+                and document.newest
+                and digest != document.newest
+                and not (document.outdated or document.left_open)
+            ):
                 self.alike = False  # nothing of ours happened to it: another spelling, or another program
-            known.became(digest)
+            document.became(digest)
 
     def saved(self, identifier: str, digest: str | None) -> None:
         """Note a document that was stored."""
-        told = _folded(digest)
-        if told and self._kept(identifier) is None:
-            known = _Known(newest=told, seen={told})
-            self.answered(known, told)
-            self._rest(identifier, known)
+        current = _folded(digest)
+        if current and self._kept(identifier) is None:
+            document = _Document(newest=current, seen={current})
+            self.note_other(document, current)
+            self._rest(identifier, document)
 
-    def looked(self, known: _Known, digest: str) -> None:
-        """Note a digest that GetDocInfo told; whether the change under way made it is not said by that."""
-        known.looked.add(digest)
-        self.alike = self.alike or digest in known.answered
+    def note_info(self, document: _Document, digest: str) -> None:
+        """Note a digest that GetDocInfo gave, whoever made that version."""
+        document.from_info.add(digest)
+        self.alike = self.alike or digest in document.from_others
 
-    def answered(self, known: _Known, digest: str) -> None:
-        """Note a digest that Save or an update told."""
-        known.answered.add(digest)
-        self.alike = self.alike or digest in known.looked
+    def note_other(self, document: _Document, digest: str) -> None:
+        """Note a digest that Save or an update gave."""
+        document.from_others.add(digest)
+        self.alike = self.alike or digest in document.from_info
 
-    def _kept(self, identifier: str) -> _Known | None:
+    def _kept(self, identifier: str) -> _Document | None:
         for kept in (self._under_way, self._left_open, self._at_rest):
             if identifier in kept:
                 return kept[identifier]
         return None
 
-    def _taken(self, identifier: str) -> _Known | None:
-        known = self._kept(identifier)
+    def _taken(self, identifier: str) -> _Document | None:
+        document = self._kept(identifier)
         self._left_open.pop(identifier, None)
         self._at_rest.pop(identifier, None)
-        return known
+        return document
 
-    def _rest(self, identifier: str, known: _Known) -> None:
-        kept, most = (self._left_open, _KEPT_OPEN) if known.left_open else (self._at_rest, _KEPT)
-        kept[identifier] = known
+    def _rest(self, identifier: str, document: _Document) -> None:
+        kept, most = (self._left_open, _KEPT_OPEN) if document.left_open else (self._at_rest, _KEPT)
+        kept[identifier] = document
         if len(kept) > most:
             kept.popitem(last=False)
 

@@ -200,12 +200,12 @@ def test_letter_case_makes_no_other_digest() -> None:
 Before = Callable[[Versions], None]
 
 
-def _updated(digest: str | None, *, looked: bool = False) -> Before:
+def _updated(digest: str | None, *, from_info: bool = False) -> Before:
     def before(versions: Versions) -> None:
         """An update of another document was answered, or settled by a look."""
         with versions.change("another", "e0") as change:
-            assert change.made(digest) if looked else change.traceable
-            change.became(digest, looked=looked)
+            assert change.made(digest) if from_info else change.traceable
+            change.became(digest, from_info=from_info)
 
     return before
 
@@ -224,7 +224,7 @@ SPELLINGS: dict[str, tuple[Before, bool]] = {
     "told after another update": (_updated("e2"), False),
     "told after Save alike": (_saved, True),
     "told after a pull": (_updated(None), True),
-    "told by the look that settled it": (_updated("e1", looked=True), True),
+    "told by the look that settled it": (_updated("e1", from_info=True), True),
 }
 
 
@@ -240,12 +240,12 @@ def test_a_digest_of_another_answer_is_comparable_until_a_look_tells_otherwise(b
 
 def test_a_digest_that_was_looked_up_is_comparable() -> None:
     versions = Versions()
-    with versions.change(NAME, "d0", looked=True) as change:
+    with versions.change(NAME, "d0", from_info=True) as change:
         assert change.comparable
         change.became("another spelling of d1")
     with versions.change(NAME, "another spelling of d1") as change:
         assert change.made("d1")
-        change.became("d1", looked=True)
+        change.became("d1", from_info=True)
     with versions.change(NAME, "d1") as change:
         assert change.comparable
 
