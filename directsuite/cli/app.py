@@ -20,6 +20,8 @@ from directsuite.cli.options import (
     SERVICES,
     TRYING,
     Flag,
+    SignOptions,
+    Sources,
     StoreOptions,
     SyncRunOptions,
     SyncStatusOptions,
@@ -27,7 +29,6 @@ from directsuite.cli.options import (
 )
 from directsuite.cli.patient.app import app as patient
 from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
-from directsuite.cli.sign.app import sign
 from directsuite.cli.usage import secret_among, wrong_usage
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ app.command(status, group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
 app.command(sync)
 app.command(fax)
 app.command(patient)
-app.command(sign, group=SERVICES, sort_key=1, help_epilogue=EPILOGUE)
 app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
 
 
@@ -139,6 +139,19 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
     from directsuite.cli import sync_status
 
     return sync_status.retry(options)
+
+
+@app.command(group=SERVICES, sort_key=1, help_epilogue=EPILOGUE)
+def sign(sources: Sources, /, *, options: SignOptions) -> int:
+    """Sign PDFs: files or folders in, signed files out.
+
+    Broken off by Ctrl-C, a crash or a service in trouble, it goes on with the same command: what is signed is passed
+    over, and nothing is signed twice. For that it keeps a journal beside the output, OUTPUT.signing.db. Exit status 0
+    says that all are signed, 1 that some aren't.
+    """
+    from directsuite.cli.sign import sign
+
+    return sign(sources, options)
 
 
 @app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)

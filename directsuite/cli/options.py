@@ -82,6 +82,9 @@ DEFAULT_STORE = Path("directsuite-sync.db")
 _WHERE = Group("Where it is kept", validator=mutually_exclusive)
 _FOLDERS = Group("Which folders", validator=mutually_exclusive)
 
+_LOOK = Group("What a signature is like", sort_key=1)
+_HOW = Group("How it goes", sort_key=2)
+
 _Seconds = Parameter(validator=Number(gt=0))
 _File = Annotated[Path | None, Parameter(converter=named_file)]
 _Store = Annotated[Path | None, Parameter(group=_WHERE, converter=named_file)]
@@ -151,4 +154,55 @@ class SyncStatusOptions(StoreOptions):
     """The worker's report; beside the store where nothing is given."""
     max_age: Annotated[float | None, _Seconds] = None
     """Seconds that the worker's last report may be old."""
+    json: Json = False
+
+
+Sources = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        consume_multiple=True,
+        negative=(),
+        show_default=False,
+        converter=named,
+        help="PDFs, and folders whose PDFs are meant.",
+    ),
+]
+_Signature = Parameter(group=_LOOK)
+_Going = Parameter(group=_HOW)
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SignOptions:
+    """The options of `sign`."""
+
+    output: Annotated[Path, Parameter(converter=named)]
+    """The folder for the signed files, made where it isn't there. They keep their names."""
+    recursive: Annotated[bool, Flag] = False
+    """Take the folders in a folder, too."""
+    name: Annotated[tuple[str, ...], Several, _Signature] = ()
+    """A signature's name, or that of an empty signature field of the PDFs; as often as there are signatures."""
+    widget: Annotated[tuple[str, ...], Several, _Signature] = ()
+    """Where a signature stands: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
+    page; as often as there are signatures. Without it a signature is in the field of its name, or invisible.
+    """
+    image: Annotated[Path | None, _Signature] = None
+    """A PNG or JPEG file, which the signatures show."""
+    reason: Annotated[str | None, _Signature] = None
+    """Why it is signed."""
+    signer: Annotated[str | None, _Signature] = None
+    """Who signs."""
+    timezone: Annotated[str | None, _Signature] = None
+    """Of the signer, as in America/New_York."""
+    dry_run: Annotated[bool, Flag, _Going] = False
+    """Say what would be signed, where to, and what not and why; send nothing."""
+    again: Annotated[bool, Flag, _Going] = False
+    """Try again what failed, and nothing else."""
+    overwrite: Annotated[bool, Flag, _Going] = False
+    """Replace files that are in the output already."""
+    at_a_time: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
+    """How many PDFs are under way side by side."""
+    patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
+    """Seconds for which a service in trouble is waited for."""
+    token_file: TokenFile = None
     json: Json = False

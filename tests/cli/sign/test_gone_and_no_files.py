@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from directsuite.cli.sign.admission import Admission, Verdict
-from directsuite.cli.sign.sources import Candidate
+from directsuite.cli.sign_sources import Admission, Candidate, Verdict
 from directsuite.jobs.signing import Entry
 from tests.cli.sign.conftest import PATIENT, Desk
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from directsuite.cli.errors import RefusedError
-from directsuite.cli.sign.signatures import Wanted, signatures_of
+from directsuite.cli.options import SignOptions
+from directsuite.cli.sign import signatures_of
 from tests.cli.sign.conftest import Desk
 
-NOTHING = Wanted(names=(), widgets=(), image=None, reason=None, signer=None, timezone=None)
+NOTHING = SignOptions(output=Path("out"))
 
 
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"names": ("Ada", "J\udce9")}, "number 2 of --name"),
+        ({"name": ("Ada", "J\udce9")}, "number 2 of --name"),
         ({"reason": "J\udce9"}, "--reason"),
         ({"signer": "J\udce9"}, "--signer"),
     ],
@@ -30,7 +32,7 @@ def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: 
 
 
 def test_text_of_any_language_is_taken() -> None:
-    [signature] = signatures_of(attrs.evolve(NOTHING, names=("Einwilligung",), reason="同意", signer="José"))
+    [signature] = signatures_of(attrs.evolve(NOTHING, name=("Einwilligung",), reason="同意", signer="José"))
     assert (signature.name, signature.reason, signature.gs_name) == ("Einwilligung", "同意", "José")
 
 

@@ -1,0 +1,452 @@
+"""`directsuite sign`: PDFs and folders of them in, signed PDFs out, each signed once whatever happens meanwhile.
+
+    sources ──► Admission ──► SigningJob ──► --output
+                 │  no PDF, signed before, or the output is taken: told, and passed over
+    journal ─────┴─ beside the output, so that the same command goes on where it was broken off
+
+What is signed keeps its name: that of a file, or its path below the folder that was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import zoneinfo
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import settings_for, token
+from directsuite.cli.errors import RefusedError, ending_of, in_own_words, refuse_no_text
+from directsuite.cli.options import SignOptions
+from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
+from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict
+from directsuite.core.failures import reason_of
+from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
+from directsuite.jobs.signing import (
+    Entry,
+    JobStoppedError,
+    Journal,
+    JournalError,
+    SigningJob,
+    State,
+    TargetFolder,
+)
+from directsuite.jobs.signing.keeping import digest_of
+from directsuite.secret import Secret
+from directsuite.settings import Settings
+from directsuite.signing.models import Signature, Widget
+from directsuite.suite import DirectSuite
+
+_AGAIN = "give the same command again: what is signed is passed over, and the rest goes on"
+_WITHOUT_AGAIN = "give the command without --again: what is signed is passed over, and the rest goes on"
+_WITH_AGAIN = "see to the reason of each, and give the command with --again"
+_SEE_TO_IT = "see to that before you go on"
+_ASTRAY = "check the service's URL, and proxies on the way to it; if they are right, ask its provider"
+_CANT_BE_MADE = "--output can't be made ({why}): name a folder that can"
+_OTHER_SIGNATURES = (
+    "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
+    "name another --output, or sign as before"
+)
+_WATCHED_EVERY = 0.2  # seconds
+_AT_A_TIME = 500  # failures read from the journal
+_MOST_ROWS = 200  # of a table that people read
+
+_IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+_LARGEST_IMAGE = 1_000_000  # bytes: it goes with each signature, and such providers ask for bodies below a megabyte
+_WHOLE = re.compile(r"[0-9]{1,9}")
+
+
+def sign(sources: Sequence[Path], options: SignOptions) -> int:
+    """Sign the PDFs of the sources; the exit status."""
+    resume = "nothing was sent: give the same command again" if options.dry_run else _AGAIN
+    return Command(resume=resume).run(lambda: _begin(sources, options))
+
+
+def _begin(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, int]:
+    """Check the options, and ask for the token. Raises RefusedError."""
+    options = attrs.evolve(options, output=_without_links(options.output))
+    signatures = signatures_of(options)
+    if not options.output.name:
+        raise RefusedError("--output is the root of all folders, beside which is no place for a journal: name one")
+    sources = Sources(paths, output=options.output, recursive=options.recursive)
+    for number, problem in sources.problems.items():
+        say(f"number {number} of the sources {problem}: it isn't signed")
+    if not sources:
+        raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
+    if options.again and not _has_journal(_journal_path(options.output)):
+        raise RefusedError("nothing has failed yet, for nothing was signed into --output: leave --again out")
+    if options.dry_run:
+        return _plan(signatures, sources, options)
+    return _sign(settings_for("signing"), token(options.token_file), signatures, sources, options)
+
+
+async def _plan(signatures: Sequence[Signature], sources: Sources, options: SignOptions) -> int:
+    """Tell what would be signed. Raises RefusedError."""
+    async with AsyncExitStack() as stack:
+        journal, path = None, _journal_path(options.output)
+        if await _is_vain(path, signatures):
+            options = attrs.evolve(options, again=False)  # what failed is all that there is
+        elif _has_journal(path):
+            journal = await stack.enter_async_context(_opened(path))
+        admission = _admission(sources, journal, options)
+        async with progress("reading"):
+            verdicts = [each async for each in admission.verdicts()]
+    if options.json:
+        show_json(
+            [
+                {
+                    "source": str(each.candidate.file),
+                    "output": str(options.output / each.candidate.name),
+                    "would_be_signed": each.is_wanted,
+                    "signed_before": each.decision is Decision.SIGNED_BEFORE,
+                    "problem": each.why,
+                }
+                for each in verdicts
+            ]
+        )
+    else:
+        rows = [(str(each.candidate.file), _would_be(each, options.output)) for each in verdicts]
+        _show_rows(("file", "would be"), rows)
+    say(f"this was a dry run: {_counted(admission.wanted)} would be signed, and nothing was sent")
+    return _status(sources, admission, options)
+
+
+async def _sign(
+    settings: Settings, access_token: Secret, signatures: Sequence[Signature], sources: Sources, options: SignOptions
+) -> int:
+    """Sign, and report. Raises RefusedError, and DirectSuiteError where the job didn't begin."""
+    target, path = _target(options.output, overwrite=options.overwrite), _journal_path(options.output)
+    async with DirectSuite(settings, token=access_token) as suite:  # what is left unknown is the journal's to find out
+        if await _is_vain(path, signatures):
+            await asyncio.to_thread(_remove_journal, path)
+            options = attrs.evolve(options, again=False)  # what failed is all that there is
+        async with _opened(path) as journal:
+            admission = _admission(sources, journal, options)
+            job = SigningJob(
+                suite.signing,
+                admission,
+                target,
+                signatures,
+                journal=journal,
+                at_a_time=options.at_a_time,
+                patience=options.patience,
+            )
+            stopped: JobStoppedError | None = None
+            async with progress("signing", unit="pieces") as bar, _watched(job, admission, sources, bar, options):
+                try:
+                    await (job.run_failed() if options.again else job.run())
+                except JobStoppedError as error:
+                    stopped = error
+                except asyncio.CancelledError:
+                    say(f"{_counted(job.progress.done)} signed")
+                    raise
+            failed = await _failures(journal, sources)
+        if stopped is None:
+            _report(job, admission, failed, None, options)
+            return _status(sources, admission, options, failed=len(failed))
+        status, sentence = _ending_of(stopped)
+        _report(job, admission, failed, sentence, options)
+        say(sentence)
+        say(f"stopped; {_AGAIN}")
+        if failed and not options.again:
+            say(f"{_counted(len(failed))} failed, and are passed over, too: {_WITH_AGAIN}")
+        return status
+
+
+def _report(
+    job: SigningJob,
+    admission: Admission,
+    failed: Sequence[tuple[str, str]],
+    stopped: str | None,
+    options: SignOptions,
+) -> None:
+    """Show what was signed and what wasn't. failed: names, and why. stopped: why it did not come to its end."""
+    signed, signed_before = job.progress.done, admission.counts[Decision.SIGNED_BEFORE]
+    if options.json:
+        show_json(
+            {
+                "output": str(options.output),
+                "signed": signed,
+                "signed_before": signed_before,
+                "failed": [{"name": name, "problem": problem} for name, problem in failed],
+                "refused": [{"name": name, "problem": problem} for name, problem in admission.refused],
+                "stopped": stopped,
+            }
+        )
+        return
+    counts = {"signed before": signed_before, "failed": len(failed), "not signed": len(admission.refused)}
+    words = [f"{signed} signed", *(f"{count} {what}" for what, count in counts.items() if count)]
+    show_text(f"{', '.join(words)}; into {options.output}")
+    _show_rows(("file", "why it isn't signed"), [*failed, *admission.refused])
+
+
+def _status(sources: Sources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
+    """The exit status of a command that came to its end, and on stderr what is left to do. failed: documents."""
+    if not admission.counts.total() and not options.dry_run:
+        deeper = "" if options.recursive else "; --recursive looks into the folders in them, too"
+        say(f"there is no PDF in the folders{deeper}")
+    if failed:
+        say(f"{_counted(failed)} failed: {_WITH_AGAIN}")
+    if admission.refused and not options.dry_run:
+        say(f"{_counted(len(admission.refused))} not signed: see to the reason of each, and give the command again")
+    unsigned = admission.counts[Decision.NOT_SIGNED]
+    if unsigned:
+        say(f"{_counted(unsigned)} not signed yet, for only failures were tried again: {_WITHOUT_AGAIN}")
+    failed += admission.counts[Decision.FAILED] if options.dry_run else 0
+    return ExitStatus.FAILED if failed or admission.refused or unsigned or sources.problems else ExitStatus.DONE
+
+
+def _ending_of(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
+    cause = stopped.__cause__
+    if not isinstance(cause, DirectSuiteError):
+        why = in_own_words(stopped.why).replace("the target", "--output")
+        return ExitStatus.FAILED, f"{why}: {_SEE_TO_IT}"
+    says_it = isinstance(cause, ServiceError) and 300 <= cause.status < 400  # that the URL is to be checked
+    return ending_of(cause, find_out=_AGAIN, advice={ServiceError: "" if says_it else _ASTRAY})
+
+
+@asynccontextmanager
+async def _watched(
+    job: SigningJob, admission: Admission, sources: Sources, bar: Bar, options: SignOptions
+) -> AsyncGenerator[None]:
+    """Show how the job stands, and say once that the service is in trouble."""
+
+    async def watch() -> None:
+        is_told = False
+        while True:
+            await asyncio.sleep(_WATCHED_EVERY)
+            at = job.progress
+            passed_over = admission.counts.total() - admission.wanted
+            total = counting.result() if counting.done() and not counting.cancelled() else None
+            bar.tell(at.done + at.failed + passed_over, total)
+            if at.trouble is not None and not is_told:
+                is_told = True
+                say(
+                    f"the service is in trouble ({at.trouble}): it is waited for, up to {options.patience:g} s; "
+                    "Ctrl-C stops"
+                )
+
+    counting = asyncio.create_task(asyncio.to_thread(sources.count))
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        counting.cancel()
+        await asyncio.wait([watching, counting])
+
+
+def _admission(sources: Sources, journal: Journal | None, options: SignOptions) -> Admission:
+    return Admission(sources, journal, output=options.output, again=options.again, overwrite=options.overwrite)
+
+
+def _would_be(verdict: Verdict, output: Path) -> str:
+    match verdict.decision:
+        case Decision.SIGN | Decision.SIGN_AGAIN:
+            return f"signed into {output / verdict.candidate.name}"
+        case Decision.REFUSED:
+            return f"refused: {verdict.why}"
+        case Decision.FAILED:
+            return f"passed over: it failed before ({verdict.why}); --again tries it again"
+        case Decision.SIGNED_BEFORE:
+            return "passed over: it is signed"
+        case Decision.NOT_FAILED | Decision.NOT_SIGNED:
+            return "passed over: it has not failed"
+
+
+def _show_rows(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    if rows:
+        show_table(titles, rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS:
+        show_text(f"and {len(rows) - _MOST_ROWS} more, which --json has")
+
+
+def _counted(number: int) -> str:
+    return f"{number} PDF{'s' * (number != 1)}"
+
+
+def _without_links(output: Path) -> Path:
+    """Raises RefusedError where it can't become a folder."""
+    try:
+        found = output.resolve()
+        is_other = found.exists() and not found.is_dir()
+    except OSError as error:
+        why = reason_of(error)
+    except RuntimeError:
+        why = "it is a link that leads to itself"
+    except ValueError:
+        why = "it has a NUL byte"
+    else:
+        if is_other:
+            raise RefusedError("--output is a file: name a folder")
+        return found
+    raise RefusedError(_CANT_BE_MADE.format(why=why))
+
+
+def _target(output: Path, *, overwrite: bool) -> TargetFolder:
+    try:
+        output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return TargetFolder(output, overwrite=overwrite)
+    except (OSError, ConfigurationError) as error:
+        why = reason_of(error) if isinstance(error, OSError) else "it is no folder"
+        raise RefusedError(_CANT_BE_MADE.format(why=why)) from None
+
+
+class _JournalOfRun(Journal):
+    """A journal that knows what has failed since it was opened, by the names: a source may be gone by then."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.failed = set[str]()
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """As a journal, and note what fails."""
+        if then is State.FAILED:
+            self.failed.add(entry.name)
+        return await super().abandon(entry, at=at, then=then, problem=problem)
+
+
+async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str, str]]:
+    """The failures of this command, or of these sources: the journal has those of earlier commands, too."""
+    failures, last = list[tuple[str, str]](), 0
+    while some := await journal.failures(after=last, most=_AT_A_TIME):
+        there = journal.failed | await asyncio.to_thread(sources.those_of, [each.name for each in some])
+        failures += [(each.name, each.problem or "it failed") for each in some if each.name in there]
+        last = some[-1].number
+    return failures
+
+
+def _journal_path(output: Path) -> Path:
+    """Beside the output, a path without links, so that the same command finds it."""
+    return output.with_name(f"{output.name}.signing.db")
+
+
+def _has_journal(path: Path) -> bool:
+    """Raises RefusedError where there can't be a journal."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        why = reason_of(error)
+        raise RefusedError(
+            f"the journal beside --output, OUTPUT.signing.db, can't be made ({why}): name another --output"
+        ) from None
+    return True
+
+
+@asynccontextmanager
+async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
+    """A journal. Raises RefusedError where it can't be opened."""
+    async with AsyncExitStack() as stack:
+        try:
+            journal = await stack.enter_async_context(_JournalOfRun(path))
+        except JournalError as error:
+            said = in_own_words(error.explanation.rstrip("."))
+            said = said.replace("give the journal another path", "name another --output")
+            raise RefusedError(f"the journal beside --output, OUTPUT.signing.db, can't be opened. {said}") from None
+        yield journal
+
+
+async def _is_vain(path: Path, signatures: Sequence[Signature]) -> bool:
+    """Whether a journal is of other signatures, with which nothing was signed.
+
+    It is for nobody then: who finds that --widget was wrong corrects it. Raises RefusedError where something was
+    signed, or is under way.
+    """
+    if not await asyncio.to_thread(_has_journal, path):
+        return False
+    async with _opened(path) as journal:
+        if await journal.claimed() in (None, digest_of(signatures)):
+            return False
+        states = (await journal.tally()).states
+    if any(count for state, count in states.items() if state not in (State.NEW, State.FAILED)):
+        raise RefusedError(_OTHER_SIGNATURES)
+    return True
+
+
+def _remove_journal(path: Path) -> None:
+    """Remove it with the files that SQLite keeps beside it."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+
+
+def signatures_of(options: SignOptions) -> list[Signature]:
+    """One for each --name and --widget, which go together in their order; a single one where there are none.
+
+    Raises RefusedError, which names the option.
+    """
+    for number, name in enumerate(options.name, start=1):
+        refuse_no_text(name, f"number {number} of --name")
+    refuse_no_text(options.reason, "--reason")
+    refuse_no_text(options.signer, "--signer")
+    names, widgets = options.name, [_widget(text) for text in options.widget]
+    if names and widgets and len(names) != len(widgets):
+        raise RefusedError(
+            f"--name is given {len(names)} times and --widget {len(widgets)} times: give both for each signature, "
+            "in the same order"
+        )
+    if not all(name.strip() for name in names):
+        raise RefusedError("a --name is empty: give each signature a name, or leave --name out")
+    if len(set(names)) < len(names):
+        raise RefusedError("a --name is there twice: give each signature a name of its own")
+    zone = options.timezone
+    if zone is not None and (known := zoneinfo.available_timezones()) and zone not in known:  # a machine may know none
+        raise RefusedError("--timezone is none that there is: give one such as America/New_York or UTC")
+    image = _image(options.image)
+    return [
+        Signature(
+            name=names[number] if names else None,
+            widget=widgets[number] if widgets else None,
+            reason=options.reason,
+            gs_name=options.signer,
+            timezone=zone,
+            graphical_signature=image,
+        )
+        for number in range(max(len(names), len(widgets), 1))
+    ]
+
+
+def _widget(text: str) -> Widget:
+    """X,Y,WIDTH,HEIGHT[,PAGE]"""
+    parts = [part.strip() for part in text.split(",")]
+    refused = RefusedError(
+        "a --widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1, "
+        "in points from the top left corner of the page"
+    )
+    if len(parts) not in (4, 5):
+        raise refused
+    try:
+        x, y, width, height = (float(part) for part in parts[:4])
+    except ValueError:
+        raise refused from None
+    if not all(math.isfinite(each) for each in (x, y, width, height)) or x < 0 or y < 0:
+        raise refused
+    if width <= 0 or height <= 0:
+        raise RefusedError("a --widget has no size: its third and fourth numbers, width and height, are above 0")
+    page = parts[4] if len(parts) == 5 else "1"
+    if _WHOLE.fullmatch(page) is None or int(page) < 1:
+        raise RefusedError("the page of a --widget, its fifth number, is a whole one that counts from 1")
+    return Widget(x=x, y=y, width=width, height=height, page=int(page))
+
+
+def _image(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_LARGEST_IMAGE + 1)
+    except OSError as error:
+        raise RefusedError(f"the file of --image can't be read ({reason_of(error)}): name a PNG or JPEG file") from None
+    if not content.startswith(_IMAGES):
+        raise RefusedError("the file of --image is no PNG or JPEG: name one that is")
+    if len(content) > _LARGEST_IMAGE:
+        raise RefusedError("the file of --image has more than 1 MB, and goes with each signature: make it smaller")
+    return content

@@ -1,0 +1,326 @@
+"""The PDFs that `directsuite sign` signs: those of the sources, one by one, without those that are not to be signed.
+
+    Sources ──► Candidate ──► Admission ──► Verdict: signed, passed over or refused, and why
+
+A folder may have a million. A file is known by its name, a file of a folder by its path below that folder. Files come
+first, then folders; of two of one name the first is signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from directsuite.cli.errors import RefusedError
+from directsuite.core.failures import reason_of
+from directsuite.jobs.signing import Entry, Journal, Pdf, State
+from directsuite.jobs.signing.documents import WORKSHOP, examined
+
+_AT_A_TIME = 100
+_HEAD = 1024  # bytes in which a PDF says that it is one
+_ENDING = ".pdf"
+_NO_FILE = "is no file"
+_NO_PDF = "is no PDF"
+_TWO_NAMES = "a source lies within another, and would be signed under two names: leave one out"
+_TAKEN = "another source has one of the same name: rename one, or give one another --output"
+_EXISTS = "the output has a file of this name: name another --output, or give --overwrite to replace it"
+_OTHER = (
+    "another document of this name was signed into the output: name another --output, or give --overwrite to replace it"
+)
+_NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
+_GONE = "it was signed, and the signed file is gone: give --overwrite to sign it again"
+
+
+@attrs.frozen(repr=False)
+class Candidate:
+    """A file that may be signed."""
+
+    name: str
+    """Its name at the output."""
+    file: Path
+    problem: str | None = None
+    """Why it can't be signed."""
+
+
+class Sources:
+    """The candidates of one command. output: a folder that is passed over where it is within a source.
+
+    Raises RefusedError where signed files would take the places of the sources themselves, or have two names.
+    """
+
+    def __init__(self, sources: Sequence[Path], *, output: Path, recursive: bool) -> None:
+        self._output = output.resolve()
+        self._recursive = recursive
+        self._files = dict[str, Path]()
+        self._folders = dict[Path, Path]()  # by what they are, without links
+        self._taken = list[Candidate]()
+        self.problems = dict[int, str]()
+        """Why a source is none, by its number from 1."""
+        for number, source in enumerate(sources, 1):
+            problem = _problem_of_source(source)
+            if problem is not None:
+                self.problems[number] = problem
+            elif source.is_dir():
+                self._folders.setdefault(source.resolve(), source)
+            elif (earlier := self._files.setdefault(source.name, source)) is not source and not _same(earlier, source):
+                self._taken.append(Candidate(source.name, source, _TAKEN))
+        files = {name: each.resolve() for name, each in self._files.items()}
+        places = {*self._folders, *(each.parent for each in files.values())}
+        if recursive and any(not self._folders.keys().isdisjoint(each.parents) for each in places):
+            raise RefusedError(_TWO_NAMES)
+        if any(each.parent in self._folders and each.name != name for name, each in files.items()):
+            raise RefusedError(_TWO_NAMES)
+        if self._output in places:
+            raise RefusedError("--output is the folder of the PDFs themselves: name another")
+
+    def __bool__(self) -> bool:
+        return bool(self._files or self._folders)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for name, file in self._files.items():
+            yield _candidate(name, file)
+        yield from self._taken
+        for folder in self._folders.values():
+            for file, problem in self._listed(folder):
+                name = file.relative_to(folder).as_posix()
+                earlier = self._earlier(name, folder)
+                if problem is not None:
+                    yield Candidate(name, file, problem)
+                elif earlier is None:
+                    yield _candidate(name, file)
+                elif not _same(earlier, file):
+                    yield Candidate(name, file, _TAKEN)
+
+    def count(self) -> int:
+        """How many there are, about."""
+        listed = (self._listed(folder) for folder in self._folders.values())
+        return len(self._files) + len(self._taken) + sum(1 for each in listed for _ in each)
+
+    def those_of(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that the sources have."""
+        return {name for name in names if self._earlier(name, None) is not None}
+
+    def _earlier(self, name: str, before: Path | None) -> Path | None:
+        """The file of this name that is signed, if it stands before this folder, or anywhere."""
+        if name in self._files:
+            return self._files[name]
+        if name.lower().endswith(_ENDING):
+            for folder in itertools.takewhile(lambda each: each is not before, self._folders.values()):
+                if _is_file(folder / name):
+                    return folder / name
+        return None
+
+    def _listed(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
+        """As the system lists them, and folders with why they can't be listed; links to folders aren't followed."""
+        below = [folder]
+        while below:
+            listed = below.pop()
+            try:
+                with os.scandir(listed) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            is_source = entry.name != WORKSHOP and Path(entry.path).resolve() != self._output
+                            if self._recursive and is_source:
+                                below.append(Path(entry.path))
+                        elif entry.name.lower().endswith(_ENDING):
+                            yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"
+            except OSError as error:
+                yield listed, f"the folder can't be read ({reason_of(error)})"
+
+
+class Decision(enum.Enum):
+    """What becomes of a candidate.
+
+    in the journal   at the output    it is
+    no               no               signed
+    no               yes              refused, unless --overwrite says to replace it
+    begun            whatever         gone on with
+    done             yes              passed over; another document than was signed is refused, unless --overwrite
+    done             no               refused, unless --overwrite says to sign it again
+    whatever         can't be known   refused
+    failed           whatever         told, and signed with --again
+    """
+
+    SIGN = enum.auto()
+    SIGN_AGAIN = enum.auto()
+    """It is signed once the journal has forgotten that it was."""
+    SIGNED_BEFORE = enum.auto()
+    REFUSED = enum.auto()
+    FAILED = enum.auto()
+    """It failed before, and that is not tried again without --again."""
+    NOT_FAILED = enum.auto()
+    """It is signed, and --again tries again what failed."""
+    NOT_SIGNED = enum.auto()
+    """It is not signed yet, and --again tries again what failed."""
+
+
+_WANTED = (Decision.SIGN, Decision.SIGN_AGAIN)
+
+
+@attrs.frozen(repr=False)
+class Verdict:
+    """What becomes of a candidate, and why it is refused or has failed."""
+
+    candidate: Candidate
+    decision: Decision
+    why: str | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is to be signed."""
+        return self.decision in _WANTED
+
+
+class Admission(AsyncIterable[Pdf]):
+    """The PDFs to sign, in the form of a job's source. journal: None where there is none yet."""
+
+    def __init__(
+        self, sources: Sources, journal: Journal | None, *, output: Path, again: bool, overwrite: bool
+    ) -> None:
+        self.counts = Counter[Decision]()
+        """How many candidates there were so far, by what became of them."""
+        self.refused = list[tuple[str, str]]()
+        """Names, and why they aren't signed."""
+        self._sources = sources
+        self._journal = journal
+        self._output = output
+        self._again = again
+        self._overwrite = overwrite
+
+    @property
+    def wanted(self) -> int:
+        """How many are to be signed."""
+        return sum(self.counts[each] for each in _WANTED)
+
+    async def __aiter__(self) -> AsyncGenerator[Pdf]:
+        async for verdict in self.verdicts():
+            if not verdict.is_wanted:
+                continue
+            if verdict.decision is Decision.SIGN_AGAIN and self._journal is not None:
+                await _renew(self._journal, verdict.candidate.name)
+            yield Pdf(verdict.candidate.name, verdict.candidate.file)
+
+    async def verdicts(self) -> AsyncGenerator[Verdict]:
+        """The verdicts on all candidates."""
+        self.counts.clear()
+        self.refused.clear()
+        coming = iter(self._sources)
+        while some := await asyncio.to_thread(_next, coming):
+            known: Mapping[str, Entry] = {}
+            if self._journal is not None:
+                known = await self._journal.known([each.name for each in some])
+            for verdict in await asyncio.to_thread(self._verdicts, some, known):
+                self.counts[verdict.decision] += 1
+                if verdict.decision is Decision.REFUSED:
+                    self.refused.append((verdict.candidate.name, verdict.why or ""))
+                yield verdict
+
+    def _verdicts(self, some: Sequence[Candidate], known: Mapping[str, Entry]) -> list[Verdict]:
+        return [Verdict(each, *self._decide(each, known.get(each.name))) for each in some]
+
+    def _decide(self, candidate: Candidate, entry: Entry | None) -> tuple[Decision, str | None]:
+        is_signed = entry is not None and entry.state in (State.SIGNED, State.DONE)
+        if self._again and (entry is None or not entry.has_failed):
+            return Decision.NOT_FAILED if is_signed else Decision.NOT_SIGNED, None
+        if candidate.problem is not None:
+            return Decision.REFUSED, candidate.problem
+        try:
+            is_there = _is_there(self._output / candidate.name)
+        except OSError as error:
+            return Decision.REFUSED, f"its place in the output can't be looked at ({reason_of(error)})"
+        if entry is not None and is_signed:
+            return self._decide_on_signed(candidate, entry, is_there=is_there)
+        if entry is not None and entry.state is State.FAILED and not self._again:
+            return Decision.FAILED, entry.problem or "it failed"
+        untouched = entry is None or entry.state is State.FAILED or (entry.state is State.NEW and not entry.tries)
+        if untouched and is_there and not self._overwrite:
+            return Decision.REFUSED, _EXISTS
+        return (Decision.SIGN, None) if self._may_write(candidate.name) else (Decision.REFUSED, _NOT_WRITABLE)
+
+    def _decide_on_signed(self, candidate: Candidate, entry: Entry, *, is_there: bool) -> tuple[Decision, str | None]:
+        try:
+            is_same = examined(candidate.file).sha256 == entry.source_sha
+        except OSError as error:
+            return Decision.REFUSED, f"it can't be read ({reason_of(error)})"
+        if is_same and is_there:
+            return Decision.SIGNED_BEFORE if entry.state is State.DONE else Decision.SIGN, None
+        if self._overwrite:
+            return Decision.SIGN_AGAIN, None
+        return Decision.REFUSED, _GONE if is_same else _OTHER
+
+    def _may_write(self, name: str) -> bool:
+        """Whether this user may write to its folder in the output, or make that. The job tries the output itself."""
+        for folder in (self._output / name).parents:
+            if folder == self._output:
+                return True
+            if folder.is_dir():
+                return os.access(folder, os.W_OK | os.X_OK)
+        return True
+
+
+async def _renew(journal: Journal, name: str) -> None:
+    """Have a document that was signed signed again; what the service still has of it is deleted with the rest."""
+    [entry] = await journal.entries([name])
+    if entry.identifier is not None:
+        entry = await journal.abandon(entry, at=time.time(), then=State.DONE)
+    await journal.put(entry.renewed())
+
+
+def _next(coming: Iterator[Candidate]) -> list[Candidate]:
+    return list(itertools.islice(coming, _AT_A_TIME))
+
+
+def _is_there(place: Path) -> bool:
+    """Raises OSError where nobody knows."""
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _is_file(entry: os.DirEntry[str] | Path) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself, or it is in a folder that this user may not look into
+        return False
+
+
+def _candidate(name: str, file: Path) -> Candidate:
+    try:
+        return Candidate(name, file, None if _says_pdf(file) else f"it {_NO_PDF}")
+    except OSError as error:
+        return Candidate(name, file, f"it can't be read ({reason_of(error)})")
+
+
+def _problem_of_source(source: Path) -> str | None:
+    try:
+        if source.is_dir():
+            with os.scandir(source):
+                return None
+        if not stat.S_ISREG(source.stat().st_mode):  # to open a pipe is to wait for somebody who writes
+            return _NO_FILE
+        return None if _says_pdf(source) else _NO_PDF
+    except OSError as error:
+        return f"can't be read ({reason_of(error)})"
+
+
+def _says_pdf(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return b"%PDF-" in opened.read(_HEAD)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # it has gone meanwhile
+        return False
