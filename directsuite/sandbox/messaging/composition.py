@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import pybase64
 
+from directsuite.sandbox.messaging import Code, Refusal
 from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
 from directsuite.sandbox.messaging.parsing import Reading, content_of, read_headers
-from directsuite.sandbox.messaging.refusals import Code, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

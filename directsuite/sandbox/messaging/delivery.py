@@ -1,4 +1,4 @@
-"""What becomes of a sent message, recipient by recipient (specification section 3, message status values).
+"""What becomes of a sent message, recipient by recipient, and the report about it (specification sections 3 and 2.C).
 
     Waiting ──► Delivered | Remotely Failed         when the receiver's confirmation is due
        └──────► NO MDN Received                     after an hour without one;  a later one still moves it on ("late")
@@ -24,10 +24,16 @@ Test domains are those that RFC 2606 sets aside: below `.test`, `.example`, `.in
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pybase64
+
+from directsuite.sandbox.clock import timestamp
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,6 +53,18 @@ CREATE TABLE IF NOT EXISTS delivery(
 
 CONFIRMATION_MS = 3_600_000  # specification section 8: delivery confirmation timeout
 
+CSV_COLUMNS = (
+    "From",
+    "To",
+    "Message ID",
+    "Message Size",
+    "Status",
+    "Sent Time",
+    "XDR Message ID",
+    "XDR Source ID",
+    "XDR Unique ID",
+    "XDR Patient ID",
+)
 _TEST_DOMAIN = re.compile(r"(?:.*\.)?(?:test|example|invalid|example\.(?:com|net|org))", re.DOTALL)
 _DELAY = re.compile(r"(\d{1,6})([smh])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -154,6 +172,24 @@ def report(
     return records
 
 
+def report_members(records: Sequence[DeliveryRecord], *, as_csv: bool) -> dict[str, Any]:
+    """hasCvData, csvData and messageLogs. With no record both are empty, whichever form was asked for."""
+    if as_csv and records:
+        return {"hasCvData": True, "csvData": pybase64.b64encode(csv_of(records)).decode("ascii"), "messageLogs": []}
+    return {"hasCvData": False, "csvData": "", "messageLogs": [_log(record) for record in records]}
+
+
+def csv_of(records: Sequence[DeliveryRecord]) -> bytes:
+    """The report as CSV (RFC 4180, UTF-8) with a line of column titles. The XDR columns are empty: nothing is XDR."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(CSV_COLUMNS)
+    writer.writerows(
+        (r.sender, r.recipient, r.smtp_id, r.size, r.status.value, timestamp(r.at_ms), "", "", "", "") for r in records
+    )
+    return text.getvalue().encode("utf-8")
+
+
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
     """Give a recipient this status, whatever the clock says. Raises LookupError or ValueError for what is unknown."""
     changed = connection.execute(
@@ -179,3 +215,19 @@ def _status(row: sqlite3.Row, now_ms: int) -> tuple[Status, str]:
     if now_ms >= timeout:
         return Status.NO_MDN_RECEIVED, "No confirmation from the receiver's HISP within one hour"
     return Status.WAITING, "Awaiting confirmation from the receiver's HISP"
+
+
+def _log(record: DeliveryRecord) -> dict[str, Any]:
+    return {
+        "from": record.sender,
+        "to": record.recipient,
+        "messageId": record.smtp_id,
+        "messageSize": record.size,
+        "status": record.status.value,
+        "statusDetails": record.details,
+        "ts": timestamp(record.at_ms),
+        "xdrId": None,
+        "uniqueId": None,
+        "sourceId": None,
+        "patientId": None,
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from directsuite.sandbox.messaging.refusals import Code, Refusal
+from directsuite.sandbox.messaging import Code, Refusal
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,6 @@
-"""Request bodies (specification section 2.C), checked while they are read: what does not fit is refused with code 4.
+"""Request bodies (specification section 2.C), and a call whose body and credentials were checked.
+
+A body is checked while it is read: what does not fit is refused with code 4.
 
 Where credentials are looked for is wider than section 4 says, since sections 4 and 5 differ: beside the place that
 section 4 names, `auth` and `authentication` are taken everywhere.
@@ -6,11 +8,16 @@ section 4 names, `auth` and `authentication` are taken everywhere.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from directsuite.sandbox.messaging.refusals import Code, Refusal
+from directsuite.sandbox import ledger
+from directsuite.sandbox.messaging import Code, Refusal, folders
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
 
 Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -143,6 +150,34 @@ class RawMessagesRequest(Request):
 
 
 R = TypeVar("R", bound=Request)
+
+
+Answer = dict[str, Any]
+"""The members that an answer has beyond success, code and message."""
+
+
+class Call(NamedTuple, Generic[R]):
+    """A call by the owner of a mailbox, or by a T-User who acts for him.
+
+    path: the path's segments, decoded. address: the mailbox's Direct address. csv_above: see MessagingService.
+    """
+
+    operation: str
+    path: Mapping[str, str]
+    request: R
+    account: int
+    address: str
+    at_ms: int
+    csv_above: int
+
+    def folder(self, connection: sqlite3.Connection) -> folders.Folder:
+        """The folder that the path names. Refuses with code 3 if there is none."""
+        return folders.folder(connection, self.account, self.path["folderName"])
+
+    def record(self, connection: sqlite3.Connection, subject: str, **detail: Any) -> None:
+        """Write this call's effect into the ledger."""
+        detail["account"] = self.address
+        ledger.record(connection, operation=self.operation, subject=subject, at=self.at_ms, **detail)
 
 
 def read_body(body: bytes, expected: type[R]) -> R:

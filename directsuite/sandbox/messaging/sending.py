@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pybase64
 
-from directsuite.sandbox.messaging import accounts, delivery, folders, store
+from directsuite.sandbox.messaging import Code, Refusal, accounts, delivery, folders, store
 from directsuite.sandbox.messaging.composition import Addressee, Composed, Draft, compose, require_recipients
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_message
-from directsuite.sandbox.messaging.refusals import Code, Refusal
 from directsuite.sandbox.messaging.requests import (
     MessageWithHeader,
     RawMessagesRequest,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.messaging.call import Answer, Call
+    from directsuite.sandbox.messaging.requests import Answer, Call
 
 
 class _Outgoing(NamedTuple):

@@ -14,13 +14,11 @@ import msgspec
 from aiohttp import web
 
 from directsuite.sandbox import ledger
-from directsuite.sandbox.messaging import accounts, delivery, folders, store
-from directsuite.sandbox.messaging.call import Answer, Call
+from directsuite.sandbox.messaging import Code, Refusal, accounts, delivery, folders, store
 from directsuite.sandbox.messaging.operations import OPERATIONS, BringsIn, Operation, Reads
 from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.profile import Profiles, answer_in_profiles, require_profiles
-from directsuite.sandbox.messaging.refusals import Code, Refusal
-from directsuite.sandbox.messaging.requests import Request, read_body
+from directsuite.sandbox.messaging.requests import Answer, Call, Request, read_body
 from directsuite.sandbox.registration.patients import DISABLED, WITHOUT_CERTIFICATE, state_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from directsuite.sandbox.messaging import Refusal
 from directsuite.sandbox.messaging.accounts import set_password
 from directsuite.sandbox.messaging.operations import OPERATIONS
-from directsuite.sandbox.messaging.refusals import Refusal
 from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest, read_body
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,

@@ -9,9 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from directsuite.sandbox.messaging import accounts, folders, store
+from directsuite.sandbox.messaging import Refusal, accounts, folders, store
 from directsuite.sandbox.messaging.parsing import content_of
-from directsuite.sandbox.messaging.refusals import Refusal
 from directsuite.sandbox.messaging.service import SCHEMA
 from tests.examples import examples
 

@@ -185,6 +185,7 @@ def test_value_that_the_specification_forbids_is_invalid(name: str, value: Any) 
     assert not _validator(SCHEMAS[name]).is_valid(value)
 
 
+@pytest.mark.process
 def test_starting_the_sandbox_reads_no_yaml() -> None:
     program = "import sys; import directsuite.sandbox.server; print('yaml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -96,12 +96,14 @@ def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "loopback" in capsys.readouterr().err
 
 
+@pytest.mark.process
 async def test_port_in_use_is_refused(sandbox: Sandbox) -> None:
     async with command("--memory", "--port", sandbox.root_url.rpartition(":")[2]) as process:
         _, errors = await asyncio.wait_for(process.communicate(), 20)
         assert (process.returncode, b"in use" in errors, b"Traceback" in errors) == (1, True, False)
 
 
+@pytest.mark.process
 async def test_reset_brings_the_announced_content_back() -> None:
     async with command("--memory") as process, aiohttp.ClientSession() as http:
         _, urls = await ready(process)
