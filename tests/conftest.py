@@ -29,13 +29,10 @@ ONE_OF_EACH_KIND = frozenset(
 )
 """The operations that the default run tries where a test has a parameter `operation`."""
 
-A_FEW = 4
-"""A test with so many cases runs them all."""
-
 MARKS_BY_FIXTURE = {"postgres": "postgres", "shaky_postgres": "postgres", "project": "process"}
 """What marks a test that uses a fixture: a PostgreSQL server, and a project whose tests a process runs."""
 
-PDF_TOOLS = frozenset({"pdfsig", "pdftoppm"})
+PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})
 """Small programs, which a test may start without the mark `process`."""
 
 # A shell ignores it for what runs in the background, and the processes that tests start would do so, too.
@@ -59,17 +56,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for fixture in MARKS_BY_FIXTURE.keys() & set(item.fixturenames):
                 item.add_marker(MARKS_BY_FIXTURE[fixture])
-            if hasattr(item, "callspec"):
+            if hasattr(item, "callspec") and not _is_left_out(item):
                 tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        if len(cases) > A_FEW:
-            kept = kept_cases([rows_of(case) for case in cases], [operation_of(case) for case in cases])
-            for number, case in enumerate(cases):
-                if number not in kept:
-                    case.add_marker("wide")
+        kept = kept_cases([rows_of(case) for case in cases], [operation_of(case) for case in cases])
+        first = cases[0].get_closest_marker("by_default")
+        kept = kept[: first.args[0]] if first else kept
+        for number, case in enumerate(cases):
+            if number not in kept:
+                case.add_marker("wide")
 
 
-def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> set[int]:
+def _is_left_out(item: pytest.Item) -> bool:
+    return any(map(item.get_closest_marker, ("slow", "process", "postgres", "wide")))
+
+
+def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> list[int]:
     """Which cases of a test the default run keeps, by their numbers. A case is the rows that make it up.
 
     Of the operations, one of each kind is kept (or all, where a test has none of these); and of those cases so many
@@ -77,8 +79,6 @@ def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str |
     """
     of_a_kind = [number for number, operation in enumerate(operations) if operation in ONE_OF_EACH_KIND]
     candidates = of_a_kind or range(len(cases))
-    if len(candidates) <= A_FEW:
-        return set(candidates)
     in_cases = Counter(row for number in candidates for row in cases[number])
     kept = {number for number in candidates if any(in_cases[row] == 1 for row in cases[number])}
     uses = Counter(row for number in kept for row in cases[number])
@@ -91,7 +91,7 @@ def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str |
         best = max(candidates, key=worth)
         kept.add(best)
         uses.update(cases[best])
-    return kept
+    return sorted(kept)
 
 
 def rows_of(case: pytest.Function) -> list[Hashable]:
@@ -118,7 +118,7 @@ _runs_without_processes = False
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let a test start processes only where a mark says so."""
     global _runs_without_processes
-    _runs_without_processes = not any(map(item.get_closest_marker, ("process", "postgres", "slow")))
+    _runs_without_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres")))
     try:
         return (yield)
     finally:
