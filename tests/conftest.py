@@ -60,8 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         kept = kept_cases([rows_of(case) for case in cases], [operation_of(case) for case in cases])
-        first = cases[0].get_closest_marker("by_default")
-        kept = kept[: first.args[0]] if first else kept
+        limit = cases[0].get_closest_marker("by_default")
+        kept = kept[:: -(-len(kept) // limit.args[0])] if limit else kept
         for number, case in enumerate(cases):
             if number not in kept:
                 case.add_marker("wide")

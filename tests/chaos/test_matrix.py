@@ -15,6 +15,7 @@ from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
+from tests.conftest import ONE_OF_EACH_KIND
 
 from .matrix_faults import FAULTS, FEW, FEWEST, Fault
 from .matrix_row import Row
@@ -56,7 +57,11 @@ def test_every_operation_that_must_not_be_repeated_has_a_row() -> None:
     assert all(record.service is not Service.FAX for record in records if isinstance(record, Operation))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=[pytest.mark.wide] * (row.operation not in ONE_OF_EACH_KIND)) for row in ROWS],
+    ids=str,
+)
 def test_what_the_caller_is_told_is_what_happened(row: Row) -> None:
     few = FEWEST if row.operation in _ON_PDFS else FEW
     faults = [fault for fault in FAULTS if fault.name in few]

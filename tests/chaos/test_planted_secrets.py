@@ -100,6 +100,7 @@ def test_every_operation_is_planted() -> None:
     assert set(planted.CALLS) == set(METHODS)
 
 
+@pytest.mark.by_default(5)
 @DEBUG
 @pytest.mark.parametrize("failure", echoes.FAILURES)
 def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
@@ -206,6 +207,7 @@ def test_cancelled_calls_show_nothing(play: Play) -> None:
     assert overheard.operations == set(METHODS)
 
 
+@pytest.mark.by_default(8)
 @pytest.mark.parametrize("failure", echoes.FAILURES)
 def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
     async def scene() -> None:
@@ -255,6 +257,7 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 }
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("grant", GRANTS)
 def test_token_requests_show_nothing(grant: str) -> None:
     async def scene() -> None:

@@ -91,6 +91,7 @@ async def test_an_update_is_told_as_the_ledger_has_it(world: Scene, operation: s
         assert told.document_digest != document.document_digest
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
 @pytest.mark.parametrize(("operation", "fault"), _cases(PULLS))
 async def test_a_pull_gives_the_changed_pdf_or_nothing(

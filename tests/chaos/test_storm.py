@@ -28,7 +28,9 @@ from .storm_rage import rage
 from .storm_stage import CONNECTIONS, FAULTS, Stage, stage
 
 
-@pytest.mark.parametrize(("calls", "seed"), [(1000, 1), pytest.param(10_000, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("calls", "seed"), [pytest.param(1000, 1, marks=pytest.mark.wide), pytest.param(10_000, 2, marks=pytest.mark.slow)]
+)
 def test_storm_leaves_no_doubt(calls: int, seed: int) -> None:
     complaints: list[str] = []
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:

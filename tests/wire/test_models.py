@@ -40,6 +40,7 @@ def test_the_models_of_all_services_are_found() -> None:
     assert len(MODEL_CLASSES) > 50
 
 
+@pytest.mark.by_default(16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -48,6 +49,7 @@ def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: s
     assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
+@pytest.mark.by_default(16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -78,6 +80,7 @@ def test_members_unknown_at_every_level_go_back_out() -> None:
     assert json.loads(CODEC.encode(answer)) == document
 
 
+@pytest.mark.by_default(16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -91,6 +94,7 @@ def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.D
     assert attrs.evolve(model, extra={**model.extra, "y": 1}) != model
 
 
+@pytest.mark.by_default(16)
 @every_model
 @a_few
 @given(draw=st.data())

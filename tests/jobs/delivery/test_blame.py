@@ -32,6 +32,7 @@ def not_delivered(ended: Mapping[str, bool]) -> set[str]:
     return {smtp_id for smtp_id, good in ended.items() if not good}
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("error", ERRORS)
 async def test_a_block_of_bad_ones_in_front_spoils_none_behind(error: Raised, scene: Scene) -> None:
     box = fragile_mailbox(scene.clinic, Refusing(frozenset(IDS[:50]), error))
@@ -50,6 +51,7 @@ async def test_old_ones_behind_a_block_of_bad_ones_are_delivered_after_a_restart
     assert not_delivered(await ends(scene, box, ())) == {*IDS[:50]}
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("error", [refused, broken])
 @pytest.mark.parametrize("bad", [{25}, {0, 60, 125, 250, 500, 999}])
 async def test_bad_ones_are_found_after_an_outage(bad: set[int], error: Raised, scene: Scene) -> None:
@@ -83,6 +85,7 @@ async def test_a_request_that_is_denied_ends_no_loop_where_another_of_the_look_i
     assert len(ended) == 1_003
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("last", range(200, 204))
 async def test_an_outage_that_ends_within_a_look_gives_none_up(last: int, scene: Scene) -> None:
     box = fragile_mailbox(scene.clinic, Refusing(frozenset(), broken))
@@ -124,6 +127,7 @@ async def test_one_that_was_refused_once_is_not_given_up_in_an_outage_for_all(sc
     assert not_delivered(await ends(scene, fragile_mailbox(scene.clinic, answer), IDS[:2])) == set()
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_service_that_is_broken_for_all_is_given_up_a_day_later(count: int, scene: Scene) -> None:
     box = fragile_mailbox(scene.clinic, Refusing(frozenset(IDS), broken))

@@ -11,6 +11,7 @@ from tests.jobs.delivery.thousand import LONG, ROWS, measured, one_by_one
 AT_MOST = {"one, never confirmed": 11, "1,000 at once": 11, "1,000 within 100 seconds": 40}
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(("messages", "every", "words"), ROWS, ids=[words for *_, words in ROWS])
 async def test_all_come_to_their_ends_in_few_requests(messages: int, every: float, words: str, tmp_path: Path) -> None:
     figures = await measured(tmp_path, messages, every)

@@ -188,6 +188,7 @@ async def test_cancelled_it_leaves_what_is_under_way_to_the_next_run(jobs: Jobs)
     assert jobs.service.made == 2
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("at_a_time", [2, 10])
 async def test_one_document_with_which_the_service_fails_does_not_hold_up_the_others(
     at_a_time: int, jobs: Jobs
