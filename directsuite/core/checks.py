@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
@@ -18,6 +17,7 @@ import attrs
 from yarl import URL
 
 from directsuite.errors import ConfigurationError
+from directsuite.wire.models import is_number
 
 MOST = 2**63 - 1
 """The largest whole number that is taken, of bytes or of anything else."""
@@ -69,11 +69,6 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
     except TypeError:
         return False
     return True
-
-
-def is_number(value: object) -> bool:
-    """Return True for an int or a float, but not for True, False, NaN and what is too large for a float."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) and value > 0)

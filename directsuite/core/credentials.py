@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
 
-from directsuite.core.checks import accepts, is_number
+from directsuite.core.checks import accepts
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
 from directsuite.core.retry import Backoff
@@ -33,7 +33,7 @@ from directsuite.errors import (
     TransportError,
 )
 from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import ValueSemantics
+from directsuite.wire.models import ValueSemantics, is_number
 
 _BACKOFF = Backoff(1.0, 60.0)
 _LONGEST_NAP = 3600.0

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Wire, needs_text, require_text
+from directsuite.wire.models import Model, OpenEnum, Wire, needs_text, needs_whole_number, require_text
 
 SUCCESS = "000"
 
@@ -201,7 +201,7 @@ class UserPassword(Model):
 class IDProofedIndividual(Model):
     """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
 
-    id: int | None = None
+    id: int | None = attrs.field(default=None, validator=needs_whole_number)
     """Of the identity-proofing record; without it the other fields are required."""
     first_name: str | None = None
     last_name: str | None = None

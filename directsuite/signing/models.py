@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import attrs
 
-from directsuite.wire.models import Model, Wire, needs_bytes
+from directsuite.wire.models import Model, Wire, needs_bytes, needs_number, needs_whole_number
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -112,11 +112,11 @@ class Widget(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
-    x: float | None = None
-    y: float | None = None
-    width: float | None = None
-    height: float | None = None
-    page: int | None = None
+    x: float | None = attrs.field(default=None, validator=needs_number)
+    y: float | None = attrs.field(default=None, validator=needs_number)
+    width: float | None = attrs.field(default=None, validator=needs_number)
+    height: float | None = attrs.field(default=None, validator=needs_number)
+    page: int | None = attrs.field(default=None, validator=needs_whole_number)
     """Counts from 1."""
 
 
@@ -134,7 +134,7 @@ class Signature(Model):
     """The signer's name."""
     timezone: str | None = None
     """An IANA name, such as `America/New_York`."""
-    gmt_offset: Annotated[int | None, Wire("GMTOffset")] = None
+    gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=needs_whole_number)
     """Hours."""
     graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
     """An image, PNG or JPEG."""

@@ -9,6 +9,7 @@ an address, a subject or a body.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
@@ -120,6 +121,11 @@ def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
     return cast("list[T]", listed)
 
 
+def is_number(value: object) -> bool:
+    """Return True for an int or a float, but not for True, False, NaN and what is too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def needs_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
     """A validator: the field, or the secret in it, is a text that is not empty."""
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
@@ -129,3 +135,15 @@ def needs_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> N
     """A validator: the field is bytes, or None where that is its default. A text would go out as it stands."""
     if not isinstance(value, bytes) and not (value is None and field.default is None):
         raise InvalidArgumentError("give bytes", parameter=field.name)
+
+
+def needs_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+    """A validator: the field is a finite number, or None. JSON has no other, and null would go out in its place."""
+    if value is not None and not is_number(value):
+        raise InvalidArgumentError("give a finite number", parameter=field.name)
+
+
+def needs_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+    """A validator: the field is a whole number, or None."""
+    if value is not None and not (isinstance(value, int) and is_number(value)):
+        raise InvalidArgumentError("give a whole number", parameter=field.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -18,6 +19,14 @@ REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
     "text as content": ("content", lambda: ds.Attachment(content=cast("Any", "not base64!"))),
     "None as content": ("content", lambda: ds.Attachment(content=UNTYPED)),
     "text as an image": ("graphical_signature", lambda: ds.Signature(graphical_signature=cast("Any", "x"))),
+    "no number as a place": ("x", lambda: ds.Widget(x=math.nan)),
+    "no end of a height": ("height", lambda: ds.Widget(height=math.inf)),
+    "more than a float as a width": ("width", lambda: ds.Widget(width=10**400)),
+    "text as a place": ("y", lambda: ds.Widget(y=cast("Any", "72"))),
+    "half a page": ("page", lambda: ds.Widget(page=cast("Any", 1.5))),
+    "True as a page": ("page", lambda: ds.Widget(page=True)),
+    "no number as an offset": ("gmt_offset", lambda: ds.Signature(gmt_offset=cast("Any", math.nan))),
+    "text as an id": ("id", lambda: ds.IDProofedIndividual(id=cast("Any", "7"))),
     "text as a raw message": ("data", lambda: ds.RawMessage(data=cast("Any", "Subject: x"))),
     "login without a username": ("username", lambda: ds.Login("", "secret")),
     "login without a password": ("password", lambda: ds.Login("reseller", "")),
