@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from directsuite.core.call import Exchanged
+from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 from directsuite.sync.remote import DirectRemote, Listed
@@ -22,14 +22,21 @@ class CannedRemote(DirectRemote):
         """Those of the canned folder."""
         return await super().uids(self._folder, mark)
 
-    async def messages(
-        self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
-    ) -> Sequence[MessageDetail]:
+    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Those of the canned folder."""
-        found = await super().messages(self._folder, uids, weigh)
-        ends = sorted([*self._ends, *found], key=lambda each: each.uid or 0)
+        return self._remembered(await super().messages(self._folder, uids))
+
+    async def measured_messages(
+        self, folder: str, uids: Sequence[int]
+    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
+        """Those of the canned folder."""
+        messages, size = await super().measured_messages(self._folder, uids)
+        return messages if isinstance(messages, ResponseDecodeError) else self._remembered(messages), size
+
+    def _remembered(self, messages: Sequence[MessageDetail]) -> Sequence[MessageDetail]:
+        ends = sorted([*self._ends, *messages], key=lambda each: each.uid or 0)
         self._ends = [ends[0], ends[-1]]
-        return found
+        return messages
 
     async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """The ends."""

@@ -14,11 +14,13 @@ from typing import TypeVar
 import attrs
 
 from directsuite.core.call import Exchanged
+from directsuite.core.facade import Facade
 from directsuite.core.iteration import FetchedAhead
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail, RawMessage
 
 M = TypeVar("M", MessageDetail, RawMessage)
+F = TypeVar("F", bound=Facade)
 
 MEMORY = 67_108_864
 """Bytes of answers, under way and not yet read, that a listing aims at."""
@@ -69,6 +71,18 @@ async def fetched_in_batches(
             raise result
 
 
+async def measured(facade: F, get: Callable[[F], Awaitable[list[M]]]) -> tuple[list[M] | ResponseDecodeError, int]:
+    """What `get` gives for a view of the facade, or the error of too large an answer; and the bytes of the answer."""
+    exchanges: list[Exchanged] = []
+    try:
+        result: list[M] | ResponseDecodeError = await get(facade.observed(exchanges.append))
+    except ResponseDecodeError as error:
+        if not error.too_large:
+            raise
+        result = error
+    return result, exchanges[-1].answer.size
+
+
 def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
     """The messages in the order of the uids; what came without a uid stands last."""
     position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
@@ -84,11 +98,6 @@ class Batch:
     """Bytes of the answer, expected ones until it has come."""
     too_large: bool = False
     """Whether the answer was broken off at this size."""
-
-    def weigh(self, exchanged: Exchanged) -> None:
-        """Take the size of the answer, as an observer of its call."""
-        self.size = exchanged.answer.size
-        self.too_large = exchanged.answer.too_large
 
 
 class Batches(Iterator[Batch]):

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from directsuite.core.call import SETTLE, Exchanged, Proof
+from directsuite.core.call import SETTLE, Proof
 from directsuite.core.events import Progress, refuse_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
@@ -20,7 +20,7 @@ from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, email, operations, send_once
 from directsuite.messaging.arguments import INBOX, flag
-from directsuite.messaging.batches import fetched_in_batches
+from directsuite.messaging.batches import fetched_in_batches, measured
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -557,7 +557,10 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        fetch = functools.partial(self._fetch, type(self).get_messages_by_uids, folder, timeout)
+        async def fetch(uids: list[int]) -> tuple[list[MessageDetail] | ResponseDecodeError, int]:
+            """One batch of messages."""
+            return await measured(self, lambda box: box.get_messages_by_uids(folder, uids, timeout=timeout))
+
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_raw(
@@ -574,7 +577,10 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        fetch = functools.partial(self._fetch, type(self).get_raw_messages_by_uids, folder, timeout)
+        async def fetch(uids: list[int]) -> tuple[list[RawMessage] | ResponseDecodeError, int]:
+            """One batch of raw messages."""
+            return await measured(self, lambda box: box.get_raw_messages_by_uids(folder, uids, timeout=timeout))
+
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
@@ -679,21 +685,6 @@ class Mailbox(Facade):
         async with contextlib.aclosing(messages):
             async for message in messages:
                 yield message
-
-    async def _fetch(
-        self, get: Callable[..., Awaitable[list[M]]], folder: str, timeout: float | None, uids: list[int]
-    ) -> tuple[list[M] | ResponseDecodeError, int]:
-        """What the method `get` gives for these uids, or the error of too large an answer; and the answer's bytes."""
-        exchanges: list[Exchanged] = []
-        try:
-            result: list[M] | ResponseDecodeError = await get(
-                self.observed(exchanges.append), folder, uids, timeout=timeout
-            )
-        except ResponseDecodeError as error:
-            if not error.too_large:
-                raise
-            result = error
-        return result, exchanges[-1].answer.size
 
     def _streamed(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None

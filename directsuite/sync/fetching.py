@@ -22,6 +22,7 @@ from directsuite.errors import (
     NotFoundError,
     PermissionDeniedError,
     RateLimitedError,
+    ResponseDecodeError,
 )
 from directsuite.messaging.batches import Batch, Batches
 from directsuite.messaging.models import MessageDetail
@@ -42,6 +43,7 @@ NOBODYS_FAULT = (
     NotFoundError,
     PermissionDeniedError,
     RateLimitedError,
+    ResponseDecodeError,
 )
 """Failures that say nothing of the messages asked for."""
 
@@ -62,13 +64,14 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
     async def fetch(batch: Batch) -> Fetched:
         """One batch, or its failure."""
         try:
-            messages = await remote.messages(folder, batch.uids, batch.weigh)
+            messages, batch.size = await remote.measured_messages(folder, batch.uids)
         except NOBODYS_FAULT:
             raise
         except DirectSuiteError as failure:
-            if batch.too_large:
-                cut.came(batch, len(batch.uids))
             return Fetched(uids=batch.uids, failure=failure)
+        if isinstance(messages, ResponseDecodeError):
+            cut.came(batch, len(batch.uids))
+            return Fetched(uids=batch.uids, failure=messages)
         cut.came(batch, len(messages))
         return Fetched(uids=batch.uids, messages=messages)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -13,6 +13,7 @@ import attrs
 from directsuite.core.call import Exchanged
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.batches import measured
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 from directsuite.sync.identity import is_storable
@@ -53,10 +54,14 @@ class Remote(Protocol):
         """The metadata of messages received between two times, in milliseconds since 1970, both included."""
         ...
 
-    async def messages(
-        self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
-    ) -> Sequence[MessageDetail]:
-        """The messages with these uids that are there, in any order. weigh: told how the call went."""
+    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
+        """The messages with these uids that are there, in any order."""
+        ...
+
+    async def measured_messages(
+        self, folder: str, uids: Sequence[int]
+    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
+        """As `messages`, or the error of too large an answer; and the bytes of the answer."""
         ...
 
 
@@ -94,9 +99,12 @@ class DirectRemote:
         begin, end = (_EPOCH + timedelta(milliseconds=each) for each in (max(0, begin_ms), end_ms))
         return await self._mailbox.search_messages_metadata_by_received_date(folder, begin, end)
 
-    async def messages(
-        self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
-    ) -> Sequence[MessageDetail]:
+    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Operation GetMessagesByUIDs."""
-        mailbox = self._mailbox if weigh is None else self._mailbox.observed(weigh)
-        return await mailbox.get_messages_by_uids(folder, uids)
+        return await self._mailbox.get_messages_by_uids(folder, uids)
+
+    async def measured_messages(
+        self, folder: str, uids: Sequence[int]
+    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
+        """Operation GetMessagesByUIDs."""
+        return await measured(self._mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.call import Exchanged
-from directsuite.core.response import Answer
 from directsuite.messaging.batches import MEMORY, Batch, Batches
 
 KB = 1024
@@ -17,8 +15,7 @@ WINDOW = 20
 
 def bring(batches: Batches, batch: Batch, each: int) -> None:
     """Let a batch come, with messages of so many bytes each."""
-    answer = Answer(200, {}, b"x" * each * len(batch.uids))
-    batch.weigh(Exchanged(answer=answer, elapsed=0.0, attempts=1))
+    batch.size = each * len(batch.uids)
     batches.came(batch, len(batch.uids))
 
 
@@ -127,7 +124,7 @@ def test_too_large_batch_is_cut_again_in_halves_from_its_first_uid(
     oldest = next(batches, None)
     while oldest is not None and len(oldest.uids) > 1:
         next(batches, None)  # one behind it, which is taken back too
-        oldest.weigh(Exchanged(answer=Answer(200, {}, b"x" * 100, too_large=True), elapsed=0.0, attempts=1))
+        oldest.size, oldest.too_large = 100, True
         assert batches.oldest is oldest
         assert not batches.has_room()
         assert batches.cut_again()

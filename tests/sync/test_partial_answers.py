@@ -15,8 +15,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from directsuite.core.call import Exchanged
-from directsuite.core.response import Answer
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
@@ -82,17 +80,17 @@ class Server:
             and begin_ms <= message.received_date.timestamp() * 1000 <= end_ms
         ]
 
-    async def messages(
-        self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
-    ) -> Sequence[MessageDetail]:
+    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Whole ones."""
         self.asked["messages"] += 1
         if not self.spoilt.isdisjoint(uids):
             raise ServerError("failed", status=500)
-        if weigh is not None:
-            weigh(Exchanged(answer=Answer(200, {}, bytes(200 * len(uids)), False), elapsed=0.1, attempts=1))
         box = self.boxes[folder]
         return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box and not self.returns_none]
+
+    async def measured_messages(self, folder: str, uids: Sequence[int]) -> tuple[Sequence[MessageDetail], int]:
+        """Whole ones, of 200 bytes each."""
+        return await self.messages(folder, uids), 200 * len(uids)
 
 
 class Told(list[tuple[Kind, str, int]]):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import attrs
 
-from directsuite.core.call import Exchanged
-from directsuite.core.response import Answer
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.remote import Listed
@@ -92,25 +90,29 @@ class FakeRemote:
             and begin <= int(message.detail.received_date.timestamp()) <= end
         ]
 
-    async def messages(
-        self, folder: str, uids: Sequence[int], weigh: Callable[[Exchanged], None] | None = None
-    ) -> Sequence[MessageDetail]:
+    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Those of the messages that are there; in no order."""
+        messages, _ = await self.measured_messages(folder, uids)
+        if isinstance(messages, ResponseDecodeError):
+            raise messages
+        return messages
+
+    async def measured_messages(
+        self, folder: str, uids: Sequence[int]
+    ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
+        """Those of the messages that are there, in no order; and their size."""
         box = self._asked("messages", folder)
         found = [(uid, box.messages[uid]) for uid in uids if uid in box.messages]
         size = sum(message.detail.size or 0 for _, message in found)
-        too_large = self.limit is not None and size > self.limit and len(found) > 1
-        if weigh is not None:
-            weigh(Exchanged(answer=Answer(200, {}, bytes(size), too_large), elapsed=0.1, attempts=1))
-        if too_large:
-            raise ResponseDecodeError("too large", too_large=True)
+        if self.limit is not None and size > self.limit and len(found) > 1:
+            return ResponseDecodeError("too large", too_large=True), size
         if any(message.poison for _, message in found):
             raise ServerError("failed", status=500, outcome=Outcome.FAILED)
         if self._is_due("partial") and found:
             self.fault = None
             self.troubled.add(folder)
             found.pop()
-        return [_whole(uid, message) for uid, message in reversed(found)]
+        return [_whole(uid, message) for uid, message in reversed(found)], size
 
     def _asked(self, method: str, folder: str) -> Box:
         self._called(method, folder)
