@@ -10,7 +10,6 @@ from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
 from directsuite.cli.doctor.app import doctor
-from directsuite.cli.fax.app import app as fax
 from directsuite.cli.mail.app import inbox, send, status
 from directsuite.cli.options import (
     COMMANDS,
@@ -19,7 +18,13 @@ from directsuite.cli.options import (
     OTHERS,
     SERVICES,
     TRYING,
+    FaxListOptions,
+    FaxNumber,
+    FaxOptions,
     Flag,
+    PatientAddOptions,
+    PatientFindOptions,
+    PatientOptions,
     SignOptions,
     Sources,
     StoreOptions,
@@ -27,7 +32,6 @@ from directsuite.cli.options import (
     SyncStatusOptions,
     named,
 )
-from directsuite.cli.patient.app import app as patient
 from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
 from directsuite.cli.usage import secret_among, wrong_usage
 
@@ -70,6 +74,24 @@ sync = App(
     result_action="return_value",
     group=MAIL,
     sort_key=4,
+)
+fax = App(
+    name="fax",
+    help="Tell how faxes stand: list, show.",
+    help_epilogue=EPILOGUE,
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=SERVICES,
+    sort_key=2,
+)
+patient = App(
+    name="patient",
+    help="Find and add patients, set their passwords.",
+    help_epilogue=EPILOGUE,
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=SERVICES,
+    sort_key=3,
 )
 app.command(send, group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
 app.command(inbox)
@@ -152,6 +174,93 @@ def sign(sources: Sources, /, *, options: SignOptions) -> int:
     from directsuite.cli.sign import sign
 
     return sign(sources, options)
+
+
+@fax.command(name="list", sort_key=1)
+def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
+    """List the faxes of a number, newest first."""
+    from directsuite.cli import fax
+
+    return fax.list_faxes(number, options)
+
+
+@fax.command(name="show", sort_key=2)
+def show_fax(number: FaxNumber, handle: str, /, *, options: FaxOptions = FaxOptions()) -> int:
+    """Show one fax with its recipients.
+
+    Parameters
+    ----------
+    handle: str
+        The fax's handle, as `fax list` tells it.
+    """
+    from directsuite.cli import fax
+
+    return fax.show_fax(number, handle, options)
+
+
+@patient.command(sort_key=1)
+def find(individual: Path, /, *, options: PatientFindOptions) -> int:
+    """Find a patient's Direct address by who that is.
+
+    Parameters
+    ----------
+    individual: Path
+        A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
+        record. Others may not read it.
+    """
+    from directsuite.cli import patient
+
+    return patient.find(individual, options)
+
+
+@patient.command(sort_key=2)
+def by_username(
+    username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
+) -> int:
+    """Find a patient's Direct address by the username.
+
+    Parameters
+    ----------
+    username: str
+        The part before the @; - reads it from stdin, where other users of this machine can't see it.
+    """
+    from directsuite.cli import patient
+
+    return patient.find_by_username(username, options)
+
+
+@patient.command(sort_key=3)
+def add(individual: Path, /, *, options: PatientAddOptions) -> int:
+    """Provision a Direct address for a patient: it costs.
+
+    It debits the login's account, and so asks before it does, and is never sent twice. Exit status 7 says that the
+    answer got lost: look with `patient find` before you give the command again.
+
+    Parameters
+    ----------
+    individual: Path
+        A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
+        record; with it direct_username and direct_password, where they are wanted. Others may not read it.
+    """
+    from directsuite.cli import patient
+
+    return patient.add(individual, options)
+
+
+@patient.command(sort_key=4)
+def passwords(file: Path, /, *, options: PatientOptions) -> int:
+    """Set the passwords of patients.
+
+    The same command may be given again: it sets the same passwords.
+
+    Parameters
+    ----------
+    file: Path
+        Usernames and passwords, as TOML or JSON: "ada" = "…". Others may not read it.
+    """
+    from directsuite.cli import patient
+
+    return patient.set_passwords(file, options)
 
 
 @app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)

@@ -171,6 +171,9 @@ _Signature = Parameter(group=_LOOK)
 _Going = Parameter(group=_HOW)
 
 
+FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
+
+
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SignOptions:
@@ -206,3 +209,47 @@ class SignOptions:
     """Seconds for which a service in trouble is waited for."""
     token_file: TokenFile = None
     json: Json = False
+
+
+class FaxOptions:
+    """The options of `fax show`."""
+
+    token_file: TokenFile = None
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class FaxListOptions(FaxOptions):
+    """The options of `fax list`."""
+
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
+    """How many at the most."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class PatientOptions:
+    """The options of `patient passwords`, which all commands about patients have."""
+
+    domain: str
+    """The Direct domain, as direct.example.org."""
+    login: Login = None
+    password_file: LoginPasswordFile = None
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class PatientFindOptions(PatientOptions):
+    """The options of `patient find` and `patient by-username`."""
+
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class PatientAddOptions(PatientFindOptions):
+    """The options of `patient add`."""
+
+    yes: Annotated[bool, Flag] = False
+    """Don't ask."""

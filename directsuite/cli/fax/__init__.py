@@ -1,4 +1,0 @@
-"""`directsuite fax`: the status of faxes.
-
-app ──► showing    list, show
-"""

@@ -1,0 +1,261 @@
+"""`directsuite patient`: find patients, provision their Direct addresses, and set their passwords.
+
+Who somebody is stands in a file that others may not read, because every user of the machine can read arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import login, private_document, private_passwords, settings_for
+from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
+from directsuite.cli.output import members_of, progress, show_effect, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
+from directsuite.errors import BadRequestError, NotFoundError, OutcomeUnknownError
+from directsuite.registration.models import (
+    AddUsersResponseV2,
+    DirectUserDetail,
+    IDProofedIndividual,
+    IDProofedIndividualRESTful,
+    PaymentConfirmation,
+    UserPassword,
+)
+from directsuite.registration.service import Registration
+from directsuite.suite import DirectSuite
+
+_INDIVIDUAL_FILE = "the individual's file"
+_PASSWORDS_FILE = "the passwords file"
+_ARGUMENTS = {"direct_domain": "--domain", "direct_username": "the username", "individual": _INDIVIDUAL_FILE}
+"""The option or argument of each parameter that an InvalidArgumentError may name."""
+
+_NOBODY = "there is no such patient in this domain: check --domain, and how it is written"
+_FIND_OUT = (
+    "`directsuite patient find` with the same file tells whether the patient is there, and the service's provider "
+    "whether the account was debited; give the command again only where neither is so"
+)
+
+_HOLDING = "first_name, last_name, ssn4 and dob, or id"
+_MEMBERS = ("id", "first_name", "last_name", "ssn4", "direct_username", "direct_password", "dob")
+_FORMS = {
+    "id": "has to be a whole number",
+    "dob": "has to be a date, as 1980-02-29",
+    "ssn4": 'has to be four digits, in quotes: "1234"',
+}
+"""The predicate of the sentence about a member that is wrong; all others are texts."""
+
+
+def find(path: Path, options: PatientFindOptions) -> int:
+    """Find the patient whom a file describes, and return the exit status."""
+    command = Command(options=_ARGUMENTS)
+
+    def begin() -> Coroutine[Any, Any, int]:
+        person = individual_of(path)
+        individual = IDProofedIndividual(
+            id=person.id, first_name=person.first_name, last_name=person.last_name, ssn4=person.ssn4, dob=person.dob
+        )
+        return _find(
+            _suite(command, options),
+            lambda service: service.get_patient_address_by_meta(options.domain, individual),
+            options,
+        )
+
+    return command.run(begin)
+
+
+def find_by_username(argument: str, options: PatientFindOptions) -> int:
+    """Find the patient of a username, and return the exit status. argument: - for a line of stdin."""
+    command = Command(options=_ARGUMENTS)
+
+    def begin() -> Coroutine[Any, Any, int]:
+        username = (sys.stdin.readline() if argument == "-" else argument).strip()
+        if not username or "@" in username:
+            raise RefusedError("the username is the part before the @, as ada of ada@direct.example.org")
+        return _find(
+            _suite(command, options),
+            lambda service: service.get_patient_address_by_username(options.domain, username),
+            options,
+        )
+
+    return command.run(begin)
+
+
+def add(path: Path, options: PatientAddOptions) -> int:
+    """Provision an address, once, and only when somebody has said yes; return the exit status."""
+    command = Command(
+        resume="nothing was provisioned or debited: give the same command again",
+        find_out=_FIND_OUT,
+        options=_ARGUMENTS,
+        advice={
+            BadRequestError: "check the individual's file: the username may be taken, or the proofing not be known",
+            NotFoundError: "check --domain",
+        },
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        individual = individual_of(path)
+        suite = _suite(command, options)
+        if not options.yes:
+            _confirm(options.domain)
+        return _add(suite, individual, options)
+
+    return command.run(begin)
+
+
+def set_passwords(path: Path, options: PatientOptions) -> int:
+    """Set the passwords of a file, and return the exit status."""
+    command = Command(
+        resume="passwords may have been set or not: the same command sets the same ones",
+        options={**_ARGUMENTS, "passwords": _PASSWORDS_FILE},
+        advice={NotFoundError: "check the usernames and --domain; not all of the passwords are set"},
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        passwords = private_passwords(path, _PASSWORDS_FILE)
+        if not passwords or not all(name and password for name, password in passwords.items()):
+            raise RefusedError('the passwords file lacks a username or a password: "ada" = "…" is a line of it')
+        return _set(_suite(command, options), [UserPassword(*each) for each in passwords.items()], options)
+
+    return command.run(begin)
+
+
+def individual_of(path: Path) -> IDProofedIndividualRESTful:
+    """The person whom a file describes. Raises RefusedError, which names the member that is wrong, not its value."""
+    members = private_document(path, _INDIVIDUAL_FILE, _HOLDING)
+    if members.keys() - _MEMBERS:  # unnamed: where a file is something else, a key may be anything
+        raise RefusedError(f"{_INDIVIDUAL_FILE} has a member that nobody knows; known are {', '.join(_MEMBERS)}")
+    for name, value in members.items():
+        if not _fits(name, value):
+            raise RefusedError(f"{name} in {_INDIVIDUAL_FILE} {_FORMS.get(name, 'has to be a text, in quotes')}")
+    return IDProofedIndividualRESTful(**members)
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name == "id":
+        return type(value) is int
+    if name == "dob":
+        return type(value) is date or (isinstance(value, str) and _is_date(value))
+    if name == "ssn4":
+        return isinstance(value, str) and len(value) == 4 and value.isascii() and value.isdigit()
+    return isinstance(value, str) and bool(value)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _suite(command: Command, options: PatientOptions) -> DirectSuite:
+    if not options.domain.strip() or "@" in options.domain:
+        raise RefusedError("--domain is the part behind the @, as direct.example.org")
+    return command.suite(settings_for("registration"), login=login(options.login, options.password_file))
+
+
+def _confirm(domain: str) -> None:
+    """Raise RefusedError unless somebody says yes."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise RefusedError("this debits the account, and there is no terminal to ask on: say --yes if it is meant")
+    sys.stderr.write(f"This provisions a Direct address in {domain} and debits the login's account. Go on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError("not confirmed: nothing was provisioned or debited")
+
+
+async def _find(
+    suite: DirectSuite,
+    search: Callable[[Registration], Awaitable[list[DirectUserDetail]]],
+    options: PatientFindOptions,
+) -> int:
+    async with suite, progress("looking"):
+        try:
+            users = await search(suite.registration)
+        except NotFoundError as error:
+            if error.code is None:  # no answer of the service's own: it may be the URL
+                raise
+            users = list[DirectUserDetail]()
+    if not users:
+        raise NotThereError(_NOBODY)
+    if options.json:
+        show_json([members_of(user) for user in users])
+    else:
+        _show_table(users)
+    return ExitStatus.DONE
+
+
+async def _add(suite: DirectSuite, individual: IDProofedIndividualRESTful, options: PatientAddOptions) -> int:
+    async with suite:
+        try:
+            async with progress("provisioning"):
+                answer = await suite.registration.provision_id_proofed_patient(options.domain, individual)
+        except OutcomeUnknownError as error:
+            if error.found is not None:
+                say("a user of this username and these names is there:")
+                if options.json:
+                    show_json(_document([error.found], None))
+                else:
+                    _show_table([error.found])
+            raise
+    is_shown = show_effect(lambda: _show_added(answer, options), "the patient was provisioned and the account debited")
+    return ExitStatus.DONE if is_shown else ExitStatus.FAILED
+
+
+async def _set(suite: DirectSuite, passwords: Sequence[UserPassword], options: PatientOptions) -> int:
+    async with suite, progress("setting passwords"):
+        await suite.registration.set_patients_passwords(options.domain, passwords)
+    say(f"the password of {len(passwords)} patient{'' if len(passwords) == 1 else 's'} is set")
+    return ExitStatus.DONE
+
+
+def _show_added(answer: AddUsersResponseV2, options: PatientAddOptions) -> None:
+    payment = answer.payment_confirmation
+    if options.json:
+        show_json(_document(answer.users, payment))
+        return
+    _show_table(answer.users)
+    if payment is None:
+        say("provisioned; the service told no payment")
+        return
+    sys.stdout.write("\n")
+    show_table(("", "payment"), _rows(payment))
+
+
+def _document(users: Sequence[DirectUserDetail], payment: PaymentConfirmation | None) -> Mapping[str, object]:
+    return {
+        "users": [members_of(user) for user in users],
+        "payment_confirmation": None if payment is None else members_of(payment),
+    }
+
+
+def _show_table(users: Sequence[DirectUserDetail]) -> None:
+    show_table(
+        ("username", "first name", "last name", "state", "type", "email"),
+        [
+            (each.username, each.first_name, each.last_name, each.user_state, each.user_type, each.email)
+            for each in users
+        ],
+    )
+
+
+def _rows(payment: PaymentConfirmation) -> list[Sequence[object]]:
+    rows: list[Sequence[object]] = [
+        ("Order", payment.order_id),
+        ("Time", payment.order_time),
+        ("Amount", _price(payment.amount)),
+    ]
+    for each in payment.products:
+        parts = (each.quantity, each.name, _price(each.sale_price), each.expire_date)
+        rows.append(("Product", ", ".join(str(part) for part in parts if part is not None)))
+    rows.append(("Detail", payment.detail))
+    return [row for row in rows if row[1] is not None]
+
+
+def _price(amount: float | None) -> str | None:
+    return None if amount is None else f"{amount:.2f}"
