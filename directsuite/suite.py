@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from directsuite.core.attempt import Environment
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
@@ -109,17 +110,16 @@ class DirectSuite:
             )
             for service, url in urls.items()
         }
-        self._transport = Transport(
-            endpoints,
-            self._lifecycle,
+        environment = Environment(
+            session=self._lifecycle,
             clock=clock,
+            events=events,
+            codec=Codec(settings.converter),
             timeout=settings.timeout,
             attempt_timeout=settings.attempt_timeout,
             max_response_bytes=settings.max_response_bytes,
-            retry=settings.retry,
-            events=events,
-            codec=Codec(settings.converter),
         )
+        self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
         self._lifecycle.fetching = self._caches
         if token is not None:

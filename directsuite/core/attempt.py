@@ -1,34 +1,34 @@
 """One HTTP attempt, within the call's deadline: credential, connection, place in the rate, request, answer.
 
-    admission ──► request ──► answer ──► conclusion
+    _admit ──► _send ──► _read ──► run tells the service's limits, the listeners and the History how it ended
 
 Nothing here retries, and neither may aiohttp: it sends GET, PUT and DELETE a second time when a connection drops,
-so a middleware gives that failure another name. Frames hold no URL, header or body in plain sight.
+so a middleware gives that failure another name. Local variables never hold a URL, header or body, because tracebacks
+expose them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
+import attrs
 from yarl import URL
 
-from directsuite.core.admission import admit, admitted_at_once, refuse_while_open
 from directsuite.core.call import Call, Exchanged
 from directsuite.core.clock import Clock
-from directsuite.core.conclusion import Conclusions
+from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_spent
-from directsuite.core.events import AttemptStarted
+from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, NullElementsSkipped
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import ConnectionDroppedError, of_exception
 from directsuite.core.response import Answer, Incoming, interpret, unreadable
-from directsuite.core.sending import SENT_TWICE, Sending
-from directsuite.core.session import NEVER, Bound, Lifecycle
-from directsuite.core.upload import EMPTY, Outgoing
+from directsuite.core.session import NEVER, Lifecycle
+from directsuite.core.upload import EMPTY, nothing
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -36,6 +36,7 @@ from directsuite.errors import (
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
+    ServiceError,
     TransportError,
 )
 from directsuite.wire.codec import Codec
@@ -43,256 +44,405 @@ from directsuite.wire.parsing import MismatchError
 
 R = TypeVar("R")
 
-
+_SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
+"""Methods that aiohttp sends again by itself; requests of others need no middleware, which costs some time."""
 _LONG = 16 * 1024
 """Bytes of an answer that take longer to decode than it takes another call to send its request."""
+_NEARLY = 0.99  # of a time-out, whose clock is another
+_GATEWAY = (502, 503, 504)
+"""Statuses that somebody in front of the service gives for it."""
 
 
-class Attempts:
-    """Makes attempts for the transport, over one HTTP session."""
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What all attempts of a suite share."""
 
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        clock: Clock,
-        *,
-        timeout: float,
-        attempt_timeout: float,
-        max_response_bytes: int,
-        codec: Codec,
-    ) -> None:
-        self._lifecycle = lifecycle
-        self._suite_timeout = timeout
-        self._clock = clock
-        self._attempt_timeout = attempt_timeout
-        # The deadline is ours; but who can't connect may try again, whatever the operation.
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=attempt_timeout)
-        self._conclusions = Conclusions(clock, lifecycle, attempt_timeout=attempt_timeout)
-        self._max_response_bytes = max_response_bytes
-        self._codec = codec
+    session: Lifecycle
+    clock: Clock
+    events: Events
+    codec: Codec
+    timeout: float
+    """Seconds for a whole call, where it does not say."""
+    attempt_timeout: float
+    """Seconds for an attempt of an operation that may be repeated, and for a pause of a stream."""
+    max_response_bytes: int
+    client_timeout: aiohttp.ClientTimeout = attrs.field(init=False)
 
-    async def run(self, call: Call[R]) -> R:
-        """One request and its answer, within the deadline; every failure leaves it as a typed error."""
-        attempt = _Attempt(_outgoing(call), self._lifecycle.bounds.until(call.deadline))
+    @client_timeout.default
+    def _without_total(self) -> aiohttp.ClientTimeout:
+        # The deadline is ours; but a call that can't connect may try again, whatever the operation.
+        return aiohttp.ClientTimeout(total=None, sock_connect=self.attempt_timeout)
+
+
+@attrs.define(eq=False)
+class History:
+    """What the attempts of a call have shown so far. Each adds to it."""
+
+    deadline: float
+    """In the event loop's time. A request that flows moves it on, and an answer that flows has NEVER."""
+    requests: int = 0
+    """HTTP requests made."""
+    is_unknown: bool = False
+    """An attempt may have been acted upon."""
+    is_consumed: bool = False
+    """The body can't be sent again, or the destination can't take another answer."""
+    own_error: Exception | None = None
+    """What a source, destination or callback of the caller's raised: perhaps an error of ours, but of another call."""
+    credential: Credential | None = None
+    """The last attempt's."""
+    is_renewed: bool = False
+    """The one replay with a fresh credential was made."""
+    looked: bool = False
+    """Proof was looked for in vain, for the whole settle time."""
+
+
+class Attempt(Generic[R]):
+    """One request and its answer."""
+
+    __slots__ = ("_began_at", "_bound", "_call", "_env", "_history", "_incoming", "_limits", "_outgoing", "_probe",
+                 "_sent_at", "_status", "_written")  # fmt: skip
+
+    def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
+        if history.deadline == NEVER:  # what flowed has ended: until an answer flows again, the call's own time holds
+            history.deadline = call.deadline
+        self._env = environment
+        self._call = call
+        self._history = history
+        self._limits = call.endpoint.limits
+        self._bound = environment.session.bounds.until(history.deadline)
+        self._outgoing = (
+            None if call.operation.method == "GET" else (call.body or EMPTY).open(call.operation.content_type)
+        )
+        self._incoming: Incoming | None = None
+        self._began_at = environment.clock.monotonic()
+        self._sent_at: float | None = None
+        self._status: int | None = None
+        self._probe = 0
+        self._written = False
+
+    async def run(self) -> R:
+        """Make the request, and give what its answer says. Every failure of the network leaves it as a typed error.
+
+        Of a call that keeps its answer open, this attempt itself is what it gives, for `next_chunk`.
+        """
         answer: R | BaseException
         try:
-            with attempt.bound:
-                answer = await self._exchange(call, attempt)
+            with self._bound:
+                answer = await self._exchange()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
-            answer = self._failure(call, attempt, error)
-        if not isinstance(answer, BaseException):
-            self._conclusions.succeeded(call)
-            return answer
-        call.consumed = call.consumed or attempt.spent
-        if isinstance(answer, DirectSuiteError) and answer is not call.own:
-            self._conclusions.failed(call, answer)
-        else:
-            self._conclusions.left(call, answer, started=attempt.may_be_acted_upon)
-        raise answer
+            answer = self._error_for(error)
+        if isinstance(answer, BaseException):
+            self._record_failure(answer)
+            raise answer
+        self._limits.report(answered=True, probe=self._probe)
+        if self._call.detailed:
+            self._emit(AttemptSucceeded, attempt=self._history.requests, status=self._status, elapsed=self._elapsed())
+        return answer
 
-    async def _exchange(self, call: Call[R], attempt: _Attempt) -> R | DirectSuiteError:
-        """Admission, request and answer; the connection is given back, unless a stream goes on to read from it."""
-        if not admitted_at_once(call):
-            await admit(call, self._lifecycle.sleep)
-        incoming = Incoming(
-            self._lifecycle.reading,
-            call.endpoint.limits if call.operation.limited else None,
-            is_base64=call.operation.response is bytes,
-        )
+    async def next_chunk(self) -> bytes:
+        """The next piece of an answer that is kept open, empty at its end. Raises as `run` does."""
+        self._bound, self._outgoing = self._env.session.bounds.until(self._history.deadline), None
+        failure: BaseException
         try:
-            if not call.operation.may_repeat:
+            with self._bound:
+                self._extend()
+                return b"" if self._incoming is None else await self._incoming.chunk()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
+            failure = self._error_for(error)
+        raise failure
+
+    def close(self) -> None:
+        """Let go of an answer that was kept open."""
+        if self._incoming is not None:
+            self._incoming.close()
+
+    async def _exchange(self) -> R | DirectSuiteError:
+        """Admission, request and answer; the connection is given back, unless the answer is kept open."""
+        operation = self._call.operation
+        if not self._is_admitted_at_once():
+            await self._admit()
+        self._incoming = incoming = Incoming(
+            self._env.session.reading,
+            self._limits if operation.limited else None,
+            is_base64=operation.response is bytes,
+        )
+        is_kept = False
+        try:
+            if not operation.may_repeat:
                 await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed
-            incoming.begin(await self._send(call, attempt))
-            call.status = incoming.status
-            return await self._answer(call, incoming, attempt.bound)
+            incoming.begin(await self._send())
+            self._status = incoming.status
+            answer = await self._read(incoming)
+            is_kept = answer is self
+            return answer
         finally:
-            if not call.streams(incoming.status):
+            if self._outgoing is not None:
+                self._outgoing.flowing = nothing  # else the two would hold each other
+            if not is_kept:
                 incoming.close()
 
-    def _send(self, call: Call[Any], attempt: _Attempt) -> Awaitable[aiohttp.ClientResponse]:
+    def _is_admitted_at_once(self) -> bool:
+        """Return True, with all that the request needs, where nothing has to be waited for."""
+        call = self._call
+        if call.operation.needs_credential:
+            cache = call.endpoint.credentials
+            credential = None if cache is None else cache.at_once()
+            if credential is None:
+                return False
+            self._history.credential = credential
+        return self._limits.try_admit(connect=call.operation.limited)
+
+    async def _admit(self) -> None:
+        """Wait for a credential, a connection and a place in the rate. Where that fails, nothing was sent."""
+        operation, history, limits = self._call.operation, self._history, self._limits
+        limits.refuse_while_open(operation)
+        cache, was_good = self._call.endpoint.credentials, False
+        if cache is not None and operation.needs_credential:
+            history.credential = await _current(cache)
+            was_good = cache.holds(history.credential)
+        sleep, time_left = self._env.session.sleep, self._call.time_left
+        await limits.admit(operation, time_left=time_left, sleep=sleep)
+        try:
+            if was_good and cache is not None and history.credential and not cache.holds(history.credential):
+                history.credential = await _current(cache)  # refused or expired while the call waited
+                await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
+        except BaseException:
+            if operation.limited:
+                limits.release()
+            raise
+
+    def _send(self) -> Awaitable[aiohttp.ClientResponse]:
         """Send the request; what is awaited is the answer's head."""
-        operation = call.operation
-        http = self._lifecycle.http
-        breaker = call.endpoint.limits.breaker
-        if not breaker.closed:
-            refuse_while_open(call)
-            call.probe = breaker.enter()
-        call.attempts += 1
-        call.sent_at = self._clock.monotonic()
+        call, history, session = self._call, self._history, self._env.session
+        operation, outgoing, http = call.operation, self._outgoing, session.http
+        self._probe = self._limits.begin(operation)
+        history.requests += 1
+        self._sent_at = self._env.clock.monotonic()
         if call.detailed:
-            call.tell(AttemptStarted, attempt=call.attempts)
+            self._emit(AttemptStarted, attempt=history.requests)
         if operation.may_repeat:
-            self._bound_attempt(call, attempt.bound)
+            self._extend()
         elif call.proof is not None:
             # Should no answer come, there has to be time left to look whether it happened.
-            attempt.bound.move(call.deadline - call.proof.kept_of(call.time_left()))
-        if attempt.body is not None and attempt.body.streamed:
-            attempt.body.flowing = self._extending(call, attempt.bound)
+            self._bound.move(history.deadline - call.proof.kept_of(call.time_left()))
+        if outgoing is not None and outgoing.streamed:
+            outgoing.flowing = self._request_flows
         return http.request(
             operation.method,
-            self._url(call),
-            data=attempt.body,
-            headers=self._headers(call),
+            self._url(),
+            data=outgoing,
+            headers=self._headers(),
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
-            middlewares=(attempt.sending,) if self._lifecycle.shared or operation.method in SENT_TWICE else (),
-            timeout=self._timeout,
-            **self._lifecycle.request_options,
+            middlewares=(self._send_once,) if session.shared or operation.method in _SENT_TWICE else (),
+            timeout=self._env.client_timeout,
+            **session.request_options,
         )
 
-    async def _answer(self, call: Call[R], incoming: Incoming, bound: Bound) -> R | DirectSuiteError:
+    async def _send_once(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """A client middleware: a dropped connection is reported, not silently sent again."""
+        request.headers.pop("Cookie", None)  # of a session of the user's: they would go from one mailbox to another
+        try:
+            return await handler(request)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise ConnectionDroppedError(error) from None
+        finally:
+            self._written = request.response is not None  # made when aiohttp writes a request that has no body
+
+    async def _read(self, incoming: Incoming) -> R | DirectSuiteError:
         """What the answer says: the response, or the error that it is."""
-        if call.receive is not None and 200 <= incoming.status < 300:
-            call.endpoint.limits.breaker.answered()  # others need not wait until all of it has come
+        call, history, env = self._call, self._history, self._env
+        if 200 <= incoming.status < 300 and (call.receive is not None or call.keep_open):
+            self._limits.report(answered=True, probe=self._probe)  # others need not wait until all of it has come
             if call.options.timeout is None:
-                call.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
-            self._bound_attempt(call, bound)
+                history.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
+            self._extend()
+            if call.receive is None:
+                return cast("R", self)
             try:
-                value = await call.receive(incoming, lambda: self._bound_attempt(call, bound))
+                value = await call.receive(incoming, self._extend)
             finally:
-                call.consumed = call.consumed or is_spent(call.receive)
-            self._report(call, Answer(incoming.status, incoming.headers, b""))
+                history.is_consumed = history.is_consumed or is_spent(call.receive)
+            self._show(Answer(incoming.status, incoming.headers, b""))
             return value
         if not call.operation.may_repeat:
-            bound.move(call.deadline)  # now that an answer is coming, nothing has to be kept for looking
-        answer = await incoming.read(self._max_response_bytes)
+            self._bound.move(history.deadline)  # now that an answer is coming, no time has to be kept for looking
+        answer = await incoming.read(env.max_response_bytes)
         if call.options.observe is not None:
-            self._report(call, answer)
+            self._show(answer)
         if len(answer.body) >= _LONG and call.operation.may_repeat:
             incoming.close()
-            if call.operation.limited and call.endpoint.limits.exhausted:
+            if call.operation.limited and self._limits.is_exhausted:
                 await _two_turns()  # who waited for the connection finds it, and sends, before this is decoded
-        return interpret(call.operation, answer, self._max_response_bytes, self._codec, call.tell_skipped)
+        return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._tell_skipped)
 
-    def _url(self, call: Call[Any]) -> URL:
+    def _url(self) -> URL:
+        call, credential = self._call, self._history.credential
         path = call.path
-        if call.operation.auth is Auth.SESSION and call.credential is not None:
-            path = path.replace(SESSION_ID, quote(call.credential.token.reveal(), safe=""))
+        if call.operation.auth is Auth.SESSION and credential is not None:
+            path = path.replace(SESSION_ID, quote(credential.token.reveal(), safe=""))
         return URL(f"{call.endpoint.base_url}/{path}" if path else str(call.endpoint.base_url), encoded=True)
 
-    def _headers(self, call: Call[Any]) -> Mapping[str, str]:
+    def _headers(self) -> Mapping[str, str]:
+        call, credential = self._call, self._history.credential
         headers = call.operation.headers
-        if call.operation.auth is Auth.BEARER and call.credential is not None:
-            headers = {**headers, "Authorization": f"Bearer {call.credential.token.reveal()}"}
+        if call.operation.auth is Auth.BEARER and credential is not None:
+            headers = {**headers, "Authorization": f"Bearer {credential.token.reveal()}"}
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
-    def _bound_attempt(self, call: Call[Any], bound: Bound) -> None:
+    def _extend(self) -> None:
         """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
-        bound.move(min(self._lifecycle.bounds.loop.time() + self._attempt_timeout, call.deadline))
+        time = self._env.session.bounds.loop.time
+        self._bound.move(min(time() + self._env.attempt_timeout, self._history.deadline))
 
-    def _extending(self, call: Call[Any], bound: Bound) -> Callable[[], None]:
-        """What a streamed body calls while it flows: its pauses bound it, and its length only where the caller does."""
-        time = self._lifecycle.bounds.loop.time
-        pause = min(self._attempt_timeout, self._suite_timeout)
+    def _request_flows(self) -> None:
+        """The connection has taken more of a streamed body: its pauses bound it, its length only if the caller says."""
+        call, env = self._call, self._env
+        if self._status is not None or self._bound.expired:
+            return
+        self._limits.breaker.record_flow(probe=self._probe)
+        if call.options.timeout is None:
+            pause = min(env.attempt_timeout, env.timeout)
+            self._history.deadline = max(self._history.deadline, env.session.bounds.loop.time() + pause)
+        if call.operation.may_repeat:
+            self._extend()
+        elif call.options.timeout is None and call.proof is None:
+            self._bound.move(self._history.deadline)
 
-        def flowing() -> None:
-            """The connection has taken more of the body."""
-            if call.status is not None or bound.expired:
-                return
-            call.endpoint.limits.breaker.flows(probe=call.probe)
-            if call.options.timeout is None:
-                call.deadline = max(call.deadline, time() + pause)
-            if call.operation.may_repeat:
-                self._bound_attempt(call, bound)
-            elif call.options.timeout is None and call.proof is None:
-                bound.move(call.deadline)
+    @property
+    def _has_begun(self) -> bool:
+        """Whether anything of the request may have left: it has where an answer came."""
+        return self._status is not None or self._is_written
 
-        return flowing
+    @property
+    def _is_written(self) -> bool:
+        return self._written if self._outgoing is None else self._outgoing.started
 
-    async def next_chunk(self, call: Call[Any], incoming: Incoming) -> bytes:
-        """The next piece of a streamed answer, empty at its end; every failure leaves it as a typed error."""
-        attempt = _Attempt(None, self._lifecycle.bounds.until(call.deadline))
-        failure: BaseException
-        try:
-            with attempt.bound:
-                self._bound_attempt(call, attempt.bound)
-                return await incoming.chunk()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
-            failure = self._failure(call, attempt, error)
-        raise failure
+    @property
+    def _is_unfed(self) -> bool:
+        """Whether there is a connection, and nothing to send on it from the caller's source."""
+        return self._outgoing is not None and self._outgoing.waiting
 
-    def _failure(self, call: Call[Any], attempt: _Attempt, error: BaseException) -> BaseException:
-        """The typed error for what an attempt raised; what isn't the network's, such as a broken source, as it is."""
+    def _record_failure(self, error: BaseException) -> None:
+        """Tell the limits, the history and the listeners how the attempt failed, or that the caller left."""
+        history, outgoing = self._history, self._outgoing
+        history.is_consumed = history.is_consumed or (outgoing is not None and outgoing.spent)
+        outcome: Outcome | None
+        if isinstance(error, DirectSuiteError) and error is not history.own_error:
+            outcome = error.outcome
+            if self._sent_at is not None:  # what refuses the call's login is no word of this service
+                self._limits.report(answered=self._is_answered(error), probe=self._probe)
+                if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
+                    self._limits.pause(error.retry_after)
+        else:
+            self._limits.report(answered=None, probe=self._probe)
+            broken = outgoing is not None and outgoing.failure is not None  # nobody can act on a part of a body
+            outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
+            outcome = outcome or Outcome.NOT_SENT
+        history.is_unknown = history.is_unknown or outcome is Outcome.UNKNOWN
+        self._emit(
+            AttemptFailed,
+            attempt=0 if self._sent_at is None else history.requests,
+            error=type(error).__name__,
+            status=self._status,
+            outcome=outcome,
+            elapsed=self._elapsed(),
+        )
+
+    def _is_answered(self, error: DirectSuiteError) -> bool | None:
+        """Whether the service answered; None where the failure says nothing of it, such as a caller's own slowness."""
+        silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
+        if self._bound.expired:
+            full_time = self._elapsed() >= _NEARLY * self._env.attempt_timeout
+            silent = silent and self._status is None and not self._is_unfed and full_time
+        silent = silent and not self._env.session.closed
+        if silent or (isinstance(error, ServiceError) and _is_from_a_gateway(error)):
+            return False
+        return True if self._status is not None else None
+
+    def _error_for(self, error: BaseException) -> BaseException:
+        """The typed error for what was raised; what isn't the network's, such as a broken source, as it is."""
+        call, closed = self._call, self._env.session.closed
         if isinstance(error, asyncio.CancelledError):
             if is_being_cancelled():
                 return error.with_traceback(None)  # without aiohttp's frames, which hold URL and headers
             error = ConnectionDroppedError(error)  # nobody cancelled this call: somebody ended what it waited for
         if isinstance(error, DirectSuiteError):
             return error
-        if attempt.body is not None and attempt.body.failure is not None:
-            return _own(call, attempt.body.failure)
+        if self._outgoing is not None and self._outgoing.failure is not None:
+            return self._callers_own(self._outgoing.failure)
         if isinstance(error, DestinationError):
-            return _not_kept(call, error)
+            return self._not_kept(error)
         if isinstance(error, MismatchError):
             return unreadable(call.operation, error)
-        if attempt.bound.expired:
-            return self._out_of_time(call, attempt)
-        if isinstance(error, RuntimeError) and self._lifecycle.closed:  # aiohttp's word for a reader whose session went
+        if self._bound.expired:
+            return self._out_of_time()
+        if isinstance(error, RuntimeError) and closed:  # aiohttp's word for a reader whose session went
             error = ConnectionDroppedError(error)
-        return of_exception(error, call.operation, started=_begun(call, attempt)) or error
+        return of_exception(error, call.operation, started=self._has_begun) or error
 
-    def _out_of_time(self, call: Call[Any], attempt: _Attempt) -> DirectSuiteError:
-        call.timed_out, call.unfed = True, attempt.unfed
-        sent = call.sent_at is not None and _begun(call, attempt)
-        if call.status is not None:
+    def _out_of_time(self) -> DirectSuiteError:
+        sent = self._sent_at is not None and self._has_begun
+        if self._status is not None:
             seen = "its answer was not received whole"
-        elif call.unfed:
+        elif self._is_unfed:
             seen = "its source gave nothing more" if sent else "its source gave nothing"
         elif sent:
             seen = "no answer came"
         else:
-            seen = "nothing was sent" if call.sent_at is None else "no connection was made"
-        about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
-        about["outcome"] = Outcome.UNKNOWN if sent else Outcome.NOT_SENT
-        if self._lifecycle.bounds.loop.time() < call.deadline:
+            seen = "nothing was sent" if self._sent_at is None else "no connection was made"
+        about = {**self._call.operation.about, "outcome": Outcome.UNKNOWN if sent else Outcome.NOT_SENT}
+        if self._env.session.bounds.loop.time() < self._history.deadline:
             kind = ConnectionLostError if sent else ConnectFailedError
             return kind(f"{seen} in the time of one attempt", **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", **about)
-        error.retry_after = None if sent else call.endpoint.limits.rate.wait() or None
+        error.retry_after = None if sent else self._limits.rate.wait() or None
         return error
 
-    def _report(self, call: Call[Any], answer: Answer) -> None:
+    def _callers_own(self, error: Exception) -> Exception:
+        """What the caller's source, destination or callback raised; an error of another call says nothing of this."""
+        if not isinstance(error, DirectSuiteError) or error.operation is not None:
+            self._history.own_error = error
+        return error
+
+    def _not_kept(self, failure: DestinationError) -> Exception:
+        """The error for an answer that could not be written to its destination: an effect must not seem undone."""
+        call, reason = self._call, failure.reason
+        if call.operation.may_repeat:
+            return self._callers_own(reason)
+        error: TransportError
+        if failure.read:
+            text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
+            error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **call.operation.about)
+            error.happened = True
+        else:
+            text = (
+                f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"
+            )
+            error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.about)
+        error.__cause__ = reason
+        return error
+
+    def _show(self, answer: Answer) -> None:
+        call = self._call
         if call.options.observe is not None:
-            elapsed = self._clock.monotonic() - call.started_at
-            call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=call.attempts))
+            elapsed = self._env.clock.monotonic() - call.started_at
+            call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=self._history.requests))
 
+    def _tell_skipped(self, elements: int) -> None:
+        self._emit(NullElementsSkipped, elements=elements)
 
-class _Attempt:
-    """What an attempt has under way: its body, what watches over the sending of that, and its end."""
+    def _emit(self, kind: Any, **details: Any) -> None:
+        self._env.events.emit(self._call.event(kind, **details))
 
-    __slots__ = ("body", "bound", "sending")
-
-    def __init__(self, body: Outgoing | None, bound: Bound) -> None:
-        self.body = body
-        self.sending = Sending(body)
-        self.bound = bound
-
-    @property
-    def spent(self) -> bool:
-        """Whether the body can't be sent again."""
-        return self.body is not None and self.body.spent
-
-    @property
-    def unfed(self) -> bool:
-        """Whether there is a connection, and nothing to send on it from the caller's source."""
-        return self.body is not None and self.body.waiting
-
-    @property
-    def may_be_acted_upon(self) -> bool:
-        """Whether something has left, and goes on coming: nobody can act on a part of a body."""
-        return self.sending.begun and (self.body is None or self.body.failure is None)
-
-
-def _outgoing(call: Call[Any]) -> Outgoing | None:
-    if call.operation.method == "GET":
-        return None
-    return (call.body or EMPTY).open(call.operation.content_type)
-
-
-def _begun(call: Call[Any], attempt: _Attempt) -> bool:
-    """Whether anything of the request may have left: it has where an answer came."""
-    return call.status is not None or attempt.sending.begun
+    def _elapsed(self) -> float:
+        """Seconds since the request was sent, or the attempt began."""
+        return self._env.clock.monotonic() - (self._began_at if self._sent_at is None else self._sent_at)
 
 
 async def _two_turns() -> None:
@@ -301,26 +451,25 @@ async def _two_turns() -> None:
     await asyncio.sleep(0)
 
 
-def _own(call: Call[Any], error: Exception) -> Exception:
-    """What the caller's own source, destination or callback raised; an error of another call says nothing of this."""
-    if not isinstance(error, DirectSuiteError) or error.operation is not None:
-        call.own = error
-    return error
+def _is_from_a_gateway(failure: ServiceError) -> bool:
+    return failure.status in _GATEWAY and failure.code is None and failure.retry_after is None
 
 
-def _not_kept(call: Call[Any], failure: DestinationError) -> Exception:
-    """What to say of an answer that could not be written to its destination: an effect must not seem undone."""
-    reason = failure.reason
-    if call.operation.may_repeat:
-        return _own(call, reason)
-    about: dict[str, Any] = {"operation": call.operation.name, "service": call.operation.service}
-    error: TransportError
-    if failure.read:
-        text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
-        error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **about)
-        error.happened = True
-    else:
-        text = f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"
-        error = TransportError(text, outcome=Outcome.UNKNOWN, **about)
-    error.__cause__ = reason
-    return error
+async def _current(cache: TokenCache) -> Credential:
+    """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
+    try:
+        return await cache.current()
+    except OutcomeUnknownError as error:
+        # Only the token's outcome is unknown. Of the call itself nothing was sent, and its error has to say so.
+        failure = TransportError(
+            f"no token could be had: {error.explanation} {error.how_to_find_out}",
+            operation=error.operation,
+            service=error.service,
+            outcome=Outcome.NOT_SENT,
+        )
+        failure.attempts, failure.elapsed, failure.__cause__ = error.attempts, error.elapsed, error
+    except DirectSuiteError as error:
+        if error.outcome is Outcome.UNKNOWN:
+            error.outcome = Outcome.NOT_SENT
+        raise
+    raise failure

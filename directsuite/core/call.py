@@ -1,4 +1,4 @@
-"""A call under way, and what it may be given: records, no behaviour."""
+"""What a call is given, and what it may be given: frozen records."""
 
 from __future__ import annotations
 
@@ -10,23 +10,14 @@ import attrs
 from yarl import URL
 
 from directsuite.core.checks import POSITIVE
-from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.events import CallEvent, Events, NullElementsSkipped
+from directsuite.core.credentials import TokenCache
+from directsuite.core.events import CallEvent
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
 from directsuite.core.response import Answer, Incoming
 from directsuite.core.retry import RetryPolicy
-from directsuite.core.session import NEVER
 from directsuite.core.upload import RequestBody
-from directsuite.errors import (
-    CircuitOpenError,
-    ClosedError,
-    DirectSuiteError,
-    InvalidArgumentError,
-    Outcome,
-    OutcomeUnknownError,
-    ResponseDecodeError,
-)
+from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
@@ -133,62 +124,32 @@ class Endpoint:
         self.host, self.port = url.host or "", url.port or 0
 
 
-@attrs.define(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False)
 class Call(Generic[R]):
-    """One call under way.
-
-    number: in this process. detailed: whether anybody wants to know of what goes well. deadline: in the event loop's
-    time; NEVER while an answer flows that only its pauses bound. retry_until: the same for the beginning of another
-    attempt. unknown: an attempt may have been acted upon. renewed: the one replay with a fresh credential was made.
-    consumed: the body can't be sent again. keep_open: the reader of a stream closes the answer. looked: proof was
-    looked for in vain, for the whole settle time. own: what a source, a destination or a callback of the caller's
-    raised: perhaps an error of ours, but of another call.
-
-    Of the attempt under way: tried_at, when it began (monotonic seconds); sent_at, from when something may have left,
-    None before; status, the answer's; probe, its number as the circuit breaker's probe, 0 for none; timed_out, whether
-    our own bound ended it; unfed, whether that was while the caller's source gave nothing.
-    """
+    """One call of an operation, as it was asked for."""
 
     number: int
-    events: Events
-    detailed: bool
+    """In this process, for events."""
     operation: Operation[R]
     endpoint: Endpoint
     path: str = attrs.field(repr=False)
     body: RequestBody | None
     options: Options
-    policy: RetryPolicy
     receive: Receive[R] | None
     proof: Proof[R] | None
+    keep_open: bool
+    """A reader of a stream closes the answer."""
+    detailed: bool
+    """Some listener wants to know of what goes well."""
     started_at: float
+    """Monotonic seconds."""
     deadline: float
-    retry_until: float
-    attempts: int = 0
-    unknown: bool = False
-    renewed: bool = False
-    consumed: bool = False
-    keep_open: bool = False
-    looked: bool = False
-    own: Exception | None = None
-    credential: Credential | None = None
-    tried_at: float = 0.0
-    sent_at: float | None = None
-    status: int | None = None
-    probe: int = 0
-    timed_out: bool = False
-    unfed: bool = False
+    """In the event loop's time. Another attempt has to begin before it."""
 
-    def begin_attempt(self, now: float) -> None:
-        """Forget the attempt before."""
-        self.tried_at, self.sent_at, self.status, self.probe = now, None, None, 0
-        self.timed_out = self.unfed = False
-        if self.deadline == NEVER:  # what flowed has ended: until an answer flows again, the call's own time holds
-            self.deadline = self.retry_until
-
-    def tell(self, kind: type[CallEvent], **details: Any) -> None:
-        """Emit an event of this call."""
+    def event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
+        """An event of this call."""
         operation, endpoint = self.operation, self.endpoint
-        event = kind(
+        return kind(
             call=self.number,
             operation=operation.name,
             service=operation.service.value,
@@ -198,30 +159,7 @@ class Call(Generic[R]):
             port=endpoint.port,
             **details,
         )
-        self.events.emit(event)
-
-    def tell_skipped(self, elements: int) -> None:
-        """Emit the event of so many elements of lists that were null."""
-        self.tell(NullElementsSkipped, elements=elements)
-
-    def streams(self, status: int) -> bool:
-        """Whether an answer of this status is left open for the reader of a stream."""
-        return self.keep_open and 200 <= status < 300
-
-    def may_repeat(self, error: BaseException) -> bool:
-        """Whether another attempt may be made after this failure."""
-        if not isinstance(error, DirectSuiteError) or self.consumed or error is self.own:
-            return False
-        if isinstance(error, CircuitOpenError | ClosedError):
-            return False
-        if error.operation not in (None, self.operation.name):
-            return False  # its login failed, which had tries of its own
-        if isinstance(error, ResponseDecodeError) and error.too_large:
-            return False  # a repeat would be as large
-        if error.outcome is Outcome.UNKNOWN:
-            return self.operation.may_repeat
-        return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
     def time_left(self) -> float:
         """Seconds in which another attempt has to begin."""
-        return self.retry_until - asyncio.get_running_loop().time()
+        return self.deadline - asyncio.get_running_loop().time()

@@ -52,8 +52,8 @@ class Runtime:
     @classmethod
     def of(cls, transport: Transport) -> Self:
         """What the facades of a transport use."""
-        session = transport.lifecycle
-        return cls(transport.clock, session.sleep, transport.events.emit, lambda: session.closed)
+        env, session = transport.environment, transport.environment.session
+        return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
 
 
 class NothingMoreToSeeError(TimeoutError):

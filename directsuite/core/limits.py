@@ -1,9 +1,10 @@
-"""How much of a service one suite may use at once: connections, and requests per second.
+"""How much of a service one suite may use at once: connections, and requests per second; nothing while it is down.
 
-Both are ours rather than the connector's, so that a call that still waits here provably has sent nothing. Both are
-fair: first come, first served.
+    try_admit ─► True, or else await admit ─► begin ─► the request ─► report, release
 
-The circuit breaker:
+Connections and rate are ours rather than the connector's, so that a call that still waits here provably has sent
+nothing. Both are fair: first come, first served. The circuit breaker keeps a service that is down from being asked
+again and again:
 
     closed ── so many attempts in a row without an answer ──► open ── pause over ──► one probe ── answered ──► closed
                                                                 ▲                      │ not answered
@@ -18,11 +19,13 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from directsuite.core.clock import Clock
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event, ServicePaused
+from directsuite.core.operation import Operation
 from directsuite.core.retry import LONGEST_RETRY_AFTER
+from directsuite.errors import CircuitOpenError, DeadlineExceededError, Outcome
 
 
 class Places(Protocol):
@@ -92,7 +95,7 @@ class Rate:
 class Limits:
     """The limits of one service, shared by everything in a suite that calls it.
 
-    rate: the places for its requests, where they are not this suite's own.
+    rate: of its requests, where it is not this suite's own.
     """
 
     def __init__(
@@ -118,7 +121,102 @@ class Limits:
         self._queue = asyncio.Lock()
         self._queued = 0
 
-    async def connect(self) -> None:
+    def try_admit(self, *, connect: bool) -> bool:
+        """Admit a request if it may go at once; return False if it has to wait. connect: with a connection."""
+        if self._queued or (connect and not self._free) or not self.breaker.is_closed or not self.rate.go():
+            return False
+        self._free -= connect
+        return True
+
+    async def admit(
+        self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Wait until a request may go; a limited operation then has a connection, for one `release`.
+
+        Raises DeadlineExceededError where it can't go within the time left (seconds), CircuitOpenError, and what sleep
+        raises.
+        """
+        self.refuse_while_open(operation)
+        if operation.limited:
+            await self._connect()
+        try:
+            await self.acquire_rate(operation, time_left=time_left, sleep=sleep)
+        except BaseException:
+            if operation.limited:
+                self.release()
+            raise
+
+    async def acquire_rate(
+        self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Wait until the rate has a place for a request.
+
+        A place is taken when it is there, not when a request queues for it: one that leaves the queue takes none along.
+        """
+        if not self._queued and self.rate.go():
+            return
+        _refuse_wait(operation, self.rate.wait() + self._queued * self.rate.interval, time_left())
+        self._queued += 1
+        try:
+            async with self._queue:
+                while not self.rate.go():  # more than once where the service asks for a pause meanwhile
+                    wait = self.rate.wait()
+                    _refuse_wait(operation, wait, time_left())
+                    await sleep(wait)
+        finally:
+            self._queued -= 1
+
+    def refuse_while_open(self, operation: Operation[Any]) -> None:
+        """Raise CircuitOpenError while the service is taken to be down."""
+        wait = self.breaker.wait()
+        if wait is None:
+            return
+        error = CircuitOpenError(
+            f"the {self._service} service has not answered for many attempts in a row, and is left alone",
+            operation=operation.name,
+            service=operation.service,
+            outcome=Outcome.NOT_SENT,
+        )
+        error.retry_after = wait
+        raise error
+
+    def begin(self, operation: Operation[Any]) -> int:
+        """Begin a request that was admitted: its number as the circuit breaker's probe, or 0."""
+        if self.breaker.is_closed:
+            return 0
+        self.refuse_while_open(operation)
+        return self.breaker.enter()
+
+    def report(self, *, answered: bool | None, probe: int) -> None:
+        """Say how a request ended: with an answer, without one, or so that it says nothing of the service (None)."""
+        if answered:
+            self.breaker.record_success()
+        elif answered is None:
+            self.breaker.record_abandoned(probe=probe)
+        else:
+            self.breaker.record_failure(probe=probe)
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody call the service for so many seconds, as it asked for."""
+        seconds = min(seconds, LONGEST_RETRY_AFTER)
+        if seconds > 0 and self.rate.hold(seconds):
+            self._tell(ServicePaused(service=self._service, seconds=seconds))
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no connection is left; right after a `release`, whether a call waited for it."""
+        return not self._free
+
+    def release(self) -> None:
+        """Give a connection back: to the call that has waited longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    async def _connect(self) -> None:
         """Wait for one of the service's connections; each is given back by one `release`."""
         if self._free:
             self._free -= 1
@@ -129,54 +227,11 @@ class Limits:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self.release()  # it was given to who just left
+                self.release()  # it was given to a call that just left
             else:
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(turn)
             raise
-
-    def release(self) -> None:
-        """Give a connection back: to who has waited longest."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no connection is left; right after a `release`, whether somebody waited for it."""
-        return not self._free
-
-    def go(self, *, connect: bool = False) -> bool:
-        """Whether a request may go at once, which it then does. connect: with a connection."""
-        if self._queued or (connect and not self._free) or not self.rate.go():
-            return False
-        self._free -= connect
-        return True
-
-    async def turn(self, check_wait: Callable[[float], None], sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Return when a request may go. check_wait: given the seconds that this takes at least, it may raise.
-
-        A place is taken when it is there, not when somebody queues for it: who leaves the queue takes none along.
-        """
-        check_wait(self.rate.wait() + self._queued * self.rate.interval)
-        self._queued += 1
-        try:
-            async with self._queue:
-                while not self.rate.go():  # more than once where the service asks for a pause meanwhile
-                    wait = self.rate.wait()
-                    check_wait(wait)
-                    await sleep(wait)
-        finally:
-            self._queued -= 1
-
-    def pause(self, seconds: float) -> None:
-        """Let nobody call the service for so many seconds, as it asked for."""
-        seconds = min(seconds, LONGEST_RETRY_AFTER)
-        if seconds > 0 and self.rate.hold(seconds):
-            self._tell(ServicePaused(service=self._service, seconds=seconds))
 
 
 class Breaker:
@@ -197,7 +252,7 @@ class Breaker:
         self._probed_at = 0.0
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether all attempts may be made."""
         return self._probe_at is None
 
@@ -219,14 +274,14 @@ class Breaker:
         self._probed_at = self._clock.monotonic()
         return self._probe
 
-    def answered(self) -> None:
+    def record_success(self) -> None:
         """An attempt got an answer."""
         self._in_a_row = 0
         if self._probe_at is not None:
             self._probe_at, self._probe = None, 0
             self._tell(CircuitClosed(service=self._service))
 
-    def unanswered(self, *, probe: int) -> None:
+    def record_failure(self, *, probe: int) -> None:
         """An attempt got none. probe: its number, 0 where it was none."""
         self._in_a_row += 1
         if not self._failures or self._in_a_row < self._failures:
@@ -237,12 +292,26 @@ class Breaker:
         self._probe_at = self._clock.monotonic() + self._pause
         self._tell(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
 
-    def flows(self, *, probe: int) -> None:
+    def record_flow(self, *, probe: int) -> None:
         """The body of an attempt is being taken. One that takes longer than a pause leaves the probe to another."""
         if probe and self._clock.monotonic() - self._probed_at >= self._pause:
-            self.abandoned(probe=probe)
+            self.record_abandoned(probe=probe)
 
-    def abandoned(self, *, probe: int) -> None:
+    def record_abandoned(self, *, probe: int) -> None:
         """An attempt ended without telling anything about the service, such as by its caller's leaving."""
         if probe and probe == self._probe:
             self._probe = 0
+
+
+def _refuse_wait(operation: Operation[Any], wait: float, time_left: float) -> None:
+    """Raise DeadlineExceededError where so many seconds of waiting don't fit into those that are left."""
+    if wait < time_left:
+        return
+    error = DeadlineExceededError(
+        "the service's limit of requests, or the pause that it asked for, leaves no place within the deadline",
+        operation=operation.name,
+        service=operation.service,
+        outcome=Outcome.NOT_SENT,
+    )
+    error.retry_after = wait
+    raise error

@@ -123,6 +123,11 @@ class Operation(ValueSemantics, Generic[R]):
         return self.auth in (Auth.BEARER, Auth.SESSION)
 
     @functools.cached_property
+    def about(self) -> Mapping[str, Any]:
+        """What errors say of the operation."""
+        return {"operation": self.name, "service": self.service}
+
+    @functools.cached_property
     def headers(self) -> Mapping[str, str]:
         """What every request's head says, its credential apart."""
         headers = {} if self.content_type is None else {"Content-Type": self.content_type.value}

@@ -95,7 +95,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
 
     The cause is told by type and number only: aiohttp's texts hold the URL, and the URL may hold a session id.
     """
-    about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
+    about = operation.about
     origin = error.origin if isinstance(error, ConnectionDroppedError) else error
     seen = _named(origin)
     if isinstance(error, _NO_CONNECTION) or (isinstance(error, UnicodeError) and not started):  # no name for DNS

@@ -149,7 +149,7 @@ def interpret(
 
     skipped: told how many elements of lists were null, and passed over.
     """
-    about: dict[str, Any] = {"operation": operation.name, "service": operation.service}
+    about = operation.about
     if answer.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
         text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"

@@ -42,8 +42,8 @@ _SOON = 0.05  # seconds that a piece waits for others at the most, counted when 
 _SMALL_ONES = 64  # small pieces between two turns of the event loop
 
 
-def _nothing() -> None:
-    return None
+def nothing() -> None:
+    """Do nothing."""
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -55,7 +55,7 @@ class RequestBody:
     """
 
     chunks: Callable[[], AsyncGenerator[bytes]] | None = None
-    begin: Callable[[], None] = _nothing
+    begin: Callable[[], None] = nothing
     content: bytes = b""
     to_code: bool = False
     size: int | None = None
@@ -67,7 +67,7 @@ class RequestBody:
         return cls(content=content, size=len(content))
 
     @classmethod
-    def joined(cls, parts: list[RequestBody], begin: Callable[[], None] = _nothing) -> RequestBody:
+    def joined(cls, parts: list[RequestBody], begin: Callable[[], None] = nothing) -> RequestBody:
         """Several bodies as one, each sent after the other."""
         sizes = [part.size for part in parts]
 
@@ -180,7 +180,7 @@ class Outgoing(Payload):
         self.started = False
         self.waiting = False
         self.failure: Exception | None = None
-        self.flowing: Callable[[], None] = _nothing
+        self.flowing: Callable[[], None] = nothing
 
     @property
     def spent(self) -> bool:

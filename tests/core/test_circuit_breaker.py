@@ -105,17 +105,17 @@ async def test_short_time_of_a_caller_who_leaves_some_for_proof_says_nothing_eit
 def test_late_word_of_an_old_probe_does_not_free_the_new_one() -> None:
     clock = ManualClock()
     breaker = Breaker("fax", failures=1, pause=10, clock=clock, tell=lambda _: None)
-    breaker.unanswered(probe=0)
+    breaker.record_failure(probe=0)
     clock.now = 10
     old = breaker.enter()
-    breaker.answered()
-    breaker.unanswered(probe=0)
+    breaker.record_success()
+    breaker.record_failure(probe=0)
     clock.now = 20
     new = breaker.enter()
-    breaker.abandoned(probe=old)
-    breaker.unanswered(probe=old)
+    breaker.record_abandoned(probe=old)
+    breaker.record_failure(probe=old)
     assert breaker.wait() == 10
-    breaker.abandoned(probe=new)
+    breaker.record_abandoned(probe=new)
     assert breaker.wait() is None
 
 
@@ -264,13 +264,13 @@ class BreakerMachine(RuleBasedStateMachine):
         probe = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
         current = probe > 0 and probe == self.probe
         if end == "answered":
-            self.breaker.answered()
+            self.breaker.record_success()
             self.row, self.open_until, self.probe = 0, None, 0
         elif end == "abandoned":
-            self.breaker.abandoned(probe=probe)
+            self.breaker.record_abandoned(probe=probe)
             self.probe = 0 if current else self.probe
         else:
-            self.breaker.unanswered(probe=probe)
+            self.breaker.record_failure(probe=probe)
             self.row += 1
             if self.row >= self.FAILURES and (self.open_until is None or current):
                 self.open_until, self.probe = self.clock.now + self.PAUSE, 0

@@ -68,12 +68,12 @@ async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
 
 
 async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_self: object, _call: object) -> None:
+    async def fail(_self: object) -> None:
         """A fault of the package's own, deep within."""
         raise AssertionError
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
-    monkeypatch.setattr("directsuite.core.attempt.Attempts.run", fail)
+    monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
     async with ScriptedServer(plays.silence) as server, opened(server) as suite:
         error = await caught(suite.signing.get_doc_info(NAMED))
     assert isinstance(error, AssertionError)

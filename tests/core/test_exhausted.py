@@ -66,12 +66,12 @@ async def test_memory_that_ends_while_an_answer_comes_leaves_no_frame_of_aiohttp
 async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    async def fail(_self: object, _call: object) -> None:
+    async def fail(_self: object) -> None:
         """Fail deep within."""
         raise kind
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
-    monkeypatch.setattr("directsuite.core.attempt.Attempts.run", fail)
+    monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
     async with opened(server) as suite:
         error = await caught(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, kind)

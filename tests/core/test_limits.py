@@ -155,7 +155,7 @@ async def test_connections_go_to_those_who_came_first() -> None:
     order: list[int] = []
 
     async def use(number: int) -> None:
-        await limits.connect()
+        await limits._connect()
         order.append(number)
         await asyncio.sleep(1)
         limits.release()
@@ -178,10 +178,10 @@ async def test_waiter_who_is_cancelled_gives_his_turn_on(server: ScriptedServer)
 async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:
     settings = {"requests_per_second": 100.0, "burst": 10, "circuit_failures": 0, "circuit_pause": 1.0}
     limits = Limits("fax", connections=1, clock=ManualClock(), tell=lambda _: None, **settings)  # type: ignore[arg-type]
-    await limits.connect()
-    waiting = asyncio.create_task(limits.connect())
+    await limits._connect()
+    waiting = asyncio.create_task(limits._connect())
     await turns()
-    thrown_away = limits.connect()
+    thrown_away = limits._connect()
     thrown_away.send(None)
     thrown_away.close()
     await turns()
@@ -189,4 +189,4 @@ async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:
     limits.release()
     await waiting
     limits.release()
-    assert not limits.exhausted
+    assert not limits.is_exhausted

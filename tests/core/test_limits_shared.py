@@ -83,8 +83,8 @@ def test_a_call_ended_at_any_wait_keeps_no_connection(way: Way) -> None:
                 await turns()
                 ending = await interrupted(suite.mailbox(ALICE, PASSWORD).get_message_count(), at=at, way=way)
                 await asyncio.gather(other, return_exceptions=True)
-                assert not limits_of(suite).exhausted
-                assert limits_of(suite).go()
+                assert not limits_of(suite).is_exhausted
+                assert limits_of(suite).try_admit(connect=False)
                 assert await count(suite) == 7
             if not ending.reached:
                 return at

@@ -314,5 +314,6 @@ async def test_failed_login_that_is_remembered_keeps_no_call_alive(server: Scrip
         await failure_of(GET_PATIENT_ADDRESS.call(suite))
         await turns()
         gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.events is suite._events]
+        endpoints = list(suite._transport._endpoints.values())
+        assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.endpoint in endpoints]
         assert isinstance(await failure_of(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)
