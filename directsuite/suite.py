@@ -184,11 +184,11 @@ class DirectSuite:
         return Runtime.of(self._transport)
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell this function of every event from now on. What it raises is logged by its type and harms nobody."""
+        """Call this function with every event from now on. What it raises is logged by its type and harms nobody."""
         self._events.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Tell this function of no further event."""
         self._events.remove(listener)
 
     async def __aenter__(self) -> Self:

@@ -124,7 +124,7 @@ class _Pages(Iterator[int]):
         return offset
 
     def unseen(self, page: Sequence[FaxMessage]) -> list[FaxMessage]:
-        """The messages of the latest page that came on none before, as many as are wanted."""
+        """The messages of the latest page that were on none before, up to the limit."""
         fresh: list[FaxMessage] = []
         for message in page:
             key = message.message_handle or digest_of(message)

@@ -185,7 +185,7 @@ class FaxPoller:
         return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.gone}
 
     async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
-        """The fax of this handle; none where there is no such fax any more, or it is told apart by other means."""
+        """The fax of this handle; none if there is no such fax any more, or if the record has no handle."""
         if handle is None:
             return ()
         try:
@@ -195,11 +195,11 @@ class FaxPoller:
         return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in found[:1]]
 
     def _is_the_callers(self, message: FaxMessage) -> bool:
-        """Whether the caller has a record that is seen for the first time, from an earlier watch."""
+        """Return True if the caller has this record, which is seen for the first time, from an earlier watch."""
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_past(self, page: Iterable[FaxMessage]) -> bool:
-        """Whether the caller has all that stands on a page, and all that stands on those after it."""
+        """Return True if the caller has all records of this page, and of those after it."""
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > LONGEST for message in page
@@ -238,7 +238,7 @@ async def watch(
 
 
 async def page_at(fetch: FetchPage, offset: int) -> Sequence[FaxMessage]:
-    """Up to ten messages, newest first, after so many of them; fewer where they end. fetch: the page at an offset.
+    """Up to ten messages, newest first, after `offset` of them; fewer where they end.
 
     The specification doesn't say what a service answers past the end: one may say 404. It may also say that of the
     moment, and what follows would never be seen: so the page one message before has to be short, as the last one is.
@@ -263,10 +263,10 @@ def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:
 
 
 def digest_of(message: FaxMessage) -> bytes:
-    """What tells a record from others, and from itself before a change."""
+    """A hash of all that a record says: it tells the record from others, and from itself before a change."""
     return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()
 
 
 def _age_of(message: FaxMessage) -> tuple[bool, float]:
-    """Where it stands among others: by its last update; one without goes first."""
+    """Sort key: the last update; a record without one goes first."""
     return (False, 0.0) if message.updated_ts is None else (True, message.updated_ts.timestamp())

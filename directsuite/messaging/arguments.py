@@ -63,7 +63,7 @@ def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
 
 
 def checked_message(message: M, sender: str) -> M:
-    """The message with its sender as it was given, else `sender`.
+    """The message, with `sender` if it has none.
 
     Refuses one whose sender isn't `sender`, or whose addresses or header lines can't be right.
     """
@@ -123,7 +123,7 @@ def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]
 
 
 def within_years(moment: datetime) -> datetime:
-    """The moment in UTC; what lies outside the years 1 to 9999 there, or in their last second, is their end."""
+    """The moment in UTC; one outside the years 1 to 9999 there, or in their last second, becomes their end."""
     return min(max(moment, FIRST), _END).astimezone(UTC)
 
 
@@ -132,7 +132,7 @@ def _compact(moment: datetime) -> str:
 
 
 def aware(moment: datetime, parameter: str) -> datetime:
-    """A datetime that has a time zone."""
+    """The argument, if it has a time zone; else InvalidArgumentError."""
     if require_instance(moment, datetime, parameter).utcoffset() is None:  # a zone may leave it naive
         raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
     return moment

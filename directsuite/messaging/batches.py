@@ -131,7 +131,7 @@ class Batches(Iterator[Batch]):
         return sum(batch.size for batch in self._held)
 
     def has_room(self) -> bool:
-        """Whether another batch may be fetched while others are there."""
+        """Return True if another batch may be fetched while others are there."""
         if any(batch.too_large for batch in self._held):
             return False  # what is fetched behind it has to be fetched again
         return self.held + self._next_length() * self._expected_size() <= self._memory

@@ -65,10 +65,10 @@ def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _separator(text: str) -> str:
-    """What separates cells: of the possible ones, that which cuts the first line into the most."""
+    """The separator of cells: the one of those possible that cuts the first line into the most."""
 
     def width(separator: str) -> int:
-        """How many cells it makes."""
+        """How many cells it makes of the first record."""
         try:
             return next((len(cells) for cells in _lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0)
         except ResponseDecodeError:

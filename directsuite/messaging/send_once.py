@@ -69,7 +69,7 @@ class Evidence(enum.Enum):
     """The look failed, or there was none."""
 
     def allows_sending(self, *, after_a_send: bool) -> bool:
-        """Whether the message surely isn't there. after_a_send: this call has sent it, perhaps to no effect."""
+        """Return True if the message surely isn't there. after_a_send: this call has sent it, perhaps to no effect."""
         match self:
             case Evidence.ABSENT:
                 return True
@@ -135,7 +135,7 @@ class SentMessage:
 
 
 async def find_earlier(sent: SentMessage, search: Search, looking: Looking, clock: Clock) -> SendMessageResponse | None:
-    """The answer to an attempt before this call, whose request may still arrive; None where surely none does.
+    """The answer to an attempt before this call, whose request may still arrive; None if surely none does.
 
     Raises OutcomeUnknownError where that can't be told.
     """
@@ -170,7 +170,7 @@ async def find_earlier(sent: SentMessage, search: Search, looking: Looking, cloc
 async def send(
     attempt: Callable[[float], Awaitable[SendMessageResponse]], sent: SentMessage, *, settle: float, resend: bool
 ) -> SendMessageResponse:
-    """What `attempt` gives: it sends the message within so many seconds, and has its lost answer looked for.
+    """The response of `attempt`, which sends the message within so many seconds, and looks for it without an answer.
 
     resend: make a second attempt where the first one's message surely isn't there.
     """

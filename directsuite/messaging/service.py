@@ -119,7 +119,7 @@ class Mailbox(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Send a message; where the answer gets lost, look in INBOX.Sent whether it went.
+        """Send a message; if the answer gets lost, look for the message in INBOX.Sent.
 
         Operation SendWithHeader (specification 4.C) with a header `X-Request-ID`, a hash of `key` that recipients see.
         key: your own name for this message, which makes the promise hold across a crash: call again with the same key
@@ -213,7 +213,7 @@ class Mailbox(Facade):
         give_up_after: float = GIVE_UP_AFTER,
         timeout: float | None = None,
     ) -> Delivery:
-        """Follow a message until each recipient has come to an end; what became of it. smtp_id: what `send` returned.
+        """Follow a message to its recipients, and return what became of it. smtp_id: what `send` returned.
 
         An end is Delivered, Locally Failed, Remotely Failed or NO MDN Received (after one hour); a confirmation that
         comes later is not waited for. It is looked at with GetMessageStatus (specification 4.C): at once, after 5
@@ -706,7 +706,7 @@ def _is_listed(folder: str, names: Iterable[str]) -> bool:
 
 
 def _shows_its_deletion(folder: str) -> bool:
-    """Whether GetFolders can prove that this folder was deleted.
+    """Return True if GetFolders can prove that this folder was deleted.
 
     What is outside `INBOX.` is never listed; a name that isn't plain ASCII, or has a `&`, may be listed in the other
     spelling that IMAP has for it.
@@ -715,7 +715,7 @@ def _shows_its_deletion(folder: str) -> bool:
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Whether a listing of the parent's folders has neither this one nor any below it."""
+    """Return True if a listing of the parent's folders has neither this one nor any below it."""
     levels = folder.lower().split(".")
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may leave out what is above
     listed = [name.lower() for name in names]

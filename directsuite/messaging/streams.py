@@ -25,7 +25,7 @@ from directsuite.wire.parsing import MismatchError
 async def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
     """The body of a send. Attachments made of paths, files and streams are read and coded while they are sent.
 
-    Contents in memory are coded then too, where they are large. progress: told of the bytes of the former together.
+    Large contents in memory are coded then too. progress: called with the bytes of the former, added up.
     """
     meter = Meter(progress)
     attachments = _with_sources(request.message.attachment_list)
@@ -51,14 +51,14 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
 
 
 async def _content(source: Path | Content) -> Content:
-    """A file is looked at in a thread: it may be on another machine."""
+    """The content of a source. A file is opened in a thread, since it may be on another machine."""
     if isinstance(source, Content):
         return source
     return (await examine(source, head=0, parameter="attachment_list", size=None))[0]
 
 
 def _with_sources(attachments: list[Attachment]) -> list[Attachment]:
-    """The attachments with their contents in memory as sources, where coding all of them at once would take long."""
+    """The attachments, with contents in memory as sources if coding all of them at once would take long."""
     if sum(len(attachment.content) for attachment in attachments if attachment.source is None) <= AT_ONCE:
         return attachments
     return [
@@ -70,7 +70,7 @@ def _with_sources(attachments: list[Attachment]) -> list[Attachment]:
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Do nothing: there is no progress to report."""
 
 
 class MessageReader:
@@ -113,7 +113,7 @@ class MessageReader:
         self.skipped += elements
 
     def finish(self) -> None:
-        """Raise the refusal that the answer is, seen from what stands around its messages."""
+        """Raise the refusal that the answer is, if what stands around its messages says so."""
         rest = self._splitter.finish()
         refusal = outcome.judge(self._operation, 200, {}, rest, b"")
         if refusal is not None:

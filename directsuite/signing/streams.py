@@ -23,7 +23,7 @@ _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implement
 
 
 async def pdf_of(pdf: Source, size: int | None) -> Content:
-    """The content to store. What is no PDF is refused here or, of a stream, before anything of it is sent."""
+    """The content to store. What is no PDF raises InvalidArgumentError here, or as a stream before anything is sent."""
     content, head = await examine(pdf, head=_HEAD, parameter="pdf", size=size)
     if not content.replayable:
         return _Checked(content)
@@ -77,12 +77,12 @@ class _DocumentReader:
 
     @property
     def pending(self) -> int:
-        """Nothing worth counting."""
+        """0: never more than three characters are kept."""
         return 0
 
     @property
     def skipped(self) -> int:
-        """There are no lists."""
+        """0: the answer has no lists."""
         return 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
@@ -109,7 +109,10 @@ async def pieces(
     begun = False
 
     def head_came(exchanged: Exchanged) -> None:
-        """Take the size, and tell the facade's own observer; the caller's callback would seem the network's here."""
+        """Take the size, and call the facade's own observer.
+
+        An error of the caller's `progress` would be taken for the network's here.
+        """
         meter.total = size_told(exchanged.answer.headers)
         if observe is not None:
             observe(exchanged)

@@ -46,7 +46,7 @@ class _Document:
     """Whether a change of unknown outcome may still arrive."""
 
     def is_newest(self, digest: str) -> bool:
-        """Whether this is the digest of the newest version, as far as is known."""
+        """Return True if this is the digest of the newest version, as far as is known."""
         return not self.outdated and (self.newest is None or digest == self.newest or digest not in self.seen)
 
     def became(self, digest: str) -> None:
@@ -76,7 +76,7 @@ class Change:
         return self.base in self._document.from_info or self._versions.alike
 
     def made(self, digest: str | None) -> bool:
-        """Whether this digest, which GetDocInfo gives now, shows that the change happened, if both are comparable."""
+        """Return True if this digest, which GetDocInfo gives now, shows that the change happened. See `comparable`."""
         current = _folded(digest)
         if current:
             self._versions.note_info(self._document, current)

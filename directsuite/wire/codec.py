@@ -40,7 +40,7 @@ class Codec:
             register_hooks(self.converter)
 
     def decode(self, cls: type[M], document: bytes) -> M:
-        """A model from a JSON document. Raises MismatchError, which names the place and what was wanted there."""
+        """A model from a JSON document. Raises MismatchError, which names the place and what should be there."""
         return self.structure(cls, self.parse_for(cls, document))
 
     def parse_for(self, cls: type[Model], document: bytes) -> Any:
@@ -49,7 +49,7 @@ class Codec:
         return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
 
     def structure(self, cls: type[M], value: Any, skipped: Callable[[int], None] | None = None) -> M:
-        """A model from plain values, as `parse` gives them. skipped: told of elements passed over, being null."""
+        """A model from plain values, as `parse` gives them. skipped: called with the number of null elements."""
         SKIPPED.count = 0
         try:
             model = self.converter.structure(value, cls)
@@ -63,7 +63,7 @@ class Codec:
         raise model_reader(self.converter, cls).find(value, "$") or MismatchError("readable")
 
     def shape_of(self, cls: type[Model]) -> Shape | None:
-        """Where a model has base64 text, on the wire; None where a hook of the program's own reads it."""
+        """Where a model has base64 text, on the wire; None if a hook of the program's own reads it."""
         reader = model_reader(self.converter, cls)
         return reader.shape if isinstance(reader, ModelReader) else None
 
@@ -108,7 +108,7 @@ class Codec:
         return value
 
     def _encodable(self, value: Any) -> Any:
-        """What a hook of the program's own has left as it was."""
+        """The JSON value for what a hook of the program's own has left as it was."""
         if isinstance(value, Secret):
             return self.converter.unstructure(value)
         raise TypeError(f"the converter leaves a {type(value).__name__}, which JSON does not take")

@@ -84,7 +84,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
 
 
 def model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
-    """What reads a model for this converter: a ModelReader, or the hook that a program has registered for the class."""
+    """The reader of a model for this converter: a ModelReader, or the hook that a program has registered."""
     hook = converter.get_structure_hook(cls)
     reader: Reader | None = getattr(hook, "reader", None)
     return Hook(hook, cls) if reader is None else reader
@@ -95,7 +95,7 @@ def _is_model(cls: Any) -> bool:
 
 
 def _is_of_a_program(hook: Any) -> bool:
-    """Whether a program has registered this hook: cattrs has one for most types, preconfigured converters for more."""
+    """Return True if a program has registered this hook: cattrs has its own, preconfigured converters have more."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     if hook in (list, dict):  # as cattrs copies them
@@ -168,7 +168,7 @@ class Field:
         return self.default is attrs.NOTHING
 
     def absent(self, value: Any) -> bool:
-        """Whether this value gives the default."""
+        """Return True if this value stands for the default."""
         return not self.required and is_nothing(value, self.kinds[0])
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class Field:
         return self.default.factory() if self.made_anew else self.default
 
     def spelled_otherwise(self, value: Any, extra: dict[str, Any]) -> Any:
-        """The field's value, where it may stand under another name: what is used is taken out of `extra`.
+        """The field's value, which may stand under another name: what is used is taken out of `extra`.
 
         What is filled goes before what is empty. Of two lists that both are, nothing is lost: what stands in both is
         given once.
@@ -200,7 +200,7 @@ class Field:
 
 
 def _joined(value: Any, other: Any) -> Any:
-    """The elements of two lists, or bare elements: those of the second that the first hasn't stand behind."""
+    """The elements of two lists, or bare elements; those that only the second has stand last."""
     if not value or value == "null":
         return other
     first, second = _listed(value), _listed(other)
@@ -250,7 +250,7 @@ def wire_name(cls: type[Model], name: str) -> str:
 
 
 def unread_list(cls: type[Model], document: Mapping[str, Any]) -> str | None:
-    """The list that should be in an answer that has none of its own, but one under a name that nobody knows.
+    """The list that an answer should have, if it has none of its own but one under a name that nobody knows.
 
     Without it the answer would seem empty. A bare object counts as a list where most of its members are an element's,
     or where there is a list in it; under a list's own name, too, where none of them is.
@@ -294,7 +294,7 @@ class ModelReader:
         self.fields = fields_of(cls)
 
         def of_converter(kind: Any) -> Reader | None:
-            """What the converter has for this type."""
+            """The converter's own reader for this type."""
             if kind is cls:  # it isn't made yet
                 return Hook(lambda value, _: converter.structure(value, cls), cls)
             if _is_model(kind):
@@ -352,7 +352,7 @@ def _inner(reader: Reader) -> Reader:
 
 
 def _item(reader: Reader) -> ModelReader | None:
-    """What reads the models that a field lists, if it does."""
+    """The reader of the models that a field lists; None if it lists none."""
     item = reader.item if isinstance(reader, Sequence) else None
     return item if isinstance(item, ModelReader) else None
 
@@ -423,7 +423,7 @@ def _twin(cls: type[Any]) -> type[Any]:
 
 
 def _read_of(field: Field, reader: Reader) -> Callable[[Any], Any]:
-    """What gives a field's value, which is the default for nothing."""
+    """The function that gives a field's value, or its default for nothing."""
     read = reader.read
     if field.default is None and isinstance(reader, Maybe):
         return read  # its own for nothing
@@ -431,7 +431,7 @@ def _read_of(field: Field, reader: Reader) -> Callable[[Any], Any]:
 
 
 def _expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
-    """The field's value, out of `v`: without a call where it is as it should be, and only the package's reader asks."""
+    """Source of the field's value, out of `v`: without a call if that is of the type and no program's hook reads it."""
     inner = _inner(reader)
     otherwise = f"read{number}(v)"
     if isinstance(inner, EnumReader):
@@ -502,7 +502,7 @@ def _writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
 
 
 def _of_type(kind: type[Any], write: Write) -> Write:
-    """Write values of this type so, and leave others as they are."""
+    """A function that writes values of this type so, and leaves others as they are."""
     return lambda value: write(value) if isinstance(value, kind) else value
 
 

@@ -110,7 +110,7 @@ class ArraySplitter:
         return True
 
     def _marked(self, position: int) -> Iterator[Any]:
-        """What ends at this mark: a name, a value or an element."""
+        """The element that ends at this mark, if it isn't a name or another value that does."""
         mark = self._buffer[position]
         if mark == _COLON:
             if self._place is _Place.NAME:
@@ -163,7 +163,7 @@ class ArraySplitter:
             self._between = bytes(between[0])
 
     def _alike(self) -> Iterator[Any]:
-        """The elements that end as the last one did, as many as stand here."""
+        """The elements that end as the last one did, as far as they are here."""
         between, buffer, start = self._between, self._buffer, 0
         to_next = between.index(b",")
         try:

@@ -42,7 +42,7 @@ _TEXTS = (str, bytes, Secret)
 
 
 def is_nothing(value: Any, kind: Any) -> bool:
-    """Whether a member's value stands for no value of this type: null, or the text "null" where it can't be a value."""
+    """Return True if it stands for no value of this type: null, or the text "null" where that can't be a value."""
     return value is None or (kind not in _TEXTS and value in _NOTHING)
 
 
@@ -163,7 +163,7 @@ class Sequence:
 
 
 def reader_for(annotation: Any, of_converter: Callable[[Any], Reader | None]) -> Reader:
-    """The reader of a field annotated so. of_converter: what the converter has for a type, which goes before ours."""
+    """The reader of a field annotated so. of_converter: gives the converter's reader for a type, which goes first."""
     reader = of_converter(annotation)
     if reader is not None:
         return reader
