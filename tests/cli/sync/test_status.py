@@ -35,6 +35,13 @@ def report(desk: Desk, age: float, *mailboxes: MailboxProgress) -> None:
     write_status(desk.folder / "directsuite-sync.db.status.json", written)
 
 
+@pytest.fixture
+def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day's clock stands still, so that what a busy machine takes adds nothing to an age."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
 async def test_a_store_that_is_not_there_is_told(desk: Desk) -> None:
     for command in ("status", "audit", "retry"):
         ended = await desk.run(command)
@@ -81,6 +88,7 @@ async def test_as_json_it_is_one_document(desk: Desk) -> None:
     assert bob["failing_for"] < 60
 
 
+@pytest.mark.usefixtures("held_clock")
 async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
     failing = MailboxProgress(
         name=ALICE,
@@ -98,6 +106,7 @@ async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
         assert ended.out.endswith(f"{ALICE}, INBOX.Ward: There is no such folder on the server.\n")
 
 
+@pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(2.0, 0), (100.0, 1)])
 async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
     desk: Desk, age: float, status: int
@@ -120,6 +129,7 @@ async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> Non
     assert ALICE in ended.out
 
 
+@pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(1.0, 0), (119.0, 0), (125.0, 1)])
 async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     desk: Desk, age: float, status: int
