@@ -151,15 +151,23 @@ async def _keep_in_step(
         stack.enter_context(forgiving_stdout(_warn_of_stdout))
         with usable_store():
             worker = await open_worker(stack, display.round)
-        received, stop, break_off = list[int](), asyncio.Event(), asyncio.Event()
+        received = list[int]()
 
         def came(number: int) -> None:
+            """Stop the worker at the first signal; break it off at the second, or when its grace is over."""
             received.append(number)
-            (stop if len(received) == 1 else break_off).set()
+            if len(received) > 1:
+                work.cancel()
+            elif not work.done():
+                worker.stop()
+                grace = f"{options.grace:g} s"
+                display.say("stopping", f"stopping: what is under way gets {grace}; another signal breaks it off")
+                asyncio.get_running_loop().call_later(options.grace, work.cancel)
 
         with display, signals_call(came, (signal.SIGINT, signal.SIGTERM)):
+            work: asyncio.Future[Any] = asyncio.ensure_future(worker.work())
             async with _reported(worker, status_file, display):
-                await _work(worker, options.grace, display, stop, break_off)
+                await _ended(work, worker)
             mailboxes = worker.mailboxes()
             if not options.once:
                 display.say("stopped", f"stopped: {standings(mailboxes)}; the same command goes on from here")
@@ -172,22 +180,13 @@ async def _keep_in_step(
             return ExitStatus.DONE if is_in_step else ExitStatus.FAILED
 
 
-async def _work(
-    worker: _Worker, grace: float, display: LiveTable | Lines, stop: asyncio.Event, break_off: asyncio.Event
-) -> None:
-    """Return when the work has ended, by itself or since it was told to. Raises what it raised.
+async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
+    """Return when the work has ended or was broken off. Raises what it raised.
 
     That it can't begin for its store, before the first turn of any mailbox, is a RefusedError.
     """
-    work: asyncio.Future[Any] = asyncio.ensure_future(worker.work())
     try:
-        await _first_of(work, stop)
-        if not work.done():
-            worker.stop()
-            display.say("stopping", f"stopping: what is under way gets {grace:g} s; another signal breaks it off")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    await _first_of(work, break_off)
+        await asyncio.wait([work])
     finally:
         work.cancel()
         await asyncio.wait([work])
@@ -199,14 +198,6 @@ async def _work(
         if any(each.standing is not Standing.WAITING for each in worker.mailboxes().values()):
             raise
         raise refusal_of_store(error) from None
-
-
-async def _first_of(work: asyncio.Future[Any], event: asyncio.Event) -> None:
-    waiting: asyncio.Future[Any] = asyncio.create_task(event.wait())
-    try:
-        await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,7 @@
-"""What is said of arguments that can't be."""
+"""The sentence for arguments that are wrong: what is wrong, and where it is told how it is right.
+
+It shows nothing of what was typed but the names of options: the rest may be the words of a message, or somebody's name.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from cyclopts import (
     ValidationError,
 )
 
-_NEVER = ("--password", "--token", "--secret")
+_SECRETS = ("--password", "--token", "--secret")
 _FILES = ("--password-file", "--token-file", "--passwords")
-_NEAR = 0.75  # of 1: a letter too many, too few or in another's place
+_SIMILAR = 0.75  # of 1: a letter too many, too few or in another's place
 _OPTION = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _FORMS: Mapping[object, str] = {
     int: "give a whole number",
@@ -35,12 +38,12 @@ _LIMITS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"
 
 
 def secret_among(app: App, arguments: Sequence[str]) -> str | None:
-    """A sentence, where a secret is given as an argument. It doesn't show it."""
+    """The sentence for a secret among the arguments; None where there is none."""
     for argument in arguments:
         if argument == "--":
             break
         name, _, _ = argument.partition("=")
-        if name in _NEVER:
+        if name in _SECRETS:
             chain, _, _ = app.parse_commands(arguments)
             there = _options_of(app[chain[0]] if len(chain) == 1 else app[chain[0]][chain[1]]) if chain else ()
             files = "".join(f"give {option} FILE, or " for option in _FILES if option in there)
@@ -52,80 +55,78 @@ def secret_among(app: App, arguments: Sequence[str]) -> str | None:
 
 
 def _options_of(command: App) -> Sequence[str]:
-    """None of one that is a group of others."""
+    """The names of a command's options; a group of commands has none."""
     if command.default_command is None:
         return ()
     return [name for argument in command.assemble_argument_collection() for name in argument.names]
 
 
 def wrong_usage(error: CycloptsError) -> str:
-    """A sentence that says what is wrong, and where it is told how it is right. It shows nothing of what was typed but
-    the names of options: the rest may be the words of a message, or somebody's name.
-    """
+    """The sentence for arguments that cyclopts refuses."""
     command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
-    return f"{_said(error)}: see `{command}`"
+    return f"{_problem(error)}: see `{command}`"
 
 
-def _said(error: CycloptsError) -> str:
+def _problem(error: CycloptsError) -> str:
     match error:
         case UnusedCliTokensError():
             count = len(error.unused_tokens or ())
             return f"{count} argument{'' if count == 1 else 's'} too many; what has blanks in it goes into quotes"
         case UnknownCommandError():
-            return _of_no_command(error)
+            return _no_such_command(error)
         case UnknownOptionError():
-            return _of_no_option(error)
+            return _no_such_option(error)
         case MissingArgumentError():
-            name = _named(error, error.keyword)
+            name = _name_of(error, error.keyword)
             return (
-                f"{name} is missing" if error.keyword is None else f"{name} is given without a value{_of_dash(error)}"
+                f"{name} is missing" if error.keyword is None else f"{name} is given without a value{_dash_hint(error)}"
             )
         case RepeatArgumentError():
-            return f"{_named(error, error.token.keyword)} is given more than once"
+            return f"{_name_of(error, error.token.keyword)} is given more than once"
         case CoercionError():
             token = error.token
-            name = _named(error, None if token is None else token.keyword)
-            return f"{name}: {error.msg}" if error.msg is not None else f"{name}: {_wanted(error.target_type)}"
+            name = _name_of(error, None if token is None else token.keyword)
+            return f"{name}: {error.msg}" if error.msg is not None else f"{name}: {_expected(error.target_type)}"
         case ValidationError() if error.argument is not None:
             token = next(iter(error.argument.tokens), None)
-            name = _named(error, None if token is None else token.keyword)
-            return f"{name}: {_limit(error.exception_message)}"
+            name = _name_of(error, None if token is None else token.keyword)
+            return f"{name}: {_limit_in_words(error.exception_message)}"
         case ValidationError():  # of a group, whose message names options alone
             return f"not all of these go together: {error.exception_message.partition(': ')[2].strip('{}.')}"
         case _:
             return "the arguments can't be understood"
 
 
-def _of_no_command(error: UnknownCommandError) -> str:
+def _no_such_command(error: UnknownCommandError) -> str:
     there = [name for name in error.app or () if not name.startswith("-")]
     typed = next(iter(error.unused_tokens or ()), "")
     if typed.startswith("-"):
         return f"options stand behind the command; there are {', '.join(there)}"
-    return f"there is no such command{_meant(typed, there)}; there are {', '.join(there)}"
+    return f"there is no such command{_suggestion(typed, there)}; there are {', '.join(there)}"
 
 
-def _of_no_option(error: UnknownOptionError) -> str:
+def _no_such_option(error: UnknownOptionError) -> str:
     name = (error.token.keyword or error.token.value).partition("=")[0]
     there = [each for argument in error.argument_collection for each in argument.names if each.startswith("-")]
-    return f"there is no {f'option {name}' if _OPTION.fullmatch(name) else 'such option'}{_meant(name, there)}"
+    return f"there is no {f'option {name}' if _OPTION.fullmatch(name) else 'such option'}{_suggestion(name, there)}"
 
 
-def _of_dash(error: MissingArgumentError) -> str:
+def _dash_hint(error: MissingArgumentError) -> str:
     pairs = pairwise(error.unused_tokens or ())
     if not any(option == error.keyword and behind.startswith("-") for option, behind in pairs):
         return ""
     return f"; a value that begins with - is given as {error.keyword}=…"
 
 
-def _meant(typed: str, there: Sequence[str]) -> str:
+def _suggestion(typed: str, there: Sequence[str]) -> str:
     if typed in there:
         return ""
     begun = [each for each in there if each.startswith(typed) and typed.strip("-")]
-    near = begun if len(begun) == 1 else difflib.get_close_matches(typed, there, n=1, cutoff=_NEAR)
+    near = begun if len(begun) == 1 else difflib.get_close_matches(typed, there, n=1, cutoff=_SIMILAR)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def _named(error: CycloptsError, keyword: str | None) -> str:
+def _name_of(error: CycloptsError, keyword: str | None) -> str:
     """The option, or what stands in its place in a command's help."""
     if keyword is not None:
         return keyword.partition("=")[0]
@@ -135,14 +136,14 @@ def _named(error: CycloptsError, keyword: str | None) -> str:
     return name if name.startswith("--") else name.upper()
 
 
-def _wanted(kind: object) -> str:
+def _expected(kind: object) -> str:
     if get_origin(kind) is Literal:
         choices = sorted(map(str, get_args(kind)))  # typing has one order for all of the same members: the first seen
         return f"give one of {', '.join(choices)}"
     return _FORMS.get(kind, "it can't be understood")
 
 
-def _limit(message: str) -> str:
+def _limit_in_words(message: str) -> str:
     for sign, words in _LIMITS.items():
         message = message.replace(f"Must be {sign} ", f"give {words} ")
     return message.rstrip(".")
