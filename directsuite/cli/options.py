@@ -171,9 +171,6 @@ _Signature = Parameter(group=_LOOK)
 _Going = Parameter(group=_HOW)
 
 
-FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
-
-
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SignOptions:
@@ -211,6 +208,11 @@ class SignOptions:
     json: Json = False
 
 
+FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
 class FaxOptions:
     """The options of `fax show`."""
 
