@@ -1,6 +1,16 @@
 """The sandbox: the four services, for real, on loopback.
 
 `directsuite.sandbox.server.Sandbox` runs it inside a program or test, `python -m directsuite.sandbox` as a server.
+It is a reading of the specification of its own: it imports nothing of the client, nor the client anything of it.
+
+    serving.py        the server with sample_content.py, for both command lines
+    server.py         Sandbox: one port for all of it;  openapi.py: the OpenAPI document, openapi.yaml
+    control.py        the control API, over HTTP
+    state.py          what a sandbox keeps, and what a test does to it;  ledger.py: what really happened
+    database.py       SQLite behind one writer thread;  clock.py: the one clock
+    refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
+    credentials.py    passwords, access tokens;  oauth.py: the endpoints that give them
+    signing/  fax.py  messaging/  registration/    the four services
 """
 
 from directsuite.sandbox.clock import Clock

@@ -77,7 +77,7 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Whether time stands still."""
+        """True while time stands still."""
         return self._state.frozen_at is not None
 
     @property

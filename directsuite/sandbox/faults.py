@@ -70,7 +70,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.1
     """Delay for `latency`; real time, since clients measure it."""
     processed: bool = False
-    """Whether the operation runs, for `status` and `hang`."""
+    """True to run the operation, for `status` and `hang`."""
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
     """How often the rule applies before it is used up; None for ever."""
     skip: _Natural = 0
@@ -118,7 +118,7 @@ class Faults:
         self._last = 0
         self._operations: frozenset[str] = frozenset()
         self.stopped = False
-        """Whether the sandbox is stopping: requests that hang are let go."""
+        """True once the sandbox stops: requests that hang end."""
 
     def know(self, operations: Iterable[str]) -> None:
         """Tell which operations there are, so that a rule for a misspelt one is refused."""

@@ -48,7 +48,7 @@ _CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends ten minutes at 
 _FORM = "application/x-www-form-urlencoded"
 
 Authenticate = Callable[[sqlite3.Connection, str, str], bool]
-"""Whether a user name and password belong to somebody who may use the password grant."""
+"""Returns True if a user name and password belong to somebody who may use the password grant."""
 
 
 class OAuthError(Exception):
@@ -256,7 +256,7 @@ def _required(form: Mapping[str, str], name: str) -> str:
 
 
 def usable_redirect(redirect_uri: str) -> bool:
-    """Whether an answer can be sent there: an absolute URI of http or https without a fragment."""
+    """Return True if an answer can be sent there: to an absolute URI of http or https without a fragment."""
     if not (redirect_uri.isascii() and redirect_uri.isprintable()):
         return False
     try:

@@ -257,8 +257,8 @@ class SandboxState:
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
         person = individuals.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
         try:
-            known = individuals.Contact(**contact)
-            return await self._database.write(lambda connection: individuals.add(connection, person, known, id))
+            data = individuals.Contact(**contact)
+            return await self._database.write(lambda connection: individuals.add(connection, person, data, id))
         except RefusedError as refused:
             raise ValueError(str(refused)) from None
 

@@ -96,7 +96,7 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
 
 
 def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
-    """Whether these are the credentials of a T-User."""
+    """Return True if these are the credentials of a T-User."""
     row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
     return row is not None and password_matches(password, row["password"])
 

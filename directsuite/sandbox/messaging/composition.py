@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from directsuite.sandbox.messaging.parsing import Attachment, Content
+    from directsuite.sandbox.messaging.requests import Recipient
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
@@ -42,18 +43,11 @@ _LONGEST_PLAIN_FILENAME = 60
 _FILENAME_SEGMENT = 60
 
 
-class Addressee(NamedTuple):
-    """A recipient; kind is TO, CC or BCC."""
-
-    email: str
-    kind: str
-
-
 class Draft(NamedTuple):
     """A message to compose."""
 
     sender: str
-    recipients: Sequence[Addressee]
+    recipients: Sequence[Recipient]
     subject: str | None
     body: str
     html_body: bool = False
@@ -74,7 +68,7 @@ def require_address(address: str) -> None:
         raise Refusal(Code.ADDRESS, "An address is not of the form local-part@domain")
 
 
-def require_recipients(recipients: Sequence[Addressee]) -> None:
+def require_recipients(recipients: Sequence[Recipient]) -> None:
     """Refuse, with code 2, to send to nobody, and to what is no address."""
     if not recipients:
         raise Refusal(Code.ADDRESS, "The message has no recipients")
@@ -86,7 +80,7 @@ def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
     """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
     require_recipients(draft.recipients)
     require_address(draft.sender)
-    named = {kind: [r.email for r in draft.recipients if r.kind == kind] for kind in ("TO", "CC", "BCC")}
+    named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
     lines = [_address_header("From", [draft.sender])]
     lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
     if draft.subject is not None:

@@ -54,7 +54,7 @@ class MailboxRequest(Request):
         return self.auth or self.authentication or bare
 
 
-class Recipient(msgspec.Struct, kw_only=True):
+class Recipient(msgspec.Struct):
     """An address and how it is addressed."""
 
     email: str
@@ -120,8 +120,8 @@ class UidsRequest(Request):
 
     def addressees(self) -> list[Recipient]:
         """The recipients, in whichever form they came."""
-        given = self.recipients or []
-        return given.recipients if isinstance(given, RecipientCollection) else given
+        recipients = self.recipients or []
+        return recipients.recipients if isinstance(recipients, RecipientCollection) else recipients
 
 
 class SmtpIdsRequest(Request):

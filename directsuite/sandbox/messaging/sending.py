@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pybase64
 
 from directsuite.sandbox.messaging import Code, Refusal, accounts, delivery, folders, store
-from directsuite.sandbox.messaging.composition import Addressee, Composed, Draft, compose, require_recipients
+from directsuite.sandbox.messaging.composition import Composed, Draft, compose, require_recipients
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_message
 from directsuite.sandbox.messaging.requests import (
     MessageWithHeader,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 class _Outgoing(NamedTuple):
     smtp_id: str
-    recipients: Sequence[Addressee]
+    recipients: Sequence[Recipient]
     message: Composed
 
 
@@ -53,7 +53,7 @@ async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: 
 
 async def forward(call: Call[UidsRequest], database: Database) -> Answer:
     """Forward: one message inline with its attachments, several as attachments."""
-    recipients = _addressees(call.request.addressees())
+    recipients = _distinct(call.request.addressees())
     require_recipients(recipients)
     originals = await database.read(
         lambda connection: store.raw_messages(connection, call.folder(connection).id, call.request.uids)
@@ -85,7 +85,7 @@ def _draft(request: SendRequest | SendRequestWithHeader) -> Draft:
     headers = message.headers or [] if isinstance(message, MessageWithHeader) else []
     return Draft(
         sender=message.sender,
-        recipients=_addressees(message.recipients),
+        recipients=_distinct(message.recipients),
         subject=message.subject,
         body=message.body or "",
         html_body=message.html_body,
@@ -97,7 +97,7 @@ def _draft(request: SendRequest | SendRequestWithHeader) -> Draft:
     )
 
 
-def _forwarded(call: Call[UidsRequest], recipients: Sequence[Addressee], originals: Sequence[bytes]) -> _Outgoing:
+def _forwarded(call: Call[UidsRequest], recipients: Sequence[Recipient], originals: Sequence[bytes]) -> _Outgoing:
     readings = [read_message(raw) for raw in originals]
     subject = _subject(readings[0]) if len(originals) == 1 else f"{len(originals)} messages"
     draft = Draft(sender=call.address, recipients=recipients, subject=f"Fwd: {subject}", body="")
@@ -153,7 +153,7 @@ def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing)
 
 
 def _deliver(
-    connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing, recipient: Addressee
+    connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing, recipient: Recipient
 ) -> delivery.Fate:
     account = accounts.account_id(connection, recipient.email)
     if account is None:
@@ -165,11 +165,11 @@ def _deliver(
     return delivery.MAILBOX_HERE
 
 
-def _addressees(recipients: Iterable[Recipient]) -> list[Addressee]:
+def _distinct(recipients: Iterable[Recipient]) -> list[Recipient]:
     """The recipients, each address once, where it was first named."""
-    first: dict[str, Addressee] = {}
+    first: dict[str, Recipient] = {}
     for recipient in recipients:
-        first.setdefault(recipient.email.casefold(), Addressee(recipient.email, recipient.type))
+        first.setdefault(recipient.email.casefold(), recipient)
     return list(first.values())
 
 

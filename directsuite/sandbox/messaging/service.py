@@ -159,22 +159,22 @@ def _renumber(connection: sqlite3.Connection, address: str, folder: str, first: 
 
 def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:
     """The mailbox that the credentials open, and its address."""
-    given = body.credentials()
+    credentials = body.credentials()
     if not row.tuser:
-        account = accounts.authenticate(connection, given.username, given.password)
+        account = accounts.authenticate(connection, credentials.username, credentials.password)
         if account is None:
             raise Refusal(Code.AUTHENTICATION, "The username or the password is wrong")
-        if state_of(connection, given.username, now) == DISABLED:
+        if state_of(connection, credentials.username, now) == DISABLED:
             raise Refusal(Code.AUTHENTICATION, "The user is disabled")
-        return account, given.username
-    if not accounts.authenticate_tuser(connection, given.username, given.password):
+        return account, credentials.username
+    if not accounts.authenticate_tuser(connection, credentials.username, credentials.password):
         raise Refusal(Code.AUTHENTICATION, "The T-User's name or password is wrong")
-    account = accounts.account_of_tuser(connection, given.username, given.direct_addr)
+    account = accounts.account_of_tuser(connection, credentials.username, credentials.direct_addr)
     if account is None:
         raise Refusal(Code.ADDRESS, "The T-User may not act for this Direct address")
-    if state_of(connection, given.direct_addr, now) == DISABLED:
+    if state_of(connection, credentials.direct_addr, now) == DISABLED:
         raise Refusal(Code.ADDRESS, "The user of this Direct address is disabled")
-    return account, given.direct_addr
+    return account, credentials.direct_addr
 
 
 def _pattern(path: str) -> str:

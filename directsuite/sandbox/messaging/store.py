@@ -154,14 +154,14 @@ def remove(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> 
 def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
     """Give a folder's messages other uids, in their order from `first`, as a restored server does; how many."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
-    known = [row["uid"] for row in rows.fetchall()]
+    uids = [row["uid"] for row in rows.fetchall()]
     connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))  # uids are unique at every step
     connection.executemany(
         "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
-        [(new, folder, -old) for new, old in enumerate(known, first)],
+        [(new, folder, -old) for new, old in enumerate(uids, first)],
     )
-    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(known), folder))
-    return len(known)
+    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(uids), folder))
+    return len(uids)
 
 
 def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:

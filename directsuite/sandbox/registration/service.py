@@ -58,29 +58,20 @@ class RegistrationService:
     def routes(self) -> list[web.RouteDef]:
         """The five operations, under the base path of the service."""
         scope = "{session_id}/{direct_domain}"
+        posts = {
+            "login": self.login,
+            f"ProvisionIDProofedPatient/{scope}": self.provision_id_proofed_patient,
+            f"GetPatientAddressByMeta/{scope}": self.get_patient_address_by_meta,
+            f"SetPatientsPasswords/{scope}": self.set_patients_passwords,
+        }
+        name = "GetPatientAddressByUsername"
+        by_username = _answering(self.get_patient_address_by_username)
         return [
-            web.post(f"{BASE}/login", _answering(self.login), name="login"),
-            web.post(
-                f"{BASE}/ProvisionIDProofedPatient/{scope}",
-                _answering(self.provision_id_proofed_patient),
-                name="ProvisionIDProofedPatient",
+            *(
+                web.post(f"{BASE}/{path}", _answering(work), name=path.partition("/")[0])
+                for path, work in posts.items()
             ),
-            web.post(
-                f"{BASE}/GetPatientAddressByMeta/{scope}",
-                _answering(self.get_patient_address_by_meta),
-                name="GetPatientAddressByMeta",
-            ),
-            web.get(
-                f"{BASE}/GetPatientAddressByUsername/{scope}/{{direct_username}}",
-                _answering(self.get_patient_address_by_username),
-                name="GetPatientAddressByUsername",
-                allow_head=False,
-            ),
-            web.post(
-                f"{BASE}/SetPatientsPasswords/{scope}",
-                _answering(self.set_patients_passwords),
-                name="SetPatientsPasswords",
-            ),
+            web.get(f"{BASE}/{name}/{scope}/{{direct_username}}", by_username, name=name, allow_head=False),
         ]
 
     async def login(self, request: web.Request) -> web.Response:

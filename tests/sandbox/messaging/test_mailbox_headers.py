@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.composition import Addressee, Draft, compose
+from directsuite.sandbox.messaging.composition import Draft, compose
 from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.requests import Recipient
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40)
@@ -115,7 +116,7 @@ def test_no_encoded_word_changes_an_address(name: str, address: str, charset: st
 def test_a_reply_to_that_was_given_is_read_back(name: str, address: str) -> None:
     quoted = '"' + name.replace("\\", r"\\").replace('"', r"\"") + '"'
     draft = Draft(
-        ALICE, [Addressee("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
+        ALICE, [Recipient("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
     )
     composed = compose(draft, message_id="<1@x.test>", at=NOON)
     assert composed.delivered == content_of(composed.delivered.raw)

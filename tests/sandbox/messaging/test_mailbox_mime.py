@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.composition import Addressee, Draft, compose
+from directsuite.sandbox.messaging.composition import Draft, compose
 from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
+from directsuite.sandbox.messaging.requests import Recipient
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 MESSAGE_ID = "<1@direct.clinic.test>"
@@ -26,7 +27,7 @@ addresses = st.builds(
     st.from_regex(r"[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?", fullmatch=True),
     st.from_regex(r"[a-z0-9-]{1,12}", fullmatch=True),
 )
-addressees = st.builds(Addressee, addresses, st.sampled_from(["TO", "CC", "BCC"]))
+addressees = st.builds(Recipient, addresses, st.sampled_from(["TO", "CC", "BCC"]))
 content_types = st.sampled_from(
     ["application/pdf", "text/xml; name=ccd.xml", 'text/xml; name="a b.xml"', "text/plain", "message/rfc822"]
 )
@@ -54,11 +55,11 @@ def canonical(body: str) -> str:
     attached=st.lists(attachments, max_size=3),
     custom=st.lists(headers, max_size=3),
 )
-@example([Addressee("a@b.test", "TO")], " =?utf-8?q?not?= encoded \t", "From \n.\n\n", False, [], [("X-A", " ")])
-@example([Addressee("a@b.test", "TO")], "x" * 2000, "y" * 2000, True, [Attachment("é" * 200, "text/plain", b"")], [])
-@example([Addressee("a@b.test", "BCC")], "", "--=_\r", False, [Attachment("", "message/rfc822", b"\r\n--\r\n")], [])
+@example([Recipient("a@b.test", "TO")], " =?utf-8?q?not?= encoded \t", "From \n.\n\n", False, [], [("X-A", " ")])
+@example([Recipient("a@b.test", "TO")], "x" * 2000, "y" * 2000, True, [Attachment("é" * 200, "text/plain", b"")], [])
+@example([Recipient("a@b.test", "BCC")], "", "--=_\r", False, [Attachment("", "message/rfc822", b"\r\n--\r\n")], [])
 def test_a_composed_message_reads_back_as_it_was_drafted(
-    recipients: list[Addressee],
+    recipients: list[Recipient],
     subject: str | None,
     body: str,
     html: bool,
@@ -79,7 +80,7 @@ def test_a_composed_message_reads_back_as_it_was_drafted(
         assert parts == [tuple(attachment) for attachment in attached]
         names = {name for name, _ in custom}
         assert [(h["name"], h["value"]) for h in detail["headers"] if h["name"] in names] == custom
-    by_kind = [{"email": r.email, "type": r.kind} for kind in ("TO", "CC", "BCC") for r in recipients if r.kind == kind]
+    by_kind = [{"email": r.email, "type": r.type} for kind in ("TO", "CC", "BCC") for r in recipients if r.type == kind]
     assert own["recipients"] == by_kind
     assert delivered["recipients"] == [recipient for recipient in by_kind if recipient["type"] != "BCC"]
     assert all(len(row) <= 998 for row in composed.own_copy.raw.split(b"\r\n\r\n")[0].split(b"\r\n"))
@@ -199,7 +200,7 @@ def test_dividing_takes_time_in_proportion_to_the_message(pattern: bytes) -> Non
 
 
 def test_no_segment_of_a_filename_ends_within_a_character() -> None:
-    draft = Draft(ALICE, [Addressee("b@x.test", "TO")], "", "", attachments=[Attachment("é€𝄞" * 20, "a/b", b"")])
+    draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "", "", attachments=[Attachment("é€𝄞" * 20, "a/b", b"")])
     raw = compose(draft, message_id=MESSAGE_ID, at=NOON).delivered.raw.decode("ascii")
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
     assert len(segments) > 3
