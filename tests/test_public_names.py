@@ -149,6 +149,7 @@ NOT_FOR_USERS = {
     ),  # what a synchronisation and its store say to each other
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
     *("Runtime", "Exchanged"),  # what the package itself uses of a suite beside its calls, and sees of a call
+    *("Statement", "Tables", "Refusal", "Values"),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
     *("Keeping", "Chunk"),  # what a signing job and its journal do
     "SharedRate",  # what a suite asks of SharedLimits

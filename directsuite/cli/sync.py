@@ -51,11 +51,11 @@ from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
+from directsuite.sync.model import StoreError
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.sinks import MaildirSink, SqliteSink
-from directsuite.sync.sqlite import SqliteStore
 from directsuite.sync.status_file import WorkerStatus, status_file_of, write_status
-from directsuite.sync.store import StoreError
+from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
 from directsuite.sync.turns import Passwords
 
@@ -125,8 +125,8 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
     async def fleet(database: Secret, stack: AsyncExitStack, listener: Listener) -> _Worker:
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore
-        from directsuite.sync.postgres_sink import PostgresSink
         from directsuite.sync.shared_limits import SharedLimits
+        from directsuite.sync.sinks import PostgresSink
 
         shared = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener], shared_limits=shared))

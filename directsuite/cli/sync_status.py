@@ -31,12 +31,10 @@ from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.changes import Kind
-from directsuite.sync.database import STORE
+from directsuite.sync.model import SET_ASIDE, FolderStatus, MailboxStatus, State, StoreError, Wish
 from directsuite.sync.progress import MailboxProgress, Standing
-from directsuite.sync.status import FolderStatus, MailboxStatus, statuses
 from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of
-from directsuite.sync.store import SET_ASIDE, State, StoreError
-from directsuite.sync.wishes import Wish, wish_in
+from directsuite.sync.store import SqliteStore
 
 SILENT = 30.0
 """Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
@@ -135,7 +133,7 @@ async def _status(options: SyncStatusOptions) -> int:
         if options.postgres:
             report = await report_of_fleet(conninfo(), time.time())
         else:
-            report = report_of_worker(store, None if path is None else read_status(path), time.time())
+            report = await report_of_worker(store, None if path is None else read_status(path), time.time())
     refuse_unknown(options.mailbox, {each.progress.name for each in report.mailboxes})
     if options.mailbox:
         shown = [each for each in report.mailboxes if each.progress.name in options.mailbox]
@@ -166,12 +164,10 @@ async def _leave_wish(wish: Wish, options: StoreOptions) -> int:
         if options.postgres:
             left = await _wish_in_fleet(conninfo(), wish, options.mailbox)
         else:
-            store = options.store or DEFAULT_STORE
-            if options.mailbox:
-                with STORE.beside(store, read_only=True) as connection:
-                    known = statuses(connection)
-                refuse_unknown(options.mailbox, {each.name for each in known})
-            left = wish_in(store, wish, options.mailbox)
+            async with SqliteStore(options.store or DEFAULT_STORE, shared=True) as store:
+                if options.mailbox:
+                    refuse_unknown(options.mailbox, {each.name for each in await store.status()})
+                left = await store.wish(wish, options.mailbox)
     sys.stdout.write(f"{_mailboxes_in_words(len(left))}: {_WISHES[wish]} by the worker that runs, or by the next one\n")
     return ExitStatus.DONE
 
@@ -233,10 +229,10 @@ def refusal_of_store(error: StoreError | OSError) -> RefusedError:
     return RefusedError(ending_of(error)[1].replace("the next call connects again", what_to_do))
 
 
-def report_of_worker(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
+async def report_of_worker(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
     """From a worker's status file and its SQLite store. Raises StoreError."""
-    with STORE.beside(store, read_only=True) as connection:
-        known = {each.name: each for each in statuses(connection)}
+    async with SqliteStore(store, shared=True) as opened:
+        known = {each.name: each for each in await opened.status()}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
     sentence = "no worker is running: this is what the store knows"
     is_running = is_silent = False

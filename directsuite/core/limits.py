@@ -47,13 +47,12 @@ class Places(Protocol):
 
 
 class SharedLimits(Protocol):
-    """Limits that suites in several processes keep together, by the name of a service.
-
-    connections: to one service, of this process; None for as many as its settings allow.
-    """
+    """Limits that suites in several processes keep together, by the name of a service."""
 
     @property
-    def connections(self) -> int | None: ...
+    def connections(self) -> int | None:
+        """To one service, of this process; None for as many as its settings allow."""
+        ...
 
     def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> Places:
         """Places for requests to a service."""

@@ -1,7 +1,7 @@
 """One thread that owns an SQLite connection, and commits together what was asked for while it was busy.
 
-    do ─► queue ─► BEGIN ─► SAVEPOINT, work, RELEASE ─► … ─► COMMIT ─► callers get what their works gave
-                               └─ raises: ROLLBACK TO, and only its caller gets the exception
+    run ─► queue ─► BEGIN ─► SAVEPOINT, work, RELEASE ─► … ─► COMMIT ─► callers get what their works gave
+                                └─ raises: ROLLBACK TO, and only its caller gets the exception
 
 A commit costs a flush of the disk, whoever waits for it: two hundred callers share one. Reads go the same way on a
 connection of their own, where BEGIN locks nothing: each group of them sees what was committed before it began.
@@ -57,7 +57,7 @@ class _Job:
             self.future.set_exception(self.error)
 
 
-class Transactions:
+class GroupCommitter:
     """Transactions on one connection, in one thread, for callers in one event loop. It is opened once.
 
     begin: the statement that begins one. explain: what a caller gets for a failure of the whole transaction; asked
@@ -80,12 +80,12 @@ class Transactions:
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
         ended.future.add_done_callback(self._refuse)
         # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
-        threading.Thread(target=self._run, args=(opened, ended), name="directsuite-store", daemon=True).start()
+        threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
         self._ended = ended.future
         await opened.future
         self._is_open = True
 
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What a work gives, once it is committed; what it raises, once it is undone. Raises ClosedError.
 
         A work that has begun when its caller is cancelled may be committed.
@@ -111,7 +111,7 @@ class Transactions:
                 raise self._refusal()
 
     def _refuse(self, _: asyncio.Future[None]) -> None:
-        """Fail what the thread has left undone. In the thread of the loop, as `do`: nothing comes in between."""
+        """Fail what the thread has left undone. In the thread of the loop, as `run`: nothing comes in between."""
         for job in self._waiting:
             job.fail(self._refusal())
             job.settle()
@@ -122,7 +122,7 @@ class Transactions:
             return self._explain(error)
         return ClosedError("The file is closed, or not open yet: use it within `async with`.")
 
-    def _run(self, opened: _Job, ended: _Job) -> None:
+    def _commit_all(self, opened: _Job, ended: _Job) -> None:
         failing = opened
         try:
             with self._connect() as connection:

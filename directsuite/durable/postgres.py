@@ -9,10 +9,24 @@ import asyncio
 import contextlib
 import math
 import selectors
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
+import attrs
+
 from directsuite.core.checks import AT_LEAST_ONE, INTERVAL
+from directsuite.durable.database import (
+    NO_VALUES,
+    Json,
+    Refusal,
+    Row,
+    Statement,
+    Tables,
+    Values,
+    Work,
+    in_parts,
+    inserting,
+)
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
 
@@ -26,6 +40,7 @@ TIMEOUT = 30.0
 """Seconds that a call may take."""
 
 _MOST_MS = 2**31 - 1  # milliseconds that PostgreSQL's settings take
+_PIECE = 2000  # rows made between two turns of the event loop
 _GRACE = 1.0  # seconds in which PostgreSQL may still end a statement whose time is up
 
 _UNREACHABLE = "PostgreSQL can't be reached or broke the connection off: the next call connects again."
@@ -44,6 +59,8 @@ _WHAT_TO_DO = {
     "57": _UNREACHABLE,
 }
 """By SQLSTATE, or the beginning of one; the longest counts."""
+
+_OF_THE_SERVER = ("08", "53", "57", "58")  # SQLSTATE classes that are about no row: connections, resources, operators
 
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
@@ -115,14 +132,13 @@ class Connections:
             return await self._bounded(transact)
 
     async def fetch(
-        self, query: LiteralString, values: Sequence[Any] | Mapping[str, Any] = ()
+        self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
-        """The rows of one statement, committed by itself. Raises `error`."""
+        """The rows that one statement returns, if any, committed by itself. Raises `error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
             """Just this."""
-            cursor = await connection.execute(query, values, binary=True)
-            return await cursor.fetchall()
+            return await _rows(await connection.execute(query, values, binary=True))
 
         with cancellable():
             return await self._bounded(ask)
@@ -199,6 +215,119 @@ class Connections:
             await connection.close()
             raise ConfigurationError("PostgreSQL's database has to be encoded in UTF8: create one that is.")
         return connection
+
+
+class PostgresDatabase:
+    """The schema `directsuite` of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+
+    async def open(self, prepare: Work[object]) -> None:
+        """Connect, and do this in a first transaction."""
+        try:
+            await self.transaction(prepare)
+        except BaseException:
+            await self.connections.disconnect()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.connections.aclose()
+
+    async def transaction(self, work: Work[T]) -> T:
+        """What work gives, once that is committed; what it raises, once it is undone."""
+        return await self.connections.run(lambda connection: work(PostgresTransaction(connection, self.connections)))
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, committed by itself."""
+        return await self.connections.fetch(statement.postgres, _sent(values))
+
+    async def fetch(
+        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """What is made of each row that a statement reads, with turns for others in between."""
+        return await _made(await self.connections.fetch(statement.postgres, values), make)
+
+    async def fetch_each(
+        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """As `fetch`, done with each of these values."""
+        return await _made(await self.transaction(lambda transaction: transaction.execute_each(statement, rows)), make)
+
+
+@attrs.frozen
+class PostgresTransaction:
+    """What work does its work with, on one connection."""
+
+    connection: Connection
+    _connections: Connections
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, if any."""
+        return await _rows(await self.connection.execute(statement.postgres, _sent(values), binary=True))
+
+    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
+        """The rows that a statement returns, done with each of these values: all in one trip to PostgreSQL."""
+        found, sent = list[Row](), [_sent(values) for values in rows]
+        if not sent:
+            return found
+        async with self.connection.cursor(binary=True) as cursor:
+            await cursor.executemany(statement.postgres, sent, returning=True)
+            async for result in cursor.results():
+                found += await _rows(result)
+        return found
+
+    async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        """Insert rows, many with a statement."""
+        found = list[Row]()
+        for some in in_parts(rows):
+            values = [_value(value) for row in some for value in row]
+            text = inserting(statement, len(some), len(some[0])).postgres
+            found += await _rows(await self.connection.execute(text, values, binary=True))
+        return found
+
+    async def ensure(self, tables: Tables) -> None:
+        """Make tables where there are none. Raises the database's error where they are newer."""
+        statements = [statement.postgres for statement in tables.statements]
+        await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
+
+    def refusal(self, error: Exception) -> Refusal | None:
+        """What PostgreSQL says where an error is its own, in words without values, and the connection has held."""
+        import psycopg
+
+        if not isinstance(error, psycopg.Error) or self.connection.closed:
+            return None
+        about = type(error).__name__ if error.sqlstate is None else f"SQLSTATE {error.sqlstate}"
+        is_general = (error.sqlstate or "").startswith(_OF_THE_SERVER)
+        return Refusal(f"{_REFUSED} ({about}).", is_general)
+
+
+async def _rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
+    return [] if cursor.description is None else await cursor.fetchall()
+
+
+async def _made(found: list[Row], make: Callable[[Row], Any]) -> list[Any]:
+    if make is tuple:
+        return found
+    made = list[Any]()
+    for start in range(0, len(found), _PIECE):
+        if start:
+            await asyncio.sleep(0)
+        made += map(make, found[start : start + _PIECE])
+    return made
+
+
+def _sent(values: Values) -> Values:
+    return {name: _value(value) for name, value in values.items()}
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, Json):
+        return value
+    from psycopg.types.json import Jsonb
+
+    return Jsonb(value.value)
 
 
 def _is_readable(socket: int) -> bool:

@@ -1,4 +1,4 @@
-"""An SQLite file that is a program's own: locked, private, opened, and given its tables.
+"""An SQLite file that is a program's own: locked, private, and opened for transactions in a thread of its own.
 
 file.db, -wal, -shm    not on a network file system; for their owner alone
 file.db.lock           locked while a process has it open for writing
@@ -7,28 +7,58 @@ file.db.lock           locked while a process has it open for writing
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
+import json
 import os
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import attrs
+import msgspec
 
 from directsuite.core.failures import reason_of
+from directsuite.durable.database import (
+    NO_VALUES,
+    Json,
+    Refusal,
+    Row,
+    Statement,
+    Tables,
+    Values,
+    Work,
+    in_parts,
+    inserting,
+)
 from directsuite.durable.files import open_locked
+from directsuite.durable.group_commit import GroupCommitter
 from directsuite.errors import DirectSuiteError
 
 E = TypeVar("E", bound=DirectSuiteError)
+T = TypeVar("T")
 
 _CHECKPOINT = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
 _BESIDE = ("", "-wal", "-shm", "-journal", ".lock")
-_ROWS = 50  # of a statement
 _ERRORS = (sqlite3.Error, MemoryError)  # the second is what SQLITE_NOMEM comes as
 _PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
+_OF_THE_FILE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 _WHAT_TO_DO = {
     sqlite3.SQLITE_FULL: "The disk of the {noun} is full, nothing of this was written: free some disk space.",
     sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written: let this user write to it and to its folder.",
@@ -43,18 +73,15 @@ _WHAT_TO_DO = {
 
 @attrs.frozen(kw_only=True)
 class SqliteFile(Generic[E]):
-    """A kind of file. noun: what errors call it; error: their class. version, tables: of what stands in it.
+    """A kind of file. noun: what errors call it; error: their class. version: of what stands in it.
 
-    application: the number that says so in the file, another for each kind.
-    also: statements that are done at each opening for writing. page: bytes; large ones suit large values.
+    application: the number that says so in the file, another for each kind. page: bytes; large ones suit large values.
     """
 
     noun: str
     error: Callable[[str], E]
     application: int
-    version: int
-    tables: str
-    also: tuple[str, ...] = ()
+    version: int = 1
     page: int = 4096
 
     def explained(self, error: BaseException) -> E:
@@ -97,9 +124,7 @@ class SqliteFile(Generic[E]):
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // self.page}")
                 if version == 0:
                     kind = f"PRAGMA application_id = {self.application}; PRAGMA user_version = {self.version};"
-                    connection.executescript(f"BEGIN IMMEDIATE; {self.tables} {kind} COMMIT;")
-                for statement in self.also:
-                    connection.execute(statement)
+                    connection.executescript(f"BEGIN IMMEDIATE; {kind} COMMIT;")
             yield connection
 
     @contextlib.contextmanager
@@ -186,16 +211,147 @@ class SqliteFile(Generic[E]):
         )
 
 
-def insert(connection: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert rows, many with a statement: each gives the interpreter to other threads, and waits until it has it again.
+class SqliteDatabase:
+    """A file of one kind, for one process. Commits share a flush of the disk; reads have a connection of their own.
 
-    statement: up to VALUES.
+    path: None for one in memory, which ends when it is closed. shared: for a short look beside the process that has
+    the file open, which is there already.
     """
-    for start in range(0, len(rows), _ROWS):
-        some = rows[start : start + _ROWS]
-        marks = f"({', '.join('?' * len(some[0]))})"
-        values = [*itertools.chain.from_iterable(some)]
-        connection.execute(f"{statement} {', '.join([marks] * len(some))}", values)
+
+    def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile[Any], *, shared: bool = False) -> None:
+        self._kind = kind
+        self._shared = shared
+        where = None if path is None else Path(path).resolve()
+        connect = kind.writing if where is None or not shared else kind.beside
+        self._writer = GroupCommitter(
+            functools.partial(connect, where),  # type: ignore[arg-type]
+            begin="BEGIN IMMEDIATE",
+            explain=kind.explained,
+        )
+        # What is in memory belongs to one connection; its reads, too, give nothing before what they saw is committed.
+        self._reader = self._writer
+        if where is not None:
+            self._reader = GroupCommitter(
+                functools.partial(kind.beside, where, read_only=True), begin="BEGIN", explain=kind.explained
+            )
+
+    async def open(self, prepare: Work[object]) -> None:
+        """Open the file, made where there is none, and do this in a first transaction; not beside another process."""
+        try:
+            await self._writer.open()
+            if not self._shared:
+                await self.transaction(prepare)
+            if self._reader is not self._writer:
+                await self._reader.open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Finish what is under way, and close the file."""
+        try:
+            await self._reader.aclose()
+        finally:
+            await self._writer.aclose()
+
+    async def transaction(self, work: Work[T]) -> T:
+        """What work gives, once that is committed; what it raises, once it is undone."""
+        return await self._run(self._writer, lambda transaction: result_of(work(transaction)))
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, committed by itself."""
+        return await self._run(self._writer, lambda transaction: transaction.rows(statement, values).fetchall())
+
+    async def fetch(
+        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """What is made of each row that a statement reads, in the file's own thread."""
+        return await self.fetch_each(statement, (values,), make)
+
+    async def fetch_each(
+        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """As `fetch`, done with each of these values."""
+        return await self._run(
+            self._reader,
+            lambda transaction: [make(row) for values in rows for row in transaction.rows(statement, values)],
+        )
+
+    async def _run(self, committer: GroupCommitter, work: Callable[[SqliteTransaction], T]) -> T:
+        with self._kind.explaining():
+            return await committer.run(lambda connection: work(SqliteTransaction(connection, self._kind)))
+
+
+@attrs.frozen
+class SqliteTransaction:
+    """What work does its work with, in the file's own thread. Nothing here waits for anything but the disk."""
+
+    connection: sqlite3.Connection
+    _kind: SqliteFile[Any]
+
+    def rows(self, statement: Statement, values: Values) -> sqlite3.Cursor:
+        """The rows of a statement, one after the other."""
+        return self.connection.execute(statement.sqlite, {name: _stored(value) for name, value in values.items()})
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, if any."""
+        return self.rows(statement, values).fetchall()
+
+    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
+        """The rows that a statement returns, done with each of these values."""
+        return [row for values in rows for row in self.rows(statement, values).fetchall()]
+
+    async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        """Insert rows, many with a statement: each gives the interpreter away, and waits to have it again."""
+        found = list[Row]()
+        for some in in_parts(rows):
+            values = [_stored(value) for row in some for value in row]
+            found += self.connection.execute(inserting(statement, len(some), len(some[0])).sqlite, values)
+        return found
+
+    async def ensure(self, tables: Tables) -> None:
+        """Make tables where there are none."""
+        for statement in tables.statements:
+            self.connection.execute(statement.sqlite)
+
+    def refusal(self, error: Exception) -> Refusal | None:
+        """What SQLite says where an error is its own."""
+        if not isinstance(error, sqlite3.Error):
+            return None
+        return Refusal(self._kind.explained(error).explanation, is_about_no_row(error), error)
+
+
+def is_about_no_row(error: sqlite3.Error) -> bool:
+    """Whether an error of SQLite is about its file, the disk or memory."""
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _OF_THE_FILE
+
+
+def result_of(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that awaits nothing but its transaction: there is no event loop here to wait in."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("Within a transaction of SQLite await nothing but what the transaction has.")
+
+
+def _stored(value: Any) -> Any:
+    store = _STORED.get(type(value))
+    return value if store is None else store(value)
+
+
+def _text_of_time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+_STORED: Mapping[type[Any], Callable[[Any], Any]] = {
+    list: json.dumps,
+    Json: lambda value: msgspec.json.encode(value.value).decode(),
+    datetime: _text_of_time,
+}
+"""Values that SQLite has no columns for, as it keeps them: JSON, and times in ISO 8601, in UTC."""
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:

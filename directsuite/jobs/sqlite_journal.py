@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from directsuite.durable.group_commit import Transactions
-from directsuite.durable.sqlite import SqliteFile
+from directsuite.durable.database import Statement, Tables, Transaction
+from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 
 T = TypeVar("T")
 
@@ -19,25 +17,27 @@ T = TypeVar("T")
 class SqliteJournal:
     """Keeps a journal in a file, which is made where there is none. One process has it open at a time."""
 
-    def __init__(self, path: str | os.PathLike[str], kind: SqliteFile[Any]) -> None:
-        self._kind = kind
-        connect = functools.partial(kind.writing, Path(path).resolve())
-        self._writer = Transactions(connect, begin="BEGIN IMMEDIATE", explain=kind.explained)
+    def __init__(self, path: str | os.PathLike[str], kind: SqliteFile[Any], tables: Sequence[Statement]) -> None:
+        self._database = SqliteDatabase(path, kind)
+        self._tables = Tables("journal", tuple(tables))
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._writer.open()
-        except BaseException:
-            await self._writer.aclose()
-            raise
+        await self._database.open(self._prepare)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._writer.aclose()
+        await self._database.aclose()
+
+    async def _prepare(self, transaction: Transaction) -> None:
+        await transaction.ensure(self._tables)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What work gives, in a transaction. Raises the error of this kind of file."""
-        with self._kind.explaining():
-            return await self._writer.do(work)
+
+        async def do(transaction: Transaction) -> T:
+            """In the file's own thread."""
+            return work(transaction.connection)
+
+        return await self._database.transaction(do)

@@ -6,13 +6,13 @@ Synchronizer ── a turn ──► MailboxRounds ── asks ──► Remote 
                                       └──────► deliver, any async callable: at least once, with a stable key
 """
 
+from directsuite.durable.database import Transaction
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import Deliver, SinkError
+from directsuite.sync.model import FolderStatus, MailboxStatus, StaleLeaseError, State, Store, StoreError
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
-from directsuite.sync.sqlite import SqliteStore, SqliteWriting
-from directsuite.sync.status import FolderStatus, MailboxStatus
-from directsuite.sync.store import StaleLeaseError, State, Store, StoreError
+from directsuite.sync.store import SqliteStore, StoreSink
 from directsuite.sync.synchronizer import Synchronizer
 from directsuite.sync.turns import Passwords
 
@@ -33,12 +33,13 @@ __all__ = [
     "SinkError",
     "SqliteSink",
     "SqliteStore",
-    "SqliteWriting",
     "StaleLeaseError",
     "Standing",
     "State",
     "Store",
     "StoreError",
+    "StoreSink",
     "Synchronizer",
+    "Transaction",
     "UnacknowledgedError",
 ]

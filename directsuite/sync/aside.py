@@ -9,10 +9,10 @@ from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits, tried_in_vain
 from directsuite.sync.fetching import whole
 from directsuite.sync.identity import Metadata
+from directsuite.sync.model import Delta, Row, State
 from directsuite.sync.place import Look, Place
 from directsuite.sync.receiving import Receiving
 from directsuite.sync.remote import Remote
-from directsuite.sync.store import Delta, Row, State
 
 _MAY_BE_TOLD = (State.IN_DOUBT, State.ORPHAN, State.POISON_IN_DOUBT)
 """States of a listed uid's row whose key a sink may know."""

@@ -20,9 +20,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
+from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.changes import Change, Key
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
 
 Deliver = Callable[[Sequence[Change]], Awaitable[object]]
 """Takes changes, at least once each, before they count as done.
@@ -44,21 +45,6 @@ OF_THE_SYSTEM = frozenset(
     if hasattr(errno, name)
 )
 """Numbers of errors that are about no message."""
-_OF_THE_DATABASE = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-_PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
 
 
 class SinkError(DirectSuiteError):
@@ -322,5 +308,5 @@ def _halves(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 def _is_general(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
-        return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _OF_THE_DATABASE
+        return is_about_no_row(error)
     return isinstance(error, MemoryError) or getattr(error, "errno", None) in OF_THE_SYSTEM

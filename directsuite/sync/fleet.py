@@ -21,10 +21,10 @@ from directsuite.durable.fleet_engine import FleetEngine
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
+from directsuite.sync.model import StoreError
 from directsuite.sync.pace import Pace
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.progress import MailboxProgress
-from directsuite.sync.store import StoreError
 from directsuite.sync.turns import Passwords, Turns
 
 __all__ = ["Fleet", "FleetStatus"]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import attrs
 
 from directsuite.durable.postgres import Connection, Connections, ensure_part
-from directsuite.sync.store import StoreError
+from directsuite.sync.model import StoreError
 
 _VERSION = 1
 _TABLES = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from directsuite.sync.store import LISTED, Folder, State
+from directsuite.sync.model import LISTED, Folder, State
 
 _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
 

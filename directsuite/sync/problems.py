@@ -20,7 +20,7 @@ from directsuite.errors import (
     ServerError,
 )
 from directsuite.sync.commits import SinkError
-from directsuite.sync.database import STORE
+from directsuite.sync.store import FILE
 
 NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."
 
@@ -60,7 +60,7 @@ def problem_of(error: DirectSuiteError) -> str:
 def _of_the_sink(error: SinkError) -> str:
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
-        return STORE.explained(cause).explanation
+        return FILE.explained(cause).explanation
     number: int | None = getattr(error if cause is None else cause, "errno", None)
     if number is None:
         return error.explanation

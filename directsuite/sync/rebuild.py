@@ -17,9 +17,9 @@ from directsuite.sync.canaries import have_content
 from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import Metadata, hex_of
+from directsuite.sync.model import Delta, Row, State
 from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
-from directsuite.sync.store import Delta, Row, State
 
 _SAMPLE = 10
 """Messages at either end whose contents are compared where the metadata tell of none."""

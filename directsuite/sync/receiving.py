@@ -13,9 +13,9 @@ from directsuite.sync.canaries import is_still_there
 from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import digest_of, hex_of, identity_of, received_ms, size_of
+from directsuite.sync.model import LISTED, Folder, Row, State
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
-from directsuite.sync.store import LISTED, Folder, Row, State
 
 Origin = tuple[str, Row]
 """Where a message was before: its folder's name, and its row there."""

@@ -15,8 +15,8 @@ from directsuite.core.clock import Clock
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret, as_secret
+from directsuite.sync.model import StoreError
 from directsuite.sync.shared_rate import SharedRate
-from directsuite.sync.store import StoreError
 
 
 class SharedLimits:

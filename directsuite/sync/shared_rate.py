@@ -19,7 +19,7 @@ from directsuite.core.limits import Rate
 from directsuite.durable.postgres import Connection, Connections, ensure_part
 from directsuite.errors import DirectSuiteError
 from directsuite.secret import Secret
-from directsuite.sync.store import StoreError
+from directsuite.sync.model import StoreError
 
 _VERSION = 1
 _TABLES = (

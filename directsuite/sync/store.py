@@ -1,179 +1,309 @@
-"""What is known of a mailbox, and where it is kept: rows that are read, and deltas that are committed whole.
+"""What is known of mailboxes, kept in SQLite for one process, or in PostgreSQL for any number of them.
 
-    claim ─► Lease ─► folder, uids, rows … ─► commit(lease, delta, changes)
-                                                 └─ StaleLeaseError where another has claimed the mailbox since
+    claim ─► Lease ─► folder, states, rows … ─► commit(lease, delta, changes)
+                                                   └─ StaleLeaseError where another has claimed the mailbox since
 
-A sink that writes into the store's own database gets its connection within that transaction: what it keeps and what is
-known are one.
+A sink that writes into the store's own database does so within that transaction: what it keeps and what is known are
+one.
 """
 
 from __future__ import annotations
 
-import enum
+import itertools
+import operator
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import attrs
 
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.durable.database import Database, Refusal, Transaction
+from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
+from directsuite.sync import sql
 from directsuite.sync.changes import Change
+from directsuite.sync.commits import SinkError
+from directsuite.sync.model import (
+    Delta,
+    Folder,
+    FolderStatus,
+    Lease,
+    MailboxStatus,
+    Row,
+    StaleLeaseError,
+    State,
+    StoreError,
+    Wish,
+    refuse_another,
+)
+
+MEMORY = ":memory:"
+"""The path of a store that is kept nowhere: it ends when it is closed."""
+
+FILE = SqliteFile(
+    noun="store",
+    error=StoreError,
+    application=0x64735379,
+    page=16384,  # its sink may keep messages whole
+)
+
+_STATES = {int(state): state for state in State}  # quicker than to ask the enum, a hundred thousand times
+_SETTLED = (State.LIVE, State.GONE, State.IN_DOUBT)
 
 
-class StoreError(DirectSuiteError):
-    """The store could not be read or written. Of what was to be written nothing is."""
+class StoreSink(Protocol):
+    """A sink that writes changes into the store's own database, in the transaction that notes them as done.
 
-
-class StaleLeaseError(DirectSuiteError):
-    """Another worker has claimed the mailbox since: what this one knows may be out of date, and it writes nothing."""
-
-
-class State(enum.IntEnum):
-    """What a message is to the synchronisation. The numbers stand in stores."""
-
-    LIVE = 1
-    """Told of, and listed when it was last looked."""
-    LEFT = 2
-    """Not listed any more, as two listings say; nobody was told yet, for it may have moved."""
-    GONE = 3
-    """Told to be gone, or carried over to another key."""
-    ORPHAN = 4
-    """Of a generation that is over, or about to be told gone: it may turn up under another uid, or come back."""
-    POISON = 5
-    """Could not be fetched, or taken by the sink, again and again: set aside, and tried once in a while."""
-    IN_DOUBT = 6
-    """Listed, and a sink that is no part of the store may have been told: it is told again, unless that is noted."""
-    POISON_IN_DOUBT = 7
-    """POISON, and a sink that is no part of the store may have been told."""
-
-
-SET_ASIDE = (State.POISON, State.POISON_IN_DOUBT)
-LISTED = (State.LIVE, State.IN_DOUBT, *SET_ASIDE)
-"""States of messages that were there when their folder was last looked at."""
-
-LEAVING = {
-    State.LIVE: State.LEFT,
-    State.IN_DOUBT: State.ORPHAN,
-    State.POISON: State.GONE,
-    State.POISON_IN_DOUBT: State.ORPHAN,
-}
-"""What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
-
-
-@attrs.frozen(kw_only=True)
-class Row:
-    """One message. identity, digest: None where nobody could see it, or where another row has taken them over.
-
-    received_ms: milliseconds since 1970. attempts, retry_ms: of what was set aside, how often it was tried, and when
-    next.
+    In SQLite both methods run in the store's own thread, and may await only what the transaction has.
     """
 
-    folder: int
-    generation: int
-    uid: int
-    state: State
-    identity: bytes | None = None
-    digest: bytes | None = None
-    size: int = -1
-    received_ms: int | None = None
-    attempts: int = 0
-    retry_ms: int | None = None
+    async def prepare(self, transaction: Transaction) -> None:
+        """Make its tables where there are none. Called at each opening; one process at a time."""
+        ...
 
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """By which it is one row."""
-        return self.folder, self.generation, self.uid
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        """Write changes; it neither begins nor commits. What it raises undoes the whole commit.
+
+        An error of the database comes out as SinkError, any other as it is.
+        """
+        ...
 
 
-@attrs.frozen(kw_only=True)
-class Folder:
-    """One folder. fingerprint: of the listing up to which everything is done. audited_ms: when all was compared."""
+class DatabaseStore:
+    """A store in a database. Each method raises StoreError."""
 
-    id: int
-    name: str = attrs.field(repr=False)
-    generation: int = 1
-    fingerprint: bytes | None = None
-    audited_ms: int | None = None
+    def __init__(self, database: Database, sink: StoreSink | None) -> None:
+        self.database = database
+        self._sink = sink
 
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
 
-@attrs.frozen
-class Lease:
-    """The right to commit for a mailbox, until somebody claims it anew."""
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
-    mailbox: int
-    name: str = attrs.field(repr=False)
-    fence: int
+    async def open(self) -> None:
+        """Make the tables where there are none. Raises StoreError, and what the sink raised."""
+        await self.database.open(self._prepare)
 
+    async def _prepare(self, transaction: Transaction) -> None:
+        await transaction.ensure(sql.TABLES)
+        if self._sink is not None:
+            await self._sink.prepare(transaction)
 
-def refuse_another(bound: str, sink: str) -> None:
-    """Raise ConfigurationError where a store is bound to another sink: what the store knows isn't true for this one."""
-    if sink != bound:
-        raise ConfigurationError("this store has told its changes to another sink: give this one a store of its own")
-
-
-@attrs.define
-class Delta:
-    """What a commit changes.
-
-    orphaned: folders (by id) whose POISON rows become GONE and whose others ORPHAN that aren't GONE, with no more
-    tries, before anything else. rows: written as they are, over those of the same folder, generation and uid. folders:
-    written as they are.
-    """
-
-    orphaned: list[int] = attrs.field(factory=list[int])
-    rows: list[Row] = attrs.field(factory=list[Row])
-    folders: list[Folder] = attrs.field(factory=list[Folder])
-
-
-class Store(Protocol):
-    """Keeps what is known of mailboxes. All reads are of what was committed."""
+    async def aclose(self) -> None:
+        """Finish what is under way, and close the store."""
+        await self.database.aclose()
 
     @property
     def has_sink(self) -> bool:
         """Whether a sink of its own gets the changes."""
-        ...
+        return self._sink is not None
 
     async def bind(self, sink: str) -> None:
         """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
-        ...
+
+        async def work(transaction: Transaction) -> None:
+            """Whoever is first."""
+            await transaction.execute(sql.BIND, {"kind": sink})
+            ((bound,),) = await transaction.execute(sql.BOUND)
+            refuse_another(bound, sink)
+
+        await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
         """The right to commit for a mailbox; earlier leases of it are stale from now on."""
-        ...
+        (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
+        return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> Folder:
-        """A folder, made where there is none."""
-        ...
+        """A folder, made where there is none. Raises StaleLeaseError where a stale lease would have to make it."""
+        named = {"mailbox": lease.mailbox, "name": name}
+
+        async def make(transaction: Transaction) -> None:
+            """The folder, unless somebody else was first."""
+            await _check(transaction, lease)
+            await transaction.execute(sql.MAKE_FOLDER, named)
+
+        if not (found := await self.database.fetch(sql.FOLDER, named, _folder)):
+            await self.database.transaction(make)
+            found = await self.database.fetch(sql.FOLDER, named, _folder)
+        folder: Folder = found[0]
+        return folder
 
     async def folders(self, lease: Lease) -> Sequence[Folder]:
         """All folders of the mailbox that are known."""
-        ...
+        return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _folder)
 
     async def states(self, folder: Folder) -> Mapping[int, State]:
         """The state of each uid of the folder's generation."""
-        ...
+        return dict(await self.database.fetch(sql.STATES, _of(folder), _uid_and_state))
 
     async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
         """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
-        ...
+        if uids is None:
+            return await self.database.fetch(sql.ROWS, _of(folder), _row)
+        return await self.database.fetch(sql.ROWS_OF, _of(folder) | {"uids": list(uids)}, _row)
 
     async def canaries(self, folder: Folder) -> Sequence[Row]:
-        """The newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
-        ...
+        """The newest and the oldest row, by uid, that is LIVE and has an identity and a date; none, one or two."""
+        return await self.database.fetch(sql.CANARIES, _of(folder), _row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
-        """Rows of the mailbox with one of these digests, each with its folder's name.
-
-        A POISON one has one only if it was told to be gone before.
-        """
-        ...
+        """Rows of the mailbox with one of these digests, each with its folder's name, by folder, generation and uid."""
+        values = [{"mailbox": lease.mailbox, "digest": digest} for digest in set(digests)]
+        found = await self.database.fetch_each(sql.WITH_DIGEST, values, _named_row)
+        return sorted(found, key=lambda each: each[1].key)
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid.
-
-        but: names of folders that are left out.
-        """
-        ...
+        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
+        statement = sql.IN_STATE if state in _SETTLED else sql.UNSETTLED
+        values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
+        return await self.database.fetch(statement, values, _named_row)
 
     async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
-        """Write a delta, and hand the changes to the store's own sink, as one. Raises StaleLeaseError."""
-        ...
+        """Write a delta, and hand the changes to the sink, as one. Raises StaleLeaseError, and what the sink raised.
+
+        Where the sink raised an error of the database, that is a SinkError.
+        """
+        refusals = list[Refusal]()
+
+        async def work(transaction: Transaction) -> None:
+            """Both, unless the lease is stale."""
+            await _check(transaction, lease)
+            await _apply(transaction, lease, delta)
+            if self._sink is not None and changes:
+                try:
+                    await self._sink.write(transaction, changes)
+                except Exception as error:
+                    if (refusal := transaction.refusal(error)) is not None:
+                        refusals.append(refusal)
+                    raise
+
+        try:
+            return await self.database.transaction(work)
+        except StoreError:
+            if not refusals:
+                raise
+        (refusal,) = refusals
+        raise SinkError(refusal.explanation, is_general=refusal.is_general) from refusal.cause
+
+    async def wish(self, kind: Wish, names: Iterable[str] = ()) -> Sequence[str]:
+        """Leave a wish for mailboxes, or for all; those for which it was left."""
+        wanted = set(names)
+
+        async def work(transaction: Transaction) -> list[str]:
+            """For those of them that there are."""
+            known = [name for (name,) in await transaction.execute(sql.NAMES)]
+            left = [name for name in known if not wanted or name in wanted]
+            await transaction.execute(sql.WISH, {"kind": kind.value, "names": left})
+            return sorted(left)
+
+        return await self.database.transaction(work)
+
+    async def wished(self) -> Sequence[str]:
+        """Mailboxes for which another process has left wishes."""
+        return [name for (name,) in await self.database.fetch(sql.WISHED)]
+
+    async def grant(self, mailbox: str) -> bool:
+        """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
+        if not await self.database.fetch(sql.IS_WISHED, {"name": mailbox}):
+            return False
+
+        async def work(transaction: Transaction) -> bool:
+            """As one."""
+            wishes = await transaction.execute(sql.GRANT, {"name": mailbox})
+            for identifier, kind in wishes:
+                if kind in sql.GRANTS:  # a later release may know others
+                    await transaction.execute(sql.GRANTS[kind], {"mailbox": identifier})
+            return bool(wishes)
+
+        return await self.database.transaction(work)
+
+    async def status(self) -> Sequence[MailboxStatus]:
+        """What is known of every mailbox, by their names."""
+        found = await self.database.fetch(sql.STATUS)
+        by_name = itertools.groupby(found, key=operator.itemgetter(0))
+        return [MailboxStatus(name=name, folders=_folder_statuses(of_it)) for name, of_it in by_name]
+
+
+class SqliteStore(DatabaseStore):
+    """Keeps what is known of mailboxes in an SQLite file, and beside it what its sink writes. It is opened once.
+
+    path: of the file, or MEMORY. Commits of several mailboxes share a flush of the disk. shared: for a short look or a
+    wish, beside the process that has the file open. Each method raises StoreError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], sink: StoreSink | None = None, *, shared: bool = False) -> None:
+        super().__init__(SqliteDatabase(None if path == MEMORY else path, FILE, shared=shared), sink)
+
+
+async def _check(transaction: Transaction, lease: Lease) -> None:
+    """Raise StaleLeaseError for a lease that is stale; no other can be claimed until the transaction ends."""
+    if await transaction.execute(sql.FENCE, {"mailbox": lease.mailbox}) != [(lease.fence,)]:
+        raise StaleLeaseError("Another worker has claimed the mailbox since: claim it anew before the next round.")
+
+
+async def _apply(transaction: Transaction, lease: Lease, delta: Delta) -> None:
+    if delta.orphaned:
+        await transaction.execute(sql.ORPHAN, {"folders": delta.orphaned})
+    rows = {row.key: row for row in delta.rows}  # one statement writes a row once
+    await transaction.insert(sql.WRITE, [_values(row) for row in rows.values()])
+    for folder in delta.folders:
+        await transaction.execute(sql.WRITE_FOLDER, attrs.asdict(folder) | {"mailbox": lease.mailbox})
+
+
+def _of(folder: Folder) -> dict[str, Any]:
+    return {"folder": folder.id, "generation": folder.generation}
+
+
+def _row(values: Sequence[Any]) -> Row:
+    folder, generation, uid, state, identity, digest, size, received_ms, attempts, retry_ms = values
+    return Row(
+        folder=folder,
+        generation=generation,
+        uid=uid,
+        state=_STATES[state],
+        identity=identity,
+        digest=digest,
+        size=size,
+        received_ms=received_ms,
+        attempts=attempts,
+        retry_ms=retry_ms,
+    )
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    """In the order of the columns."""
+    before = (row.folder, row.generation, row.uid, int(row.state), row.identity, row.digest)
+    return (*before, row.size, row.received_ms, row.attempts, row.retry_ms)
+
+
+def _named_row(values: Sequence[Any]) -> tuple[str, Row]:
+    return values[0], _row(values[1:])
+
+
+def _uid_and_state(values: Sequence[Any]) -> tuple[int, State]:
+    return values[0], _STATES[values[1]]
+
+
+def _folder(values: Sequence[Any]) -> Folder:
+    identifier, name, generation, fingerprint, audited_ms = values
+    return Folder(id=identifier, name=name, generation=generation, fingerprint=fingerprint, audited_ms=audited_ms)
+
+
+def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
+    """Each of several rows, one for each state. A mailbox without folders has one row with nothing in it."""
+    named = (values[1:] for values in found if values[1] is not None)
+    return [
+        FolderStatus(
+            name=name,
+            generation=generation,
+            audited_ms=audited_ms,
+            messages={State(state): count for *_, state, count in of_it if state is not None},
+        )
+        for (name, generation, audited_ms), of_it in itertools.groupby(named, key=operator.itemgetter(0, 1, 2))
+    ]

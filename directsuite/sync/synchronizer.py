@@ -20,13 +20,12 @@ from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
+from directsuite.sync.model import GrantsWishes, Store, StoreError
 from directsuite.sync.pace import Pace
 from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
-from directsuite.sync.store import Store, StoreError
 from directsuite.sync.turn_queue import TurnQueue
 from directsuite.sync.turns import Passwords, Turns
-from directsuite.sync.wishes import GrantsWishes
 
 _TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
 _HEARING = 2.0  # seconds between two looks for wishes

@@ -23,13 +23,12 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Deliver, SinkError, SinkHealth
 from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.model import GrantsWishes, StaleLeaseError, Store, StoreError
 from directsuite.sync.pace import Pace
 from directsuite.sync.problems import NO_SUCH_FOLDER, problem_of
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.remote import DirectRemote, Remote
 from directsuite.sync.report import Report
-from directsuite.sync.store import StaleLeaseError, Store, StoreError
-from directsuite.sync.wishes import GrantsWishes
 
 _LOGGER = logging.getLogger("directsuite")
 

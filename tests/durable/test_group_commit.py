@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.durable.group_commit import _OVERSTEPPED, Transactions
+from directsuite.durable.group_commit import _OVERSTEPPED, GroupCommitter
 from directsuite.errors import ClosedError
 from tests.core.virtual_time import until
 
@@ -44,7 +44,7 @@ def transactions(
     *,
     factory: type[sqlite3.Connection] = sqlite3.Connection,
     explain: Callable[[BaseException], Exception] = explained,
-) -> Transactions:
+) -> GroupCommitter:
     @contextlib.contextmanager
     def connect() -> Generator[sqlite3.Connection]:
         connection = sqlite3.connect(path, isolation_level=None, timeout=0, factory=factory)
@@ -59,7 +59,7 @@ def transactions(
         finally:
             connection.close()
 
-    return Transactions(connect, begin=begin, explain=explain)
+    return GroupCommitter(connect, begin=begin, explain=explain)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def writer(path: Path) -> AsyncGenerator[Transactions]:
+async def writer(path: Path) -> AsyncGenerator[GroupCommitter]:
     writer = transactions(path)
     await writer.open()
     yield writer
@@ -90,13 +90,13 @@ def kept(path: Path) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def queued(
-    writer: Transactions, *works: Callable[[sqlite3.Connection], Any]
+    writer: GroupCommitter, *works: Callable[[sqlite3.Connection], Any]
 ) -> AsyncGenerator[list[asyncio.Task[Any]]]:
     """Tasks whose works wait until the block is left."""
     held = Held()
-    holding = asyncio.create_task(writer.do(held))
+    holding = asyncio.create_task(writer.run(held))
     await asyncio.to_thread(held.begun.wait, 10)
-    tasks = [asyncio.create_task(writer.do(work)) for work in works]
+    tasks = [asyncio.create_task(writer.run(work)) for work in works]
     await asyncio.sleep(0)
     try:
         yield tasks
@@ -105,14 +105,14 @@ async def queued(
         await until(lambda: all(task.done() for task in (holding, *tasks)))
 
 
-async def test_a_result_is_given_when_it_is_committed(writer: Transactions, path: Path) -> None:
-    assert await writer.do(insert(7)) == 7
+async def test_a_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
+    assert await writer.run(insert(7)) == 7
     assert kept(path) == [7]
 
 
-async def test_those_that_wait_share_a_commit(writer: Transactions, path: Path) -> None:
+async def test_those_that_wait_share_a_commit(writer: GroupCommitter, path: Path) -> None:
     commits = list[str]()
-    await writer.do(lambda connection: connection.set_trace_callback(commits.append))
+    await writer.run(lambda connection: connection.set_trace_callback(commits.append))
     async with queued(writer, *(insert(number) for number in range(200))) as tasks:
         pass
     assert [task.result() for task in tasks] == list(range(200))
@@ -120,16 +120,16 @@ async def test_those_that_wait_share_a_commit(writer: Transactions, path: Path) 
     assert commits.count("COMMIT") == 3  # of the work that set the trace, of the one that held the others up, of these
 
 
-async def test_no_transaction_takes_more_than_its_share(writer: Transactions, path: Path) -> None:
+async def test_no_transaction_takes_more_than_its_share(writer: GroupCommitter, path: Path) -> None:
     commits = list[str]()
-    await writer.do(lambda connection: connection.set_trace_callback(commits.append))
+    await writer.run(lambda connection: connection.set_trace_callback(commits.append))
     async with queued(writer, *(insert(number) for number in range(1001))):
         pass
     assert len(kept(path)) == 1001
     assert commits.count("COMMIT") == 5
 
 
-async def test_a_work_that_raises_is_undone_alone(writer: Transactions, path: Path) -> None:
+async def test_a_work_that_raises_is_undone_alone(writer: GroupCommitter, path: Path) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         insert(2)(connection)
         raise ValueError("mine")
@@ -142,19 +142,19 @@ async def test_a_work_that_raises_is_undone_alone(writer: Transactions, path: Pa
 
 @pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
 async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
-    writer: Transactions, path: Path, error: BaseException
+    writer: GroupCommitter, path: Path, error: BaseException
 ) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         insert(1)(connection)
         raise error
 
     with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)):
-        await writer.do(fail)
-    await writer.do(insert(2))
+        await writer.run(fail)
+    await writer.run(insert(2))
     assert kept(path) == [2]
 
 
-async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: Transactions, path: Path) -> None:
+async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: GroupCommitter, path: Path) -> None:
     def orphan(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO child VALUES (99)")  # checked by COMMIT
 
@@ -163,13 +163,13 @@ async def test_a_commit_that_fails_fails_for_all_and_spares_the_next(writer: Tra
     errors = [task.exception() for task in tasks]
     assert [type(error) for error in errors] == [ExplainedError] * 3
     assert len({id(error) for error in errors}) == 3
-    await writer.do(insert(3))
+    await writer.run(insert(3))
     assert kept(path)[-1] == 3
     assert 2 not in kept(path)
 
 
-async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(writer: Transactions, path: Path) -> None:
-    await writer.do(insert(1))
+async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(writer: GroupCommitter, path: Path) -> None:
+    await writer.run(insert(1))
 
     def lose(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT OR ROLLBACK INTO number VALUES (1)")
@@ -182,8 +182,8 @@ async def test_a_transaction_that_is_lost_is_told_to_those_that_were_in_it(write
     assert kept(path) == [1, 3]
 
 
-async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writer: Transactions, path: Path) -> None:
-    await writer.do(insert(1))
+async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writer: GroupCommitter, path: Path) -> None:
+    await writer.run(insert(1))
 
     def lose(connection: sqlite3.Connection) -> None:
         with contextlib.suppress(sqlite3.IntegrityError):
@@ -195,13 +195,13 @@ async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writ
     assert kept(path) == [1, 3]
 
 
-async def test_a_transaction_that_cannot_begin_is_told_to_all(writer: Transactions, path: Path) -> None:
+async def test_a_transaction_that_cannot_begin_is_told_to_all(writer: GroupCommitter, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        errors = await asyncio.gather(*(writer.do(insert(number)) for number in (1, 2)), return_exceptions=True)
+        errors = await asyncio.gather(*(writer.run(insert(number)) for number in (1, 2)), return_exceptions=True)
         other.execute("ROLLBACK")
     assert [str(error) for error in errors if isinstance(error, ExplainedError)] == ["database is locked"] * 2
-    await writer.do(insert(3))
+    await writer.run(insert(3))
     assert kept(path) == [3]
 
 
@@ -216,7 +216,7 @@ _ENDS: dict[str, Callable[[sqlite3.Connection], object]] = {
 
 @pytest.mark.parametrize("end", _ENDS.values(), ids=_ENDS.keys())
 async def test_a_work_cannot_end_the_transaction_of_all(
-    writer: Transactions, path: Path, end: Callable[[sqlite3.Connection], object]
+    writer: GroupCommitter, path: Path, end: Callable[[sqlite3.Connection], object]
 ) -> None:
     def work(connection: sqlite3.Connection) -> None:
         insert(1)(connection)
@@ -230,18 +230,18 @@ async def test_a_work_cannot_end_the_transaction_of_all(
     assert kept(path) == [2, 3]
 
 
-async def test_a_work_may_have_savepoints_of_its_own(writer: Transactions, path: Path) -> None:
+async def test_a_work_may_have_savepoints_of_its_own(writer: GroupCommitter, path: Path) -> None:
     def work(connection: sqlite3.Connection) -> None:
         insert(1)(connection)
         connection.execute("SAVEPOINT mine")
         insert(2)(connection)
         connection.execute("ROLLBACK TO mine")
 
-    await writer.do(work)
+    await writer.run(work)
     assert kept(path) == [1]
 
 
-async def test_cancelled_in_the_queue_is_not_begun(writer: Transactions, path: Path) -> None:
+async def test_cancelled_in_the_queue_is_not_begun(writer: GroupCommitter, path: Path) -> None:
     async with queued(writer, insert(1), insert(2), insert(3)) as tasks:
         tasks[1].cancel()
         await asyncio.sleep(0)
@@ -249,37 +249,37 @@ async def test_cancelled_in_the_queue_is_not_begun(writer: Transactions, path: P
     assert kept(path) == [1, 3]
 
 
-async def test_cancelled_at_work_is_committed(writer: Transactions, path: Path) -> None:
+async def test_cancelled_at_work_is_committed(writer: GroupCommitter, path: Path) -> None:
     held = Held()
 
     def work(connection: sqlite3.Connection) -> None:
         insert(1)(connection)
         held(connection)
 
-    task = asyncio.create_task(writer.do(work))
+    task = asyncio.create_task(writer.run(work))
     await asyncio.to_thread(held.begun.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     held.let_go.set()
-    await writer.do(insert(2))
+    await writer.run(insert(2))
     assert kept(path) == [1, 2]
 
 
-async def test_closing_finishes_what_is_queued(writer: Transactions, path: Path) -> None:
+async def test_closing_finishes_what_is_queued(writer: GroupCommitter, path: Path) -> None:
     async with queued(writer, insert(1), insert(2)) as tasks:
         closing = asyncio.create_task(writer.aclose())
         await asyncio.sleep(0)
         with pytest.raises(ClosedError):
-            await writer.do(insert(3))
+            await writer.run(insert(3))
     await closing
     assert [task.result() for task in tasks] == [1, 2]
     assert kept(path) == [1, 2]
     with pytest.raises(ClosedError):
-        await writer.do(insert(4))
+        await writer.run(insert(4))
 
 
-async def test_closing_that_is_cancelled_goes_on(writer: Transactions, path: Path) -> None:
+async def test_closing_that_is_cancelled_goes_on(writer: GroupCommitter, path: Path) -> None:
     async with queued(writer, insert(1)):
         closing = asyncio.create_task(writer.aclose())
         await asyncio.sleep(0)
@@ -293,7 +293,7 @@ async def test_closing_that_is_cancelled_goes_on(writer: Transactions, path: Pat
 async def test_not_open_yet_says_so(path: Path) -> None:
     writer = transactions(path)
     with pytest.raises(ClosedError, match="async with"):
-        await writer.do(insert(1))
+        await writer.run(insert(1))
     await writer.aclose()
 
 
@@ -322,7 +322,7 @@ def test_a_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
     async def leave() -> None:
         writer = transactions(path)
         await writer.open()
-        task = asyncio.create_task(writer.do(held))
+        task = asyncio.create_task(writer.run(held))
         await asyncio.to_thread(held.begun.wait, 10)
         task.cancel()
         asyncio.create_task(writer.aclose())  # noqa: RUF006  the loop cancels it
@@ -336,7 +336,7 @@ def test_a_loop_that_ends_before_the_work_does_no_harm(path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
-async def test_reads_see_what_is_committed_while_another_writes(writer: Transactions, path: Path) -> None:
+async def test_reads_see_what_is_committed_while_another_writes(writer: GroupCommitter, path: Path) -> None:
     reader = transactions(path, "BEGIN")
     await reader.open()
 
@@ -344,32 +344,32 @@ async def test_reads_see_what_is_committed_while_another_writes(writer: Transact
         (found,) = connection.execute("SELECT count(*) FROM number").fetchone()
         return int(found)
 
-    await writer.do(insert(1))
+    await writer.run(insert(1))
     held = Held()
 
     def work(connection: sqlite3.Connection) -> None:
         insert(2)(connection)
         held(connection)
 
-    writing = asyncio.create_task(writer.do(work))
+    writing = asyncio.create_task(writer.run(work))
     await asyncio.to_thread(held.begun.wait, 10)
-    assert await reader.do(count) == 1
+    assert await reader.run(count) == 1
     held.let_go.set()
     await writing
-    assert await reader.do(count) == 2
+    assert await reader.run(count) == 2
     await reader.aclose()
 
 
-async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: Transactions) -> None:
+async def test_a_work_that_closes_the_connection_keeps_nobody_waiting(writer: GroupCommitter) -> None:
     def fail_too(connection: sqlite3.Connection) -> None:
         connection.close()
         raise ValueError
 
     with pytest.raises(ValueError):
-        await writer.do(fail_too)
+        await writer.run(fail_too)
     for _ in range(2):
         with pytest.raises(ExplainedError):
-            await writer.do(lambda connection: connection.execute("SELECT 1"))
+            await writer.run(lambda connection: connection.execute("SELECT 1"))
 
 
 class Unexplained(BaseException):
@@ -417,12 +417,12 @@ async def test_whatever_fails_wherever_is_told_and_got_over(
         insert(2)(connection)
         raise ValueError("mine")
 
-    await writer.do(lambda _: None)
+    await writer.run(lambda _: None)
     async with queued(writer, hold, insert(1), refuse, insert(3)) as tasks:
         pass
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert kept(path) == [each for each in outcomes if isinstance(each, int)]
-    assert await writer.do(insert(4)) == 4
+    assert await writer.run(insert(4)) == 4
     assert kept(path)[-1] == 4
     await writer.aclose()
 
@@ -446,7 +446,7 @@ async def test_a_thread_that_ends_fails_who_waits_and_refuses_who_comes(path: Pa
         pass
     assert {repr(task.exception()) for task in tasks} == {"ExplainedError('Unexplained')"}
     with pytest.raises(ExplainedError):
-        await writer.do(insert(1))
+        await writer.run(insert(1))
     with pytest.raises(ExplainedError):
         await writer.aclose()
     assert kept(path) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from directsuite.sync import Change, SqliteSink, SqliteStore, Standing, StoreError, Synchronizer, synchronizer
-from directsuite.sync.wishes import Wish, wish_in
+from directsuite.sync.model import Wish
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
 
@@ -89,6 +89,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "sync.db"
 
 
+async def wish_in(path: Path, kind: Wish, names: Sequence[str]) -> Sequence[str]:
+    """As another process does, beside the one that has the store open."""
+    async with SqliteStore(path, shared=True) as store:
+        return await store.wish(kind, names)
+
+
 async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world: World, path: Path) -> None:
     passwords, clock = Passwords(wrong={ALICE, BOB}), HeldClock()
     async with SqliteStore(path, sink=SqliteSink()) as store:
@@ -97,7 +103,7 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=clock)
         async with _at_rest(world, sync):
             passwords.wrong.clear()
-            assert wish_in(path, Wish.RETRY, [ALICE]) == [ALICE]
+            assert await wish_in(path, Wish.RETRY, [ALICE]) == [ALICE]
             clock.pass_by(HEARING)
             await until(lambda: sync.status[ALICE].standing is Standing.IN_STEP)
             assert sync.status[BOB].standing is Standing.FAILING
@@ -113,7 +119,7 @@ async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_wished(worl
         async with _at_rest(world, sync):
             assert sync.status[ALICE].set_aside == 2
             world.sandbox.clear_faults()
-            wish_in(path, Wish.RETRY, [])
+            await wish_in(path, Wish.RETRY, [])
             clock.pass_by(HEARING)
             await until(lambda: len(told.changes) == 2)
     assert told.subjects == [("new", "one"), ("new", "two")]
@@ -126,12 +132,12 @@ async def test_everything_is_compared_where_that_is_wished(world: World, path: P
         sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=clock)
         async with _at_rest(world, sync):
             world.suite.add_listener(heard)
-            wish_in(path, Wish.AUDIT, [ALICE])
+            await wish_in(path, Wish.AUDIT, [ALICE])
             clock.pass_by(HEARING)
             await until(lambda: bool(heard.rounds))
         assert heard.requests["GetMessageMetaData"] == 1
         assert len(heard.rounds) == 1
-    wish_in(path, Wish.AUDIT, [])  # while no worker runs
+    await wish_in(path, Wish.AUDIT, [])  # while no worker runs
     heard.requests.clear()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         await Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock()).once()
@@ -152,8 +158,8 @@ async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(world
 
 def test_wishes_are_only_left_in_a_store(path: Path) -> None:
     with pytest.raises(StoreError, match="no store at this path"):
-        wish_in(path, Wish.AUDIT, [])
+        asyncio.run(wish_in(path, Wish.AUDIT, []))
     assert not path.exists()
     path.touch()
     with pytest.raises(StoreError, match="no store in this file"):
-        wish_in(path, Wish.AUDIT, [])
+        asyncio.run(wish_in(path, Wish.AUDIT, []))

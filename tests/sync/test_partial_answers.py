@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
@@ -214,15 +215,15 @@ class SlowSink:
         self.begun = threading.Event()
         self.may_go_on = threading.Event()
 
-    def prepare(self, connection: sqlite3.Connection) -> None:
+    async def prepare(self, transaction: Transaction) -> None:
         """Make the table."""
-        connection.execute("CREATE TABLE IF NOT EXISTS told (uid INTEGER)")
+        transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (uid INTEGER)")
 
-    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         """Write, in the store's own thread."""
         self.begun.set()
         self.may_go_on.wait()
-        connection.executemany("INSERT INTO told VALUES (?)", [(each.key.uid,) for each in changes])
+        transaction.connection.executemany("INSERT INTO told VALUES (?)", [(each.key.uid,) for each in changes])
 
 
 async def test_a_commit_whose_round_was_cancelled_is_waited_for_by_the_next(tmp_path: Path) -> None:

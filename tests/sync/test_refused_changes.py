@@ -23,10 +23,9 @@ from directsuite.sync import (
     UnacknowledgedError,
 )
 from directsuite.sync.commits import SinkHealth
+from directsuite.sync.model import State, Wish
 from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import eml_of
-from directsuite.sync.store import State
-from directsuite.sync.wishes import Wish, wish_in
 from tests.integration.world import ALICE, World
 from tests.sync.test_partial_answers import Scene, Server, Told, letter
 from tests.sync.test_partial_answers import store as store
@@ -346,7 +345,8 @@ async def test_retry_tells_it_again_at_once_and_status_counts_it(world: World, t
         sink.refuses = lambda _: False
         await sync.once()
         assert len(sink) == 2
-        wish_in(path, Wish.RETRY, [])
+        async with SqliteStore(path, shared=True) as beside:
+            await beside.wish(Wish.RETRY)
         await sync.once()
     assert sink[2] == (Kind.NEW, "INBOX", uids[1])
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.jobs.delivery import Journal as DeliveryJournal
 from directsuite.jobs.signing import Journal as SigningJournal
-from directsuite.sync.database import STORE
-from directsuite.sync.sqlite import SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, State, StoreError
+from directsuite.sync.model import Delta, Folder, Lease, State, StoreError
+from directsuite.sync.store import FILE, SqliteStore
 from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports
@@ -47,7 +47,7 @@ async def begun(store: SqliteStore, rows: int) -> tuple[Lease, Folder]:
 
 
 async def pragma(store: SqliteStore, text: str) -> object:
-    found: list[tuple[object]] = await store._writer.do(lambda c: c.execute(f"PRAGMA {text}").fetchall())
+    found = await store.database.execute(sql(f"PRAGMA {text}"))
     return found[0][0] if found else None
 
 
@@ -67,8 +67,9 @@ async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
-from directsuite.sync.sqlite import SqliteStore
-from directsuite.sync.store import Delta, Row, State, StoreError
+from directsuite.durable.database import sql
+from directsuite.sync.store import SqliteStore
+from directsuite.sync.model import Delta, Row, State, StoreError
 
 async def commit(store, name):
     lease = await store.claim(name)
@@ -81,7 +82,7 @@ async def main():
     async with SqliteStore(sys.argv[1]) as store:
         for limit in [int(32_000_000 * 0.6 ** n) for n in range(8)]:
             with contextlib.suppress(MemoryError, StoreError):  # it holds all the same
-                await store._writer.do(lambda connection: connection.execute(f"PRAGMA hard_heap_limit = {limit}"))
+                await store.database.execute(sql(f"PRAGMA hard_heap_limit = {limit}"))
             work = asyncio.gather(*(commit(store, f"{limit}/{number}") for number in range(4)), return_exceptions=True)
             for outcome in await asyncio.wait_for(work, 10):
                 if outcome is not None:
@@ -120,7 +121,7 @@ async def test_a_file_that_may_not_be_written_is_told(path: Path) -> None:
 
 _IN_A_FOLDER_THAT_IS_READ_ONLY = """
 import asyncio, os, sys
-from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import SqliteStore
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -221,19 +222,6 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_store_from_before_there_were_rows_in_doubt_is_used(path: Path) -> None:
-    await opened_and_closed(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for (name,) in connection.execute(
-            "SELECT name FROM sqlite_master WHERE sql LIKE '%IN (2, 4, 5, 7)%'"
-        ).fetchall():
-            connection.execute(f"DROP INDEX {name}")
-        connection.execute("CREATE INDEX msg_waiting ON msg (folder, state) WHERE state IN (2, 4, 5)")
-    async with SqliteStore(path) as store:
-        lease = await store.claim(MAILBOX)
-        assert [await store.in_state(lease, state) for state in State] == [[]] * len(State)
-
-
 async def test_files_are_for_their_owner_alone(path: Path) -> None:
     async with SqliteStore(path) as store:
         await store.claim(MAILBOX)
@@ -242,7 +230,7 @@ async def test_files_are_for_their_owner_alone(path: Path) -> None:
 
 
 async def look_beside(path: Path) -> None:
-    with STORE.beside(path, read_only=True):
+    with FILE.beside(path, read_only=True):
         pass
 
 
@@ -284,12 +272,12 @@ async def test_files_that_others_may_read_are_taken_from_them(
 _OF_ANOTHER = """
 import asyncio, os, sys
 from pathlib import Path
-from directsuite.sync.database import STORE
-from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import FILE
+from directsuite.sync.store import SqliteStore
 os.setuid(65534)
 try:
     if sys.argv[2] == "beside":
-        with STORE.beside(Path(sys.argv[1])):
+        with FILE.beside(Path(sys.argv[1])):
             pass
     else:
         asyncio.run(SqliteStore(sys.argv[1]).open())
@@ -341,7 +329,7 @@ async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path
         pass
 
 
-_OPEN = "import asyncio,sys; from directsuite.sync.sqlite import *; asyncio.run(SqliteStore(sys.argv[1]).open())"
+_OPEN = "import asyncio,sys; from directsuite.sync.store import *; asyncio.run(SqliteStore(sys.argv[1]).open())"
 
 
 @pytest.mark.process
@@ -369,8 +357,8 @@ async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
 _COMMITS = """
 import asyncio, sys
 from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.sqlite import SqliteStore
-from directsuite.sync.store import Delta, Row, State
+from directsuite.sync.store import SqliteStore
+from directsuite.sync.model import Delta, Row, State
 from tests.sync.test_sqlite_store import Told
 
 async def commit(store, number):

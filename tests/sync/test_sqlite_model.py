@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import sqlite3
 from collections.abc import Sequence
 
 import attrs
@@ -12,9 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from directsuite.durable.database import Transaction, sql
 from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.sqlite import MEMORY, SqliteStore
-from directsuite.sync.store import LEAVING, Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import LEAVING, Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
 
 MAILBOXES = ["ann", "bob"]
@@ -40,11 +40,11 @@ class RefusedError(Exception):
 class Sink:
     """Refuses one uid after it has written it."""
 
-    def prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("CREATE TABLE told (uid INTEGER)")
+    async def prepare(self, transaction: Transaction) -> None:
+        transaction.connection.execute("CREATE TABLE told (uid INTEGER)")
 
-    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
-        connection.executemany("INSERT INTO told VALUES (?)", [(change.key.uid,) for change in changes])
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        transaction.connection.executemany("INSERT INTO told VALUES (?)", [(change.key.uid,) for change in changes])
         if any(change.key.uid == POISONED for change in changes):
             raise RefusedError
 
@@ -176,7 +176,7 @@ class Beside(RuleBasedStateMachine):
             assert await self.store.with_digests(lease, [b"1", b"2", b"1"]) == [
                 each for each in of_it if each[1].digest
             ]
-        told: list[tuple[int]] = await self.store._writer.do(lambda c: c.execute("SELECT uid FROM told").fetchall())
+        told = await self.store.database.fetch(sql("SELECT uid FROM told"))
         assert [uid for (uid,) in told] == model.told
 
 

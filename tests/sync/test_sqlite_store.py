@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from directsuite.durable.database import Transaction, sql
 from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.sqlite import MEMORY, SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.commits import SinkError
+from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.store import MEMORY, SqliteStore
 
 MAILBOX = "jane.doe@direct.example"
 
@@ -23,11 +25,13 @@ class Told:
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
-    def prepare(self, connection: sqlite3.Connection) -> None:
-        connection.executescript("CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT)")
+    async def prepare(self, transaction: Transaction) -> None:
+        transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT)")
 
-    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
-        connection.executemany("INSERT INTO told VALUES (?, ?)", [(each.kind, str(each.key)) for each in changes])
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        transaction.connection.executemany(
+            "INSERT INTO told VALUES (?, ?)", [(each.kind, str(each.key)) for each in changes]
+        )
         if self.error is not None:
             raise self.error
 
@@ -41,8 +45,7 @@ def new(folder: Folder, uid: int) -> Change:
 
 
 async def told(store: SqliteStore) -> list[str]:
-    found: list[tuple[str]] = await store._reader.do(lambda c: c.execute("SELECT key FROM told").fetchall())
-    return [key for (key,) in found]
+    return [key for (key,) in await store.database.fetch(sql("SELECT key FROM told"))]
 
 
 @pytest.fixture
@@ -69,9 +72,14 @@ async def inbox(store: SqliteStore, lease: Lease) -> Folder:
 async def test_a_folder_is_made_once(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
     assert inbox == Folder(id=inbox.id, name="INBOX", generation=1)
     assert await asyncio.gather(*(store.folder(lease, "INBOX") for _ in range(5))) == [inbox] * 5
-    before = await store._writer.do(lambda connection: connection.total_changes)
+
+    async def changes(transaction: Transaction) -> int:
+        made: int = transaction.connection.total_changes
+        return made
+
+    before = await store.database.transaction(changes)
     await store.folder(lease, "INBOX")
-    assert await store._writer.do(lambda connection: connection.total_changes) == before
+    assert await store.database.transaction(changes) == before
 
 
 async def test_a_stale_lease_makes_no_folder_but_sees_those_there(
@@ -164,7 +172,11 @@ async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, err
             store.commit(other, Delta(rows=[row(theirs, 2)]), []),
             return_exceptions=True,
         )
-        assert results[1] is error
+        raised = results[1]
+        if isinstance(error, sqlite3.Error):
+            assert isinstance(raised, SinkError)
+            raised = raised.__cause__
+        assert raised is error
         assert (results[0], results[2]) == (None, None)
         assert (await store.states(inbox), await told(store)) == ({}, [])
         assert list(await store.states(theirs)) == [1, 2]
@@ -172,7 +184,7 @@ async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, err
 
 async def test_a_sink_that_raises_while_preparing_leaves_the_store_closed(path: Path) -> None:
     class Unprepared(Told):
-        def prepare(self, connection: sqlite3.Connection) -> None:
+        async def prepare(self, transaction: Transaction) -> None:
             raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
@@ -186,7 +198,11 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
         leases = await asyncio.gather(*(store.claim(str(number)) for number in range(200)))
         folders = await asyncio.gather(*(store.folder(lease, "INBOX") for lease in leases))
         statements = list[str]()
-        await store._writer.do(lambda connection: connection.set_trace_callback(statements.append))
+
+        async def trace(transaction: Transaction) -> None:
+            transaction.connection.set_trace_callback(statements.append)
+
+        await store.database.transaction(trace)
         deltas = [Delta(rows=[row(folder, 1)]) for folder in folders]
         await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
         assert statements.count("COMMIT") <= 20

@@ -7,17 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, assert_type
+from typing import assert_type
 
-import psycopg
 import tenacity
 
 import directsuite as ds
 import directsuite.types as dt
 from directsuite.sandbox import Profiles, Sandbox
-from directsuite.sync import Change, ChangeStream, MailboxStatus, State, Synchronizer
+from directsuite.sync import Change, ChangeStream, MailboxStatus, State, StoreSink, Synchronizer, Transaction
 from directsuite.sync.fleet import Fleet, FleetStatus
-from directsuite.sync.postgres import PostgresSink, PostgresStore, PostgresWriting
+from directsuite.sync.postgres import PostgresSink, PostgresStore
 
 
 async def token() -> str:
@@ -293,17 +292,16 @@ class Handed:
 
 
 class OwnSink:
-    """A sink in the store's own database."""
+    async def prepare(self, transaction: Transaction) -> None:
+        await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
 
-    async def prepare(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
-        await connection.execute("CREATE TABLE IF NOT EXISTS own (key text)")
-
-    async def write(self, connection: psycopg.AsyncConnection[tuple[Any, ...]], changes: Sequence[Change]) -> None:
-        await connection.execute("INSERT INTO own VALUES (%s)", (str(changes[0].key),))
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        for change in changes:
+            await transaction.connection.execute("INSERT INTO told VALUES (%s)", (str(change.key),))
 
 
 async def synchronised(suite: ds.DirectSuite, fleet: Fleet, sync: Synchronizer) -> None:
-    own: PostgresWriting = OwnSink()
+    own: StoreSink = OwnSink()
     for sink in (own, PostgresSink()):
         async with PostgresStore("postgresql://", sink=sink) as store:
             known: Sequence[MailboxStatus] = await store.status()

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from directsuite.durable.database import sql
 from directsuite.durable.sqlite import SqliteFile
 from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, RecipientStatus, TrackedMessage, TrackingState
@@ -32,25 +33,34 @@ _FILE = SqliteFile(
     noun="journal",
     error=JournalError,
     application=0x64734476,
-    version=1,
-    tables="""
-CREATE TABLE message (
-    number INTEGER PRIMARY KEY, mailbox TEXT NOT NULL, bare_id TEXT NOT NULL, smtp_id TEXT NOT NULL,
-    added_at REAL NOT NULL, recipients INTEGER NOT NULL, give_up_after REAL NOT NULL,
-    isolated INTEGER NOT NULL DEFAULT 0, is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
-);
-CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over;
-CREATE TABLE recipient (
-    message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, address TEXT NOT NULL, recipient TEXT, status TEXT,
-    step INTEGER NOT NULL, is_end INTEGER NOT NULL, PRIMARY KEY (message, address)
-) WITHOUT ROWID;
-CREATE TABLE change (
-    number INTEGER PRIMARY KEY, message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, key TEXT NOT NULL UNIQUE,
-    recipient TEXT, status TEXT, step INTEGER NOT NULL, details TEXT, sent_at TEXT,
-    is_end INTEGER NOT NULL, given_up INTEGER NOT NULL, ends_message INTEGER NOT NULL
-);
-CREATE INDEX change_message ON change (message);
-""",
+)
+_TABLES = (
+    sql("""
+        CREATE TABLE message (
+            number INTEGER PRIMARY KEY, mailbox TEXT NOT NULL, bare_id TEXT NOT NULL, smtp_id TEXT NOT NULL,
+            added_at REAL NOT NULL, recipients INTEGER NOT NULL, give_up_after REAL NOT NULL,
+            isolated INTEGER NOT NULL DEFAULT 0, is_over INTEGER NOT NULL DEFAULT 0, UNIQUE (mailbox, bare_id)
+        )
+    """),
+    sql("""
+        CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over
+    """),
+    sql("""
+        CREATE TABLE recipient (
+            message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, address TEXT NOT NULL, recipient TEXT,
+            status TEXT, step INTEGER NOT NULL, is_end INTEGER NOT NULL, PRIMARY KEY (message, address)
+        ) WITHOUT ROWID
+    """),
+    sql("""
+        CREATE TABLE change (
+            number INTEGER PRIMARY KEY, message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
+            key TEXT NOT NULL UNIQUE, recipient TEXT, status TEXT, step INTEGER NOT NULL, details TEXT, sent_at TEXT,
+            is_end INTEGER NOT NULL, given_up INTEGER NOT NULL, ends_message INTEGER NOT NULL
+        )
+    """),
+    sql("""
+        CREATE INDEX change_message ON change (message)
+    """),
 )
 
 _ADD = """
@@ -89,7 +99,7 @@ class Journal(SqliteJournal):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _FILE)
+        super().__init__(path, _FILE, _TABLES)
         self._by_mailbox = dict[str, TrackingState]()
 
     async def forget(self, before: datetime) -> int:

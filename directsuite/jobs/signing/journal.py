@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from directsuite.durable.database import sql
 from directsuite.durable.sqlite import SqliteFile
 from directsuite.errors import ConfigurationError
 from directsuite.jobs.signing.entry import Entry, State, entry_of
@@ -29,17 +30,26 @@ _FILE = SqliteFile(
     noun="journal",
     error=JournalError,
     application=0x64735367,
-    version=1,
-    tables="""
-CREATE TABLE document (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, state INTEGER NOT NULL, identifier TEXT, saved_at REAL,
-    source_sha TEXT, output_sha TEXT, tries INTEGER NOT NULL, problem TEXT
-);
-CREATE INDEX document_state ON document (state);
-CREATE TABLE abandoned (identifier TEXT PRIMARY KEY, asked INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE job (kind TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE tally (name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-""",
+)
+_TABLES = (
+    sql("""
+        CREATE TABLE document (
+            number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, state INTEGER NOT NULL, identifier TEXT,
+            saved_at REAL, source_sha TEXT, output_sha TEXT, tries INTEGER NOT NULL, problem TEXT
+        )
+    """),
+    sql("""
+        CREATE INDEX document_state ON document (state)
+    """),
+    sql("""
+        CREATE TABLE abandoned (identifier TEXT PRIMARY KEY, asked INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID
+    """),
+    sql("""
+        CREATE TABLE job (kind TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID
+    """),
+    sql("""
+        CREATE TABLE tally (name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID
+    """),
 )
 
 _COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
@@ -61,7 +71,7 @@ class Journal(SqliteJournal):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _FILE)
+        super().__init__(path, _FILE, _TABLES)
 
     turn = 0
     """One process at a time has the file, so none comes late."""

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import directsuite as ds
+from directsuite.durable.database import Transaction
 from directsuite.sync.changes import Change
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.postgres_sink import PostgresSink
+from directsuite.sync.sinks import PostgresSink
 
 PASSWORD = "correct horse"
 FOLDERS = ("INBOX", "INBOX.Archive")
@@ -21,17 +22,17 @@ FOLDERS = ("INBOX", "INBOX.Archive")
 class LoggingSink(PostgresSink):
     """Keeps messages, and every change that it was told, in the same transaction."""
 
-    async def prepare(self, connection: Any) -> None:
+    async def prepare(self, transaction: Transaction) -> None:
         """Make the tables."""
-        await super().prepare(connection)
-        await connection.execute("CREATE TABLE IF NOT EXISTS told (kind text, key text, subject text)")
+        await super().prepare(transaction)
+        await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (kind text, key text, subject text)")
 
-    async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         """Write changes."""
-        await super().write(connection, changes)
+        await super().write(transaction, changes)
         for each in changes:
             told = (str(each.kind), str(each.key), each.message and each.message.subject)
-            await connection.execute("INSERT INTO told VALUES (%s, %s, %s)", told)
+            await transaction.connection.execute("INSERT INTO told VALUES (%s, %s, %s)", told)
 
 
 async def password_of(name: str) -> str:

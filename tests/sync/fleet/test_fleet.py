@@ -12,8 +12,8 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.changes import Change
+from directsuite.sync.model import Delta, Lease
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.store import Delta, Lease
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer

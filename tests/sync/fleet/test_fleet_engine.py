@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from directsuite.core.clock import SystemClock
-from directsuite.sync.store import StoreError
+from directsuite.sync.model import StoreError
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer

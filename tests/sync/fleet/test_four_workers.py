@@ -20,8 +20,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
+from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.store import StoreError
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer

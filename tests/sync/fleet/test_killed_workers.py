@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from directsuite.durable.postgres import Connections
-from directsuite.sync.store import StoreError
+from directsuite.sync.model import StoreError
 from tests.sync.killing.traffic import assert_equal, survived
 
 pytestmark = pytest.mark.process

@@ -6,15 +6,16 @@ import asyncio
 import time
 import traceback
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from directsuite.durable.database import Transaction
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import SinkError
+from directsuite.sync.model import Delta, Folder, Lease, Row, State, StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.store import Delta, Folder, Lease, Row, State, StoreError
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -76,13 +77,13 @@ async def test_stopped_within_a_commit_nothing_of_it_is_there(
     store: PostgresStore, shaky_postgres: PostgresServer, mode: str
 ) -> None:
     class Stops:
-        async def prepare(self, connection: Any) -> None:
-            await connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
+        async def prepare(self, transaction: Transaction) -> None:
+            await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
 
-        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
-            await connection.execute("INSERT INTO told VALUES ('x')")
+        async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+            await transaction.connection.execute("INSERT INTO told VALUES ('x')")
             await asyncio.to_thread(shaky_postgres.stop, mode)
-            await connection.execute("INSERT INTO told VALUES ('y')")
+            await transaction.connection.execute("INSERT INTO told VALUES ('y')")
 
     async with PostgresStore(store.connections.conninfo, sink=Stops(), timeout=5) as with_sink:
         lease = await with_sink.claim(MAILBOX)
@@ -132,10 +133,10 @@ async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: s
     class Waits:
         claiming: asyncio.Task[Lease]
 
-        async def prepare(self, connection: Any) -> None:
+        async def prepare(self, transaction: Transaction) -> None:
             pass
 
-        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
+        async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
             self.claiming = asyncio.create_task(waited.claim(MAILBOX))
             done, _ = await asyncio.wait([self.claiming], timeout=0.3)
             assert not done
@@ -150,11 +151,11 @@ async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: s
 
 async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
     class Faulty:
-        async def prepare(self, connection: Any) -> None:
-            await connection.execute("CREATE TABLE IF NOT EXISTS told (key text CHECK (key = ''))")
+        async def prepare(self, transaction: Transaction) -> None:
+            await transaction.connection.execute("CREATE TABLE IF NOT EXISTS told (key text CHECK (key = ''))")
 
-        async def write(self, connection: Any, changes: Sequence[Change]) -> None:
-            await connection.execute("INSERT INTO told VALUES (%s)", (str(changes[0].key),))
+        async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+            await transaction.connection.execute("INSERT INTO told VALUES (%s)", (str(changes[0].key),))
 
     async with PostgresStore(conninfo, sink=Faulty()) as store:
         lease = await store.claim(MAILBOX)

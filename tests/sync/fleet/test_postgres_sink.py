@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from directsuite.messaging.models import Attachment, MessageDetail, MessageHeader, Recipient, RecipientType
 from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Delta, Lease
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.postgres_sink import PostgresSink
-from directsuite.sync.store import Delta, Lease
+from directsuite.sync.sinks import PostgresSink
 from tests.examples import examples
 
 MAILBOX = "jane.doe@direct.example"

@@ -10,15 +10,15 @@ from typing import Any
 import attrs
 import pytest
 
+from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
 from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, Wish
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.sqlite import MEMORY, SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, Row, StaleLeaseError, State, Store
-from directsuite.sync.wishes import Wish, wish_in
+from directsuite.sync.store import MEMORY, SqliteStore
 from tests.integration.world import StoppedClock
 from tests.sync.test_partial_answers import Server, letter
 
@@ -29,64 +29,42 @@ class RefusedError(Exception):
     """Raised by the sinks of these tests."""
 
 
-class SqliteTold:
-    """Notes keys in a table of the store, and may raise after it has written."""
+class Told:
+    """A sink that notes keys in a table of the store, and may raise after it has written."""
 
     refuses = False
     refused: str | None = None
 
-    def prepare(self, connection: Any) -> None:
-        connection.execute("CREATE TABLE IF NOT EXISTS told (key TEXT)")
+    async def prepare(self, transaction: Transaction) -> None:
+        await transaction.ensure(Tables("told", (sql("CREATE TABLE directsuite.told (key text)"),)))
 
-    def write(self, connection: Any, changes: Sequence[Change]) -> None:
-        connection.executemany("INSERT INTO told VALUES (?)", [(str(each.key),) for each in changes])
-        if self.refuses or self.refused in [str(each.key) for each in changes]:
-            raise RefusedError
-
-
-class PostgresTold:
-    """As the other one."""
-
-    refuses = False
-    refused: str | None = None
-
-    async def prepare(self, connection: Any) -> None:
-        await connection.execute("CREATE TABLE IF NOT EXISTS told (key text)")
-
-    async def write(self, connection: Any, changes: Sequence[Change]) -> None:
-        for each in changes:
-            await connection.execute("INSERT INTO told VALUES (%s)", (str(each.key),))
-        if self.refuses or self.refused in [str(each.key) for each in changes]:
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        keys = [str(each.key) for each in changes]
+        await transaction.insert(sql("INSERT INTO directsuite.told VALUES :rows"), [(key,) for key in keys])
+        if self.refuses or self.refused in keys:
             raise RefusedError
 
 
 class Scene:
     """A store and its sink."""
 
-    def __init__(self, store: Store, sink: SqliteTold | PostgresTold) -> None:
+    def __init__(self, store: SqliteStore | PostgresStore, sink: Told) -> None:
         self.store = store
         self.sink = sink
 
     async def told(self) -> list[str]:
         """Keys that the sink keeps."""
-        if isinstance(self.store, SqliteStore):
-            found: Any = await self.store._reader.do(lambda c: c.execute("SELECT key FROM told").fetchall())
-        else:
-            assert isinstance(self.store, PostgresStore)
-            found = await self.store.connections.fetch("SELECT key FROM told")
-        return [key for (key,) in found]
+        return [key for (key,) in await self.store.database.fetch(sql("SELECT key FROM directsuite.told"))]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene]:
+    sink = Told()
     if request.param == "sqlite":
-        noted = SqliteTold()
-        async with SqliteStore(MEMORY, sink=noted) as sqlite_store:
-            yield Scene(sqlite_store, noted)
+        async with SqliteStore(MEMORY, sink=sink) as sqlite_store:
+            yield Scene(sqlite_store, sink)
         return
-    conninfo = request.getfixturevalue("conninfo")
-    sink = PostgresTold()
-    async with PostgresStore(conninfo, sink=sink) as store:
+    async with PostgresStore(request.getfixturevalue("conninfo"), sink=sink) as store:
         yield Scene(store, sink)
 
 
@@ -321,7 +299,8 @@ async def wish(store: Store, kind: Wish, names: Sequence[str], tmp_path: Path) -
     if isinstance(store, PostgresStore):
         async with PostgresStore(store.connections.conninfo) as other:
             return await other.wish(kind, names)
-    return wish_in(tmp_path / "sync.db", kind, names)
+    async with SqliteStore(tmp_path / "sync.db", shared=True) as beside:
+        return await beside.wish(kind, names)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -10,9 +10,9 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from directsuite.sync.model import Delta, Folder, Lease, Row, State, Store
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.sqlite import MEMORY, SqliteStore
-from directsuite.sync.store import Delta, Folder, Lease, Row, State, Store
+from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
 
 _NUMBERS = itertools.count()

@@ -8,17 +8,17 @@ step; it prints the problem of each mailbox that isn't.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import directsuite as ds
+from directsuite.durable.database import Transaction
 from directsuite.sync.changes import Change
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.sinks import SqliteSink
 from directsuite.sync.sinks.maildir import MaildirSink
-from directsuite.sync.sinks.sqlite import SqliteSink
-from directsuite.sync.sqlite import SqliteStore
+from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
 from tests.sync.fleet import fleet_worker
 
@@ -31,15 +31,17 @@ INTERVAL = 0.05
 class LoggingSink(SqliteSink):
     """Keeps messages, and every change that it was told, in the same transaction."""
 
-    def prepare(self, connection: sqlite3.Connection) -> None:
+    async def prepare(self, transaction: Transaction) -> None:
         """Make the tables."""
-        super().prepare(connection)
-        connection.execute("CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT, previous TEXT, subject TEXT)")
+        await super().prepare(transaction)
+        transaction.connection.execute(
+            "CREATE TABLE IF NOT EXISTS told (kind TEXT, key TEXT, previous TEXT, subject TEXT)"
+        )
 
-    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         """Write changes."""
-        super().write(connection, changes)
-        connection.executemany(
+        await super().write(transaction, changes)
+        transaction.connection.executemany(
             "INSERT INTO told (kind, key, previous, subject) VALUES (?, ?, ?, ?)",
             [
                 (str(each.kind), str(each.key), str(each.previous), each.message and each.message.subject)

@@ -9,16 +9,16 @@ import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import canaries, identity, mailbox, rebuild, receiving, store
+from directsuite.sync import canaries, identity, mailbox, model, rebuild, receiving
 from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.changes import Change
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.fetching import Fetched
 from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.model import Delta, Folder, Lease, Row, State
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
-from directsuite.sync.store import Delta, Folder, Lease, Row, State
 
 from .stores import DictStore
 
@@ -314,4 +314,4 @@ def _no_old_keys(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("what a sink may have been told of leaves without a word")
 def _unsettled(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(store.LEAVING, State.IN_DOUBT, State.GONE)
+    patch.setitem(model.LEAVING, State.IN_DOUBT, State.GONE)

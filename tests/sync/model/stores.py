@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import attrs
 
 from directsuite.sync.changes import Change
-from directsuite.sync.store import (
+from directsuite.sync.model import (
     LEAVING,
     Delta,
     Folder,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from directsuite.durable.database import Transaction
 from directsuite.sync.changes import Change
-from directsuite.sync.sqlite import SqliteStore
-from directsuite.sync.store import Store
+from directsuite.sync.model import Store
+from directsuite.sync.store import SqliteStore
 from tests.examples import examples
 
 from .machine import DeliveringMachine, RefusingMachine, SyncMachine
@@ -24,10 +24,10 @@ class _Writing:
     def __init__(self, write: Write) -> None:
         self._write = write
 
-    def prepare(self, connection: sqlite3.Connection) -> None:
+    async def prepare(self, transaction: Transaction) -> None:
         """Nothing to prepare."""
 
-    def write(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         """What the mirror makes of it."""
         self._write(changes)
 

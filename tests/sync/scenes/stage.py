@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -53,7 +54,9 @@ class Running:
         report = WorkerStatus(pid=1, started=0.0, written_at=self.clock.now, mailboxes=self.sync.status)
         path = status_file_of(self.store)
         write_status(path, report)
-        report_of_it = report_of_worker(self.store, read_status(path), self.clock.now)
+        reporting = report_of_worker(self.store, read_status(path), self.clock.now)
+        with ThreadPoolExecutor(1) as beside:  # the command is another process
+            report_of_it = beside.submit(asyncio.run, reporting).result()
         return {each.progress.name: each for each in report_of_it.mailboxes}
 
     def standing(self, name: str) -> Standing:

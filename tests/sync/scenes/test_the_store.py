@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.cli.sync_status import report_of_fleet
+from directsuite.durable.database import sql
 from directsuite.sync import SqliteSink, SqliteStore, Standing, Synchronizer
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.scenes.stage import AN_HOUR, Passwords, running, subjects
@@ -23,7 +24,7 @@ async def test_a_full_disk_is_told_and_got_over(world: World, tmp_path: Path) ->
     path = tmp_path / "sync.db"
 
     async def at_most(pages: int) -> None:
-        await store._writer.do(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
+        await store.database.execute(sql(f"PRAGMA max_page_count = {pages}"))
 
     def make(clock: HeldClock) -> Synchronizer:
         return Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=clock, now=clock.monotonic)
@@ -49,7 +50,7 @@ async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
     world: World, tmp_path: Path, shaky_postgres: PostgresServer
 ) -> None:
     from directsuite.sync.postgres import PostgresStore
-    from directsuite.sync.postgres_sink import PostgresSink
+    from directsuite.sync.sinks import PostgresSink
 
     path = tmp_path / "beside.db"  # only for the report to stand beside something
     async with SqliteStore(path):

@@ -6,16 +6,18 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from directsuite.durable.sqlite import SqliteTransaction, result_of
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks import SqliteSink
+from directsuite.sync.store import FILE
 from tests.examples import examples
 from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
 
@@ -27,10 +29,16 @@ SENT = key(7, "INBOX.Sent")
 def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
     """A connection that leaves transactions to us, and one that begins them by itself."""
     made = sqlite3.connect(":memory:", isolation_level=request.param)
-    SqliteSink().prepare(made)
+    made.execute("PRAGMA foreign_keys = ON")
+    do(SqliteSink().prepare, made)
     made.commit()
     yield made
     made.close()
+
+
+def do(method: Callable[..., Coroutine[Any, Any, None]], connection: sqlite3.Connection, *changes: Any) -> None:
+    """What the store's own thread does."""
+    result_of(method(SqliteTransaction(connection, FILE), *changes))
 
 
 def _rows(connection: sqlite3.Connection, present: int = 1) -> list[tuple[Any, ...]]:
@@ -49,7 +57,7 @@ def _attachments(connection: sqlite3.Connection) -> int:
 
 
 def test_a_message_is_a_row_with_its_files(connection: sqlite3.Connection) -> None:
-    SqliteSink().write(connection, [new(A)])
+    do(SqliteSink().write, connection, [new(A)])
     connection.row_factory = sqlite3.Row
     row = dict(connection.execute("SELECT * FROM message").fetchone())
     assert json.loads(row.pop("recipients")) == [
@@ -106,7 +114,7 @@ def test_each_change_twice_is_each_change_once(connection: sqlite3.Connection, s
     sink = SqliteSink(keep_gone=keep_gone)
     for change in changes:
         for _ in range(2):
-            sink.write(connection, [change])
+            do(sink.write, connection, [change])
     rows = _rows(connection), _rows(connection, 0)
     assert rows == (present, kept if keep_gone else [])
     assert _attachments(connection) == 2 * sum(map(len, rows))
@@ -116,19 +124,19 @@ def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection
     batch = [new(A), new(B, 2), moved(A, SENT, 1)]
     sink = SqliteSink()
     for _ in range(2):
-        sink.write(connection, batch)
+        do(sink.write, connection, batch)
         assert _rows(connection) == [("INBOX", 1, 2, 2), ("INBOX.Sent", 1, 7, 1)]
 
 
 def test_many_messages_are_written_as_each_alone(connection: sqlite3.Connection) -> None:
     batch = [new(key(uid), uid) for uid in range(1, 121)]
-    SqliteSink().write(connection, batch)
+    do(SqliteSink().write, connection, batch)
     tables = ["SELECT * FROM message ORDER BY id", "SELECT * FROM attachment ORDER BY message, number"]
     together = [connection.execute(select).fetchall() for select in tables]
     connection.execute("DELETE FROM attachment")
     connection.execute("DELETE FROM message")
     for change in batch:
-        SqliteSink().write(connection, [change])
+        do(SqliteSink().write, connection, [change])
     assert [connection.execute(select).fetchall() for select in tables] == together
 
 
@@ -150,10 +158,11 @@ def test_in_one_batch_or_in_many_it_comes_to_the_same(told: list[Change], keep: 
     outcomes = list[Any]()
     for parts in ([told], [[each] for each in told]):
         with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute("PRAGMA foreign_keys = ON")
             sink = SqliteSink(keep_gone=keep)
-            sink.prepare(connection)
+            do(sink.prepare, connection)
             for part in parts:
-                sink.write(connection, part)
+                do(sink.write, connection, part)
             outcomes.append((_rows(connection), _rows(connection, 0), _attachments(connection)))
     assert outcomes[0] == outcomes[1]
 
@@ -162,7 +171,7 @@ def test_what_is_undone_was_never_there(connection: sqlite3.Connection) -> None:
     sink = SqliteSink()
     if connection.isolation_level is None:
         connection.execute("BEGIN IMMEDIATE")
-    sink.write(connection, [new(A), new(B, 2)])
+    do(sink.write, connection, [new(A), new(B, 2)])
     assert connection.in_transaction
     connection.rollback()
     assert (_rows(connection), _attachments(connection)) == ([], 0)
@@ -172,8 +181,8 @@ def test_preparing_and_writing_commit_nothing(connection: sqlite3.Connection) ->
     connection.execute("DROP TABLE attachment")
     connection.commit()
     connection.execute("BEGIN")
-    SqliteSink().prepare(connection)
-    SqliteSink().prepare(connection)
+    do(SqliteSink().prepare, connection)
+    do(SqliteSink().prepare, connection)
     assert connection.in_transaction
     connection.rollback()
     assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'attachment'").fetchall() == []
@@ -181,9 +190,9 @@ def test_preparing_and_writing_commit_nothing(connection: sqlite3.Connection) ->
 
 def test_keys_swap_within_a_batch(connection: sqlite3.Connection) -> None:
     sink = SqliteSink()
-    sink.write(connection, [new(A, 1), new(B, 2)])
+    do(sink.write, connection, [new(A, 1), new(B, 2)])
     again = [key(1, generation=2), key(2, generation=2)]
-    sink.write(connection, [moved(A, again[1], 1), moved(B, again[0], 2)])
+    do(sink.write, connection, [moved(A, again[1], 1), moved(B, again[0], 2)])
     assert _rows(connection) == [("INBOX", 2, 1, 2), ("INBOX", 2, 2, 1)]
 
 
@@ -192,6 +201,6 @@ def test_hostile_text_is_taken(connection: sqlite3.Connection) -> None:
     where = Key(text, text, 1, 1)
     message = MessageDetail(subject=text, sender=text, body=text)
     for kind, _ in itertools.product((Kind.NEW, Kind.GONE), range(2)):
-        SqliteSink(keep_gone=True).write(connection, [Change(kind=kind, key=where, message=message)])
+        do(SqliteSink(keep_gone=True).write, connection, [Change(kind=kind, key=where, message=message)])
     (row,) = connection.execute("SELECT subject, present FROM message").fetchall()
-    assert row == ("\ufffd\0'; DROP TABLE message; --\ufffd", 0)
+    assert row == ("\ufffd\ufffd'; DROP TABLE message; --\ufffd", 0)

@@ -1,0 +1,166 @@
+"""One seam over SQLite and PostgreSQL: work is a coroutine that is written once, and runs in a transaction of either.
+
+    database.transaction(work) ──► work(transaction): committed when it returns, undone where it raises
+    database.execute(statement) ─► one statement, committed by itself
+    database.fetch(statement) ───► rows that were committed before
+
+Statements are written for PostgreSQL, in its schema `directsuite`. SQLite's text is derived by the table below, and
+written out where that won't do. The same values mean the same: a list stands in `= ANY(:names)` or `<> ALL(:names)`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+Values: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = tuple[Any, ...]
+
+NO_VALUES: Values = {}
+
+_SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"/\*\+ (.*?) \*/", r"\1"),  # what is SQLite's alone stands in a comment
+        (r"\bdirectsuite\.", ""),
+        (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
+        (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
+        (r"\bbytea\b", "BLOB"),
+        (r"\bfloat8\b", "REAL"),
+        (r"\b(jsonb|timestamptz)\b", "TEXT"),
+        (r"= ANY\((:\w+)\)", r"IN (SELECT value FROM json_each(\1))"),
+        (r"<> ALL\((:\w+)\)", r"NOT IN (SELECT value FROM json_each(\1))"),
+        (r"::\w+", ""),
+        (r' COLLATE "C"', ""),
+        (r" FOR (UPDATE|SHARE)\b", ""),
+    )
+)
+_PLACE = re.compile(r"(?<!:):([a-z]\w*)")
+_ROWS = ":rows"
+_AT_A_TIME = 50  # rows of a statement that inserts many
+
+
+@attrs.frozen
+class Statement:
+    """One statement in both dialects. `:name` is the place of a value, `:rows` that of rows to insert."""
+
+    postgres: bytes
+    sqlite: str
+
+
+def sql(text: str, *, sqlite: str | None = None) -> Statement:
+    """A statement. sqlite: its text in SQLite, where it isn't what the table above makes of it."""
+    derived = text if sqlite is None else sqlite
+    for pattern, other in _SQLITE:
+        derived = pattern.sub(other, derived)
+    rows = text.replace(_ROWS, "\0")
+    return Statement(_PLACE.sub(r"%(\1)s", rows).replace("\0", _ROWS).encode(), derived)
+
+
+@functools.lru_cache(maxsize=256)
+def inserting(statement: Statement, rows: int, columns: int) -> Statement:
+    """A statement with places for so many rows, whose values come one after the other."""
+    postgres, sqlite = (", ".join([f"({', '.join([mark] * columns)})"] * rows) for mark in ("%s", "?"))
+    return Statement(
+        statement.postgres.replace(_ROWS.encode(), postgres.encode()), statement.sqlite.replace(_ROWS, sqlite)
+    )
+
+
+def in_parts(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
+    """Rows, so many at a time as one statement inserts."""
+    return (rows[start : start + _AT_A_TIME] for start in range(0, len(rows), _AT_A_TIME))
+
+
+@attrs.frozen
+class Json:
+    """A value of a column of JSON."""
+
+    value: Any
+
+
+@attrs.frozen
+class Tables:
+    """Tables that are made where there are none. part: their name among others of a PostgreSQL database."""
+
+    part: str
+    statements: tuple[Statement, ...]
+    version: int = 1
+
+
+@attrs.frozen
+class Refusal:
+    """What a database says of a statement. is_general: whether that is about no row, as with a full disk."""
+
+    explanation: str
+    is_general: bool
+    cause: BaseException | None = None
+
+
+class Transaction(Protocol):
+    """What work does its work with. It neither begins nor commits. Errors come out as the driver's own."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's: a sqlite3.Connection, or a psycopg.AsyncConnection."""
+        ...
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, if any."""
+        ...
+
+    async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
+        """The rows that a statement returns, done with each of these values."""
+        ...
+
+    async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        """Insert many rows at a time, at the `:rows` of a statement; what it returns of them, in any order."""
+        ...
+
+    async def ensure(self, tables: Tables) -> None:
+        """Make tables where there are none."""
+        ...
+
+    def refusal(self, error: Exception) -> Refusal | None:
+        """What the database says where an error is its own, and it is still there."""
+        ...
+
+
+Work: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
+"""What is done in one transaction. In SQLite it runs in a thread without an event loop: it may await nothing else."""
+
+
+class Database(Protocol):
+    """A file of SQLite, or PostgreSQL. Methods raise the class of error that the database was given."""
+
+    async def open(self, prepare: Work[object]) -> None:
+        """Connect, and do this in the first transaction. Raises what that raised."""
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what is under way, and disconnect."""
+        ...
+
+    async def transaction(self, work: Work[T]) -> T:
+        """What work gives, once that is committed; what it raises, once all is undone."""
+        ...
+
+    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
+        """The rows that a statement returns, committed by itself."""
+        ...
+
+    async def fetch(
+        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """The rows of a statement that writes nothing. make: what is made of each; many don't hold the event loop."""
+        ...
+
+    async def fetch_each(
+        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
+    ) -> list[Any]:
+        """As `fetch`, done with each of these values."""
+        ...

@@ -1,0 +1,218 @@
+"""Messages as rows of two tables in the store's own database, in the transaction that notes them as done.
+
+    message ──► attachment (by message.id, in the order of number)
+
+`message.present` is false for one that is gone and kept. Of messages present, each has a key of its own. In PostgreSQL
+the tables are in the schema `directsuite`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from directsuite.durable.database import Json, Statement, Tables, Transaction, sql
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.sinks.whole_text import whole_text
+
+_StoredKey: TypeAlias = tuple[str, str, int, int]
+
+_TABLES = Tables(
+    "sink",
+    (
+        sql("""
+            CREATE TABLE directsuite.message (
+                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                mailbox text NOT NULL,
+                folder text NOT NULL,
+                generation bigint NOT NULL,
+                uid bigint NOT NULL,
+                present boolean NOT NULL DEFAULT true,
+                digest text,
+                message_id text,
+                sent timestamptz,
+                received timestamptz,
+                sender text,
+                reply_to text,
+                subject text,
+                body text,
+                html boolean NOT NULL,
+                recipients jsonb NOT NULL,
+                headers jsonb NOT NULL
+            )
+        """),
+        sql("""
+            CREATE UNIQUE INDEX message_present ON directsuite.message (mailbox, folder, generation, uid) WHERE present
+        """),
+        sql("CREATE INDEX message_gone ON directsuite.message (mailbox, folder, generation, uid) WHERE NOT present"),
+        sql("""
+            CREATE TABLE directsuite.attachment (
+                message bigint NOT NULL REFERENCES directsuite.message ON DELETE CASCADE,
+                number bigint NOT NULL,
+                filename text,
+                content_type text,
+                content bytea NOT NULL,
+                PRIMARY KEY (message, number)
+            )
+        """),
+    ),
+)
+
+_OF_KEY = """
+    SELECT id, digest FROM directsuite.message
+    WHERE mailbox = :mailbox AND folder = :folder AND generation = :generation AND uid = :uid
+"""
+_PRESENT = sql(f"{_OF_KEY} AND present")
+_GONE = sql(f"{_OF_KEY} AND NOT present ORDER BY id DESC")
+_TAKEN = sql("""
+    SELECT uid FROM directsuite.message
+    WHERE mailbox = :mailbox AND folder = :folder AND generation = :generation AND present AND uid = ANY(:uids)
+""")
+_CARRY = sql("""
+    UPDATE directsuite.message
+    SET present = true, mailbox = :mailbox, folder = :folder, generation = :generation, uid = :uid WHERE id = :id
+""")
+_INSERT = sql("""
+    INSERT INTO directsuite.message (
+        mailbox, folder, generation, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
+        recipients, headers
+    ) VALUES :rows RETURNING id, mailbox, folder, generation, uid
+""")
+_ATTACH = sql("INSERT INTO directsuite.attachment (message, number, filename, content_type, content) VALUES :rows")
+_HIDE = sql("UPDATE directsuite.message SET present = false WHERE id = :id")
+_DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
+
+
+class TableSink:
+    """Writes changes into the tables `message` and `attachment` of the store's database.
+
+    keep_gone: whether messages that are gone stay, with present = false. recipients: a JSON array of {"type", "email"};
+    headers: one of {"name", "value"}. In SQLite times are in ISO 8601, in UTC. NUL and halves of surrogate pairs are
+    U+FFFD.
+    """
+
+    def __init__(self, *, keep_gone: bool = False) -> None:
+        self._keep_gone = keep_gone
+
+    async def prepare(self, transaction: Transaction) -> None:
+        """Make the tables where they aren't there."""
+        await transaction.ensure(_TABLES)
+
+    async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+        """Write changes, in their order. One that was written before changes nothing."""
+        run = dict[_StoredKey, Change]()
+        for change in changes:
+            key, is_new = _key(change.key), change.kind is Kind.NEW and change.message is not None
+            if not is_new or key in run:
+                await self._write_new(transaction, run)
+                run.clear()
+            if is_new:
+                run[key] = change
+            elif change.kind is Kind.GONE:
+                await self._end(transaction, await _found(transaction, _PRESENT, change.key, change.digest))
+            else:
+                await self._put(transaction, change)
+        await self._write_new(transaction, run)
+
+    async def _write_new(self, transaction: Transaction, run: dict[_StoredKey, Change]) -> None:
+        """Insert new messages; those whose key is there are looked at one by one."""
+        new = dict(run)
+        for folder, keys in itertools.groupby(sorted(run), key=_folder_of):
+            values = dict(zip(("mailbox", "folder", "generation"), folder, strict=True))
+            uids = [uid for *_, uid in keys]
+            for (uid,) in await transaction.execute(_TAKEN, values | {"uids": uids}):
+                await self._put(transaction, new.pop((*folder, uid)))
+        await _insert(transaction, new)
+
+    async def _put(self, transaction: Transaction, change: Change) -> None:
+        """Have a message under its key, wherever it was."""
+        here, before = await _found(transaction, _PRESENT, change.key, change.digest), None
+        if change.previous is not None:
+            before = await _found(transaction, _PRESENT, change.previous, change.digest)
+        if here is not None:
+            if before != here:
+                await self._end(transaction, before)
+            return
+        if before is None and change.previous is not None:
+            before = await _found(transaction, _GONE, change.previous, change.digest)
+        if before is not None or change.message is not None:
+            await self._end(transaction, await _found(transaction, _PRESENT, change.key))  # a key is of one message
+        if before is not None:
+            await transaction.execute(_CARRY, _named(change.key) | {"id": before})
+        elif change.message is not None:
+            await _insert(transaction, {_key(change.key): change})
+
+    async def _end(self, transaction: Transaction, message: int | None) -> None:
+        if message is not None:
+            await transaction.execute(_HIDE if self._keep_gone else _DELETE, {"id": message})
+
+
+async def _found(transaction: Transaction, select: Statement, key: Key, digest: str | None = None) -> int | None:
+    """The id of the first message under the key that has this digest, where both are known."""
+    rows = await transaction.execute(select, _named(key))
+    return next((found for found, its in rows if digest is None or its is None or its == digest), None)
+
+
+async def _insert(transaction: Transaction, new: dict[_StoredKey, Change]) -> None:
+    """Insert messages that are under no key yet."""
+    messages = {key: change.message for key, change in new.items() if change.message is not None}
+    rows = [(*key, new[key].digest, *_columns(message)) for key, message in messages.items()]
+    attachments = [
+        (number, place, _text(each.filename), _text(each.content_type), each.content)
+        for number, *key in await transaction.insert(_INSERT, rows)
+        for place, each in enumerate(messages[_as_key(key)].attachments, start=1)
+    ]
+    await transaction.insert(_ATTACH, attachments)
+
+
+def _columns(message: MessageDetail) -> tuple[Any, ...]:
+    return (
+        _text(message.msg_id),
+        _time(message.sent_date),
+        _time(message.received_date),
+        _text(message.sender),
+        _text(message.reply_to),
+        _text(message.subject),
+        _text(message.body),
+        message.html_body,
+        Json([{"type": _text(str(each.type)), "email": _text(each.email)} for each in message.recipients]),
+        Json([{"name": _text(each.name), "value": _text(each.value)} for each in message.headers]),
+    )
+
+
+def _key(key: Key) -> _StoredKey:
+    """As it stands in the tables: a backslash is doubled, and marks what is no text, so that all names differ there."""
+    mailbox, folder = (
+        each.replace("\\", "\\\\").replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+        for each in (key.mailbox, key.folder)
+    )
+    return mailbox, folder, key.generation, key.uid
+
+
+def _as_key(columns: Iterable[Any]) -> _StoredKey:
+    mailbox, folder, generation, uid = columns
+    return mailbox, folder, generation, uid
+
+
+def _folder_of(key: _StoredKey) -> tuple[str, str, int]:
+    return key[:3]
+
+
+def _named(key: Key) -> dict[str, Any]:
+    return dict(zip(("mailbox", "folder", "generation", "uid"), _key(key), strict=True))
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else whole_text(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _time(time: datetime | None) -> datetime | None:
+    if time is None or time.tzinfo is UTC:
+        return time
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:  # on the first and the last day of the calendar
+        return time.replace(tzinfo=UTC)
