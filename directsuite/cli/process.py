@@ -145,11 +145,11 @@ class _Forgiving(io.RawIOBase):
         self._lost = lost
 
     def writable(self) -> bool:
-        """It is, as far as anybody sees."""
+        """Return True: what can't be written is lost, and no error."""
         return True
 
     def write(self, content: Any, /) -> int:
-        """Takes all of it, and never raises OSError."""
+        """Write `content`, or lose it; OSError is never raised."""
         rest = memoryview(content)
         try:
             while rest and (written := self._place.write(rest)):  # None where it would have to wait
@@ -161,9 +161,9 @@ class _Forgiving(io.RawIOBase):
         return len(content)
 
     def fileno(self) -> int:
-        """The place's."""
+        """The descriptor of the place."""
         return self._place.fileno()
 
     def isatty(self) -> bool:
-        """Whether the place is a terminal."""
+        """Return True if the place is a terminal."""
         return self._place.isatty()

@@ -91,7 +91,7 @@ async def _plan(signatures: Sequence[Signature], sources: Sources, options: Sign
     """Tell what would be signed. Raises RefusedError."""
     async with AsyncExitStack() as stack:
         journal, path = None, _journal_path(options.output)
-        if await _is_vain(path, signatures):
+        if await _is_obsolete(path, signatures):
             options = attrs.evolve(options, again=False)  # what failed is all that there is
         elif _has_journal(path):
             journal = await stack.enter_async_context(_opened(path))
@@ -124,7 +124,7 @@ async def _sign(
     """Sign, and report. Raises RefusedError, and DirectSuiteError where the job didn't begin."""
     target, path = _target(options.output, overwrite=options.overwrite), _journal_path(options.output)
     async with DirectSuite(settings, token=access_token) as suite:  # what is left unknown is the journal's to find out
-        if await _is_vain(path, signatures):
+        if await _is_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
             options = attrs.evolve(options, again=False)  # what failed is all that there is
         async with _opened(path) as journal:
@@ -219,15 +219,15 @@ async def _watched(
     """Show how the job stands, and say once that the service is in trouble."""
 
     async def watch() -> None:
-        is_told = False
+        is_said = False
         while True:
             await asyncio.sleep(_WATCHED_EVERY)
             at = job.progress
             passed_over = admission.counts.total() - admission.wanted
             total = counting.result() if counting.done() and not counting.cancelled() else None
             bar.tell(at.done + at.failed + passed_over, total)
-            if at.trouble is not None and not is_told:
-                is_told = True
+            if at.trouble is not None and not is_said:
+                is_said = True
                 say(
                     f"the service is in trouble ({at.trouble}): it is waited for, up to {options.patience:g} s; "
                     "Ctrl-C stops"
@@ -273,7 +273,7 @@ def _counted(number: int) -> str:
 
 
 def _without_links(output: Path) -> Path:
-    """Raises RefusedError where it can't become a folder."""
+    """The output without symbolic links. Raises RefusedError where it can't become a folder."""
     try:
         found = output.resolve()
         is_other = found.exists() and not found.is_dir()
@@ -307,7 +307,7 @@ class _JournalOfRun(Journal):
         self.failed = set[str]()
 
     async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
-        """As a journal, and note what fails."""
+        """Do as any journal does, and note the name of a document that fails."""
         if then is State.FAILED:
             self.failed.add(entry.name)
         return await super().abandon(entry, at=at, then=then, problem=problem)
@@ -324,12 +324,12 @@ async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str,
 
 
 def _journal_path(output: Path) -> Path:
-    """Beside the output, a path without links, so that the same command finds it."""
+    """The journal's path, beside the output and without links, so that the same command finds it."""
     return output.with_name(f"{output.name}.signing.db")
 
 
 def _has_journal(path: Path) -> bool:
-    """Raises RefusedError where there can't be a journal."""
+    """Return True if there is a journal. Raises RefusedError where there can't be one."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -344,7 +344,7 @@ def _has_journal(path: Path) -> bool:
 
 @asynccontextmanager
 async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
-    """A journal. Raises RefusedError where it can't be opened."""
+    """Open the journal. Raises RefusedError where it can't be opened."""
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(_JournalOfRun(path))
@@ -355,11 +355,11 @@ async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
         yield journal
 
 
-async def _is_vain(path: Path, signatures: Sequence[Signature]) -> bool:
-    """Whether a journal is of other signatures, with which nothing was signed.
+async def _is_obsolete(path: Path, signatures: Sequence[Signature]) -> bool:
+    """Return True if a journal is of other signatures, with which nothing was signed.
 
-    It is for nobody then: who finds that --widget was wrong corrects it. Raises RefusedError where something was
-    signed, or is under way.
+    It is removed then: who finds that --widget was wrong corrects it. Raises RefusedError where something was signed
+    with them, or is under way.
     """
     if not await asyncio.to_thread(_has_journal, path):
         return False

@@ -120,7 +120,7 @@ class Sources:
         return None
 
     def _listed(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
-        """As the system lists them, and folders with why they can't be listed; links to folders aren't followed."""
+        """Files in the system's order, and folders that can't be listed, each with its problem. No link is followed."""
         below = [folder]
         while below:
             listed = below.pop()
@@ -176,7 +176,7 @@ class Verdict:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is to be signed."""
+        """Return True if the candidate is to be signed."""
         return self.decision in _WANTED
 
 
@@ -258,7 +258,7 @@ class Admission(AsyncIterable[Pdf]):
         return Decision.REFUSED, _GONE if is_same else _OTHER
 
     def _may_write(self, name: str) -> bool:
-        """Whether this user may write to its folder in the output, or make that. The job tries the output itself."""
+        """Return True if this user may write to the file's folder in the output, or make it."""
         for folder in (self._output / name).parents:
             if folder == self._output:
                 return True
@@ -280,7 +280,7 @@ def _next(coming: Iterator[Candidate]) -> list[Candidate]:
 
 
 def _is_there(place: Path) -> bool:
-    """Raises OSError where nobody knows."""
+    """Return True if there is a file. Raises OSError where nobody knows."""
     try:
         place.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -253,11 +253,17 @@ def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(
 
 
 @pytest.mark.process
-def test_help_imports_neither_the_client_nor_the_sandbox() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [("--help", 0), ("sync run --help", 0), ("sign --help", 0), ("sync run --nonsense", 2), ("sign", 2)],
+)
+def test_help_and_wrong_usage_import_neither_the_client_nor_the_sandbox(arguments: str, status: int) -> None:
     program = f"""
-import sys
+import io, sys
 from directsuite.cli import main
-assert main(["--help"]) == 0
+sys.stderr, stderr = io.StringIO(), sys.stderr
+assert main({arguments.split()!r}) == {status}
+sys.stderr = stderr
 sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
