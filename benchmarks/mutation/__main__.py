@@ -22,6 +22,8 @@ also_copy = benchmarks
 pytest_add_cli_args =
     -p
     no:cacheprovider
+    -m
+    not slow
     -x
 pytest_add_cli_args_test_selection =
     {tests}
