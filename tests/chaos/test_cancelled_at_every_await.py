@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,6 @@ from .interruptible import SCENES, Scene, Services, Stage
 from .stepping import Ending, Way, interrupted
 
 MOST_WAITS = 200
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_what_is_new_is_collected() -> Iterator[None]:
-    """Each test collects garbage, which takes long with everything that other tests have left behind."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("way", Way, ids=str)
