@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Generator, Hashable, Sequence
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
 
 ONE_OF_EACH_KIND = frozenset(
@@ -30,7 +31,12 @@ ONE_OF_EACH_KIND = frozenset(
 )
 """The operations that the default run tries where a test has a parameter `operation`."""
 
-MARKS_BY_FIXTURE = {"postgres": "postgres", "shaky_postgres": "postgres", "project": "process"}
+MARKS_BY_FIXTURE = {
+    "postgres": "postgres",
+    "shaky_postgres": "postgres",
+    "conninfo": "postgres",
+    "project": "process",
+}
 """What marks a test that uses a fixture: a PostgreSQL server, and a project whose tests a process runs."""
 
 PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})
@@ -116,6 +122,23 @@ def operation_of(case: pytest.Function) -> str | None:
     """The name of the operation that is a parameter of the case."""
     operation = case.callspec.params.get("operation")
     return operation if isinstance(operation, str) else getattr(operation, "name", None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_rsa_keys() -> Generator[None]:
+    """Have the sandboxes of a process share eight RSA keys, each of which takes a twentieth of a second to make."""
+    make, made = rsa.generate_private_key, deque[rsa.RSAPrivateKey]()
+
+    def made_before(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
+        if len(made) < 8:
+            made.append(make(public_exponent, key_size))
+        else:
+            made.rotate(-1)
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rsa, "generate_private_key", made_before)
+        yield
 
 
 _runs_without_processes = False

@@ -23,6 +23,8 @@ from directsuite.cli.demo import pdf
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 
+pytestmark = pytest.mark.by_default(1)  # of the frameworks
+
 FORM = pdf.consent_form(pdf.Form.numbered(1))
 PER_BROWSER = 400_000
 """Bytes for a browser that waits: what the framework reads ahead of it, and what comes with a connection."""

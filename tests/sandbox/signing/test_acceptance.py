@@ -104,6 +104,7 @@ def with_numbers_in_the_catalog() -> bytes:
         return output.getvalue()
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize(
     "build",
     [
