@@ -22,7 +22,7 @@ from directsuite.core.checks import (
     is_proxy_url,
     problem_of_url,
 )
-from directsuite.core.privacy import discreet, discreet_init
+from directsuite.core.privacy import scrub_init, scrub_traceback
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import SessionFactory
 from directsuite.errors import ConfigurationError
@@ -90,7 +90,7 @@ def _is_converter(value: object) -> bool:
 _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).or_none()
 
 
-@discreet_init
+@scrub_init
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Settings(ValueSemantics):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
@@ -155,7 +155,7 @@ class Settings(ValueSemantics):
     """
 
     @classmethod
-    @discreet
+    @scrub_traceback
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Settings from DIRECTSUITE_SIGNING_URL, _FAX_URL, _MESSAGE_URL and _REGISTRATION_URL.
 
@@ -170,7 +170,7 @@ class Settings(ValueSemantics):
         return cls._from_values(values, config or "the environment")
 
     @classmethod
-    @discreet
+    @scrub_traceback
     def from_toml(cls, path: str | PathLike[str]) -> Self:
         """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
         return cls._from_values(_read_toml(path), str(path))

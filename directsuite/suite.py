@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import aiohttp
+
 from directsuite.core.attempt import Environment
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
@@ -17,8 +19,8 @@ from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
-from directsuite.core.privacy import discreet
-from directsuite.core.session import Lifecycle
+from directsuite.core.privacy import scrub_traceback
+from directsuite.core.session import Session
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
 from directsuite.fax.service import Fax
@@ -63,7 +65,7 @@ class DirectSuite:
     fax: Fax
     registration: Registration
 
-    @discreet
+    @scrub_traceback
     def __init__(
         self,
         settings: Settings | None = None,
@@ -94,7 +96,7 @@ class DirectSuite:
         if token_url is not None:
             urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
-        self._lifecycle = Lifecycle(
+        self._session = Session(
             secure=any(url is not None and url.startswith("https://") for url in urls.values()),
             tls=settings.tls,
             proxy=settings.proxy,
@@ -111,17 +113,18 @@ class DirectSuite:
             for service, url in urls.items()
         }
         environment = Environment(
-            session=self._lifecycle,
+            session=self._session,
             clock=clock,
             events=events,
             codec=Codec(settings.converter),
             timeout=settings.timeout,
             attempt_timeout=settings.attempt_timeout,
             max_response_bytes=settings.max_response_bytes,
+            client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
         )
         self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
-        self._lifecycle.fetching = self._caches
+        self._session.fetching = self._caches
         if token is not None:
             tokens = TokenCache(
                 _source_of(self._transport, token),
@@ -164,13 +167,13 @@ class DirectSuite:
         login = Login(username, password) if username and password else None
         return cls(Settings.from_env(environ), token=environ.get("DIRECTSUITE_TOKEN") or None, login=login)
 
-    @discreet
+    @scrub_traceback
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
         """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
-    @discreet
+    @scrub_traceback
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
         password = as_secret(password)
@@ -192,7 +195,7 @@ class DirectSuite:
         self._events.remove(listener)
 
     async def __aenter__(self) -> Self:
-        await self._lifecycle.open()
+        await self._session.open()
         return self
 
     async def __aexit__(
@@ -205,14 +208,14 @@ class DirectSuite:
 
         Who closes a second time meanwhile waits for the first.
         """
-        await self._lifecycle.close(grace)
+        await self._session.close(grace)
 
 
 _SETTINGS = instance_of(Settings, "a Settings").or_none()
 _LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").or_none()
 _LISTENERS = instance_of(Iterable, "functions that take an event, in a list or another iterable")
 _CLOCK = with_methods("a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep").or_none()
-_SHARED_LIMITS = with_methods("a SharedLimits", "places").or_none()
+_SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").or_none()
 
 
 def _token_url(token: Token | None, settings: Settings) -> str | None:
@@ -240,7 +243,7 @@ def _limits(service: str, settings: Settings, clock: Clock, events: Events, shar
     rate = None
     connections = settings.max_connections
     if shared is not None:
-        rate = shared.places(service, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
+        rate = shared.rate_limiter(service, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
         connections = min(connections, shared.connections or connections)
     return Limits(
         service,

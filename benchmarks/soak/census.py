@@ -18,8 +18,8 @@ import attrs
 
 from directsuite.core.call import Call
 from directsuite.core.credentials import Credential
-from directsuite.core.response import Incoming
-from directsuite.core.upload import Outgoing
+from directsuite.core.response import ResponseStream
+from directsuite.core.upload import RequestPayload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ _PEEK = 0.25  # seconds between looks at the sockets, whose peak each sample tel
 _OF_THE_LOOP = 2  # sockets by which the event loop wakes itself
 _LIBC = ctypes.CDLL(None)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COUNTED: tuple[type[Any], ...] = (Call, Incoming, Outgoing, Credential)
+_COUNTED: tuple[type[Any], ...] = (Call, ResponseStream, RequestPayload, Credential)
 
 
 @attrs.frozen(kw_only=True)
@@ -116,8 +116,8 @@ class Census:
             blocks=blocks,
             objects=objects,
             live_calls=alive[Call],
-            live_incoming=alive[Incoming],
-            live_outgoing=alive[Outgoing],
+            live_incoming=alive[ResponseStream],
+            live_outgoing=alive[RequestPayload],
             live_credentials=alive[Credential],
             calls=self._tally.calls.total(),
             attempts=self._tally.attempts,

@@ -26,8 +26,8 @@ from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSuccee
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import ConnectionDroppedError, of_exception
-from directsuite.core.response import Answer, Incoming, interpret, unreadable
-from directsuite.core.session import NEVER, Lifecycle
+from directsuite.core.response import Answer, ResponseStream, interpret, unreadable
+from directsuite.core.session import NEVER, Session
 from directsuite.core.upload import EMPTY, nothing
 from directsuite.errors import (
     ConnectFailedError,
@@ -57,7 +57,7 @@ _GATEWAY = (502, 503, 504)
 class Environment:
     """What all attempts of a suite share."""
 
-    session: Lifecycle
+    session: Session
     clock: Clock
     events: Events
     codec: Codec
@@ -66,12 +66,8 @@ class Environment:
     attempt_timeout: float
     """Seconds for an attempt of an operation that may be repeated, and for a pause of a stream."""
     max_response_bytes: int
-    client_timeout: aiohttp.ClientTimeout = attrs.field(init=False)
-
-    @client_timeout.default
-    def _without_total(self) -> aiohttp.ClientTimeout:
-        # The deadline is ours; but a call that can't connect may try again, whatever the operation.
-        return aiohttp.ClientTimeout(total=None, sock_connect=self.attempt_timeout)
+    client_timeout: aiohttp.ClientTimeout
+    """For aiohttp. The deadline is ours; but a call that can't connect may try again, whatever the operation."""
 
 
 @attrs.define(eq=False)
@@ -93,14 +89,26 @@ class History:
     is_renewed: bool = False
     """The one replay with a fresh credential was made."""
     looked: bool = False
-    """Proof was looked for in vain, for the whole settle time."""
+    """Confirmation was looked for in vain, for the whole settle time."""
 
 
 class Attempt(Generic[R]):
     """One request and its answer."""
 
-    __slots__ = ("_began_at", "_bound", "_call", "_env", "_history", "_incoming", "_limits", "_outgoing", "_probe",
-                 "_sent_at", "_status", "_written")  # fmt: skip
+    __slots__ = (
+        "_began_at",
+        "_call",
+        "_env",
+        "_history",
+        "_limits",
+        "_payload",
+        "_probe",
+        "_response",
+        "_sent_at",
+        "_status",
+        "_timeout",
+        "_written",
+    )  # fmt: skip
 
     def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
         if history.deadline == NEVER:  # what flowed has ended: until an answer flows again, the call's own time holds
@@ -109,11 +117,11 @@ class Attempt(Generic[R]):
         self._call = call
         self._history = history
         self._limits = call.endpoint.limits
-        self._bound = environment.session.bounds.until(history.deadline)
-        self._outgoing = (
+        self._timeout = environment.session.timeouts.timeout_at(history.deadline)
+        self._payload = (
             None if call.operation.method == "GET" else (call.body or EMPTY).open(call.operation.content_type)
         )
-        self._incoming: Incoming | None = None
+        self._response: ResponseStream | None = None
         self._began_at = environment.clock.monotonic()
         self._sent_at: float | None = None
         self._status: int | None = None
@@ -127,7 +135,7 @@ class Attempt(Generic[R]):
         """
         answer: R | BaseException
         try:
-            with self._bound:
+            with self._timeout:
                 answer = await self._exchange()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
             answer = self._error_for(error)
@@ -141,27 +149,27 @@ class Attempt(Generic[R]):
 
     async def next_chunk(self) -> bytes:
         """The next piece of an answer that is kept open, empty at its end. Raises as `run` does."""
-        self._bound, self._outgoing = self._env.session.bounds.until(self._history.deadline), None
+        self._timeout, self._payload = self._env.session.timeouts.timeout_at(self._history.deadline), None
         failure: BaseException
         try:
-            with self._bound:
+            with self._timeout:
                 self._extend()
-                return b"" if self._incoming is None else await self._incoming.chunk()
+                return b"" if self._response is None else await self._response.chunk()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
             failure = self._error_for(error)
         raise failure
 
     def close(self) -> None:
         """Let go of an answer that was kept open."""
-        if self._incoming is not None:
-            self._incoming.close()
+        if self._response is not None:
+            self._response.close()
 
     async def _exchange(self) -> R | DirectSuiteError:
         """Admission, request and answer; the connection is given back, unless the answer is kept open."""
         operation = self._call.operation
         if not self._is_admitted_at_once():
             await self._admit()
-        self._incoming = incoming = Incoming(
+        self._response = response = ResponseStream(
             self._env.session.reading,
             self._limits if operation.limited else None,
             is_base64=operation.response is bytes,
@@ -170,16 +178,16 @@ class Attempt(Generic[R]):
         try:
             if not operation.may_repeat:
                 await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed
-            incoming.begin(await self._send())
-            self._status = incoming.status
-            answer = await self._read(incoming)
+            response.begin(await self._send())
+            self._status = response.status
+            answer = await self._read(response)
             is_kept = answer is self
             return answer
         finally:
-            if self._outgoing is not None:
-                self._outgoing.flowing = nothing  # else the two would hold each other
+            if self._payload is not None:
+                self._payload.flowing = nothing  # else the two would hold each other
             if not is_kept:
-                incoming.close()
+                response.close()
 
     def _is_admitted_at_once(self) -> bool:
         """Return True, with all that the request needs, where nothing has to be waited for."""
@@ -214,7 +222,7 @@ class Attempt(Generic[R]):
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
         """Send the request; what is awaited is the answer's head."""
         call, history, session = self._call, self._history, self._env.session
-        operation, outgoing, http = call.operation, self._outgoing, session.http
+        operation, payload, http = call.operation, self._payload, session.http
         self._probe = self._limits.begin(operation)
         history.requests += 1
         self._sent_at = self._env.clock.monotonic()
@@ -222,15 +230,15 @@ class Attempt(Generic[R]):
             self._emit(AttemptStarted, attempt=history.requests)
         if operation.may_repeat:
             self._extend()
-        elif call.proof is not None:
-            # Should no answer come, there has to be time left to look whether it happened.
-            self._bound.move(history.deadline - call.proof.kept_of(call.time_left()))
-        if outgoing is not None and outgoing.streamed:
-            outgoing.flowing = self._request_flows
+        elif call.confirm is not None:
+            # Should no answer come, there has to be time left to verify whether it happened.
+            self._timeout.reschedule(history.deadline - call.confirm.reserve_from(call.time_left()))
+        if payload is not None and payload.streamed:
+            payload.flowing = self._request_flows
         return http.request(
             operation.method,
             self._url(),
-            data=outgoing,
+            data=payload,
             headers=self._headers(),
             allow_redirects=False,
             raise_for_status=False,
@@ -254,10 +262,10 @@ class Attempt(Generic[R]):
         finally:
             self._written = request.response is not None  # made when aiohttp writes a request that has no body
 
-    async def _read(self, incoming: Incoming) -> R | DirectSuiteError:
+    async def _read(self, response: ResponseStream) -> R | DirectSuiteError:
         """What the answer says: the response, or the error that it is."""
         call, history, env = self._call, self._history, self._env
-        if 200 <= incoming.status < 300 and (call.receive is not None or call.keep_open):
+        if 200 <= response.status < 300 and (call.receive is not None or call.keep_open):
             self._limits.report(answered=True, probe=self._probe)  # others need not wait until all of it has come
             if call.options.timeout is None:
                 history.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
@@ -265,18 +273,18 @@ class Attempt(Generic[R]):
             if call.receive is None:
                 return cast("R", self)
             try:
-                value = await call.receive(incoming, self._extend)
+                value = await call.receive(response, self._extend)
             finally:
                 history.is_consumed = history.is_consumed or is_spent(call.receive)
-            self._show(Answer(incoming.status, incoming.headers, b""))
+            self._show(Answer(response.status, response.headers, b""))
             return value
         if not call.operation.may_repeat:
-            self._bound.move(history.deadline)  # now that an answer is coming, no time has to be kept for looking
-        answer = await incoming.read(env.max_response_bytes)
+            self._timeout.reschedule(history.deadline)  # no time has to be kept for verifying any more
+        answer = await response.read(env.max_response_bytes)
         if call.options.observe is not None:
             self._show(answer)
         if len(answer.body) >= _LONG and call.operation.may_repeat:
-            incoming.close()
+            response.close()
             if call.operation.limited and self._limits.is_exhausted:
                 await _two_turns()  # who waited for the connection finds it, and sends, before this is decoded
         return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._tell_skipped)
@@ -297,22 +305,22 @@ class Attempt(Generic[R]):
 
     def _extend(self) -> None:
         """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
-        time = self._env.session.bounds.loop.time
-        self._bound.move(min(time() + self._env.attempt_timeout, self._history.deadline))
+        time = self._env.session.timeouts.loop.time
+        self._timeout.reschedule(min(time() + self._env.attempt_timeout, self._history.deadline))
 
     def _request_flows(self) -> None:
         """The connection has taken more of a streamed body: its pauses bound it, its length only if the caller says."""
         call, env = self._call, self._env
-        if self._status is not None or self._bound.expired:
+        if self._status is not None or self._timeout.expired:
             return
         self._limits.breaker.record_flow(probe=self._probe)
         if call.options.timeout is None:
             pause = min(env.attempt_timeout, env.timeout)
-            self._history.deadline = max(self._history.deadline, env.session.bounds.loop.time() + pause)
+            self._history.deadline = max(self._history.deadline, env.session.timeouts.loop.time() + pause)
         if call.operation.may_repeat:
             self._extend()
-        elif call.options.timeout is None and call.proof is None:
-            self._bound.move(self._history.deadline)
+        elif call.options.timeout is None and call.confirm is None:
+            self._timeout.reschedule(self._history.deadline)
 
     @property
     def _has_begun(self) -> bool:
@@ -321,17 +329,17 @@ class Attempt(Generic[R]):
 
     @property
     def _is_written(self) -> bool:
-        return self._written if self._outgoing is None else self._outgoing.started
+        return self._written if self._payload is None else self._payload.started
 
     @property
     def _is_unfed(self) -> bool:
         """Whether there is a connection, and nothing to send on it from the caller's source."""
-        return self._outgoing is not None and self._outgoing.waiting
+        return self._payload is not None and self._payload.waiting
 
     def _record_failure(self, error: BaseException) -> None:
         """Tell the limits, the history and the listeners how the attempt failed, or that the caller left."""
-        history, outgoing = self._history, self._outgoing
-        history.is_consumed = history.is_consumed or (outgoing is not None and outgoing.spent)
+        history, payload = self._history, self._payload
+        history.is_consumed = history.is_consumed or (payload is not None and payload.spent)
         outcome: Outcome | None
         if isinstance(error, DirectSuiteError) and error is not history.own_error:
             outcome = error.outcome
@@ -341,7 +349,7 @@ class Attempt(Generic[R]):
                     self._limits.pause(error.retry_after)
         else:
             self._limits.report(answered=None, probe=self._probe)
-            broken = outgoing is not None and outgoing.failure is not None  # nobody can act on a part of a body
+            broken = payload is not None and payload.failure is not None  # nobody can act on a part of a body
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
         history.is_unknown = history.is_unknown or outcome is Outcome.UNKNOWN
@@ -357,7 +365,7 @@ class Attempt(Generic[R]):
     def _is_answered(self, error: DirectSuiteError) -> bool | None:
         """Whether the service answered; None where the failure says nothing of it, such as a caller's own slowness."""
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
-        if self._bound.expired:
+        if self._timeout.expired:
             full_time = self._elapsed() >= _NEARLY * self._env.attempt_timeout
             silent = silent and self._status is None and not self._is_unfed and full_time
         silent = silent and not self._env.session.closed
@@ -374,13 +382,13 @@ class Attempt(Generic[R]):
             error = ConnectionDroppedError(error)  # nobody cancelled this call: somebody ended what it waited for
         if isinstance(error, DirectSuiteError):
             return error
-        if self._outgoing is not None and self._outgoing.failure is not None:
-            return self._callers_own(self._outgoing.failure)
+        if self._payload is not None and self._payload.failure is not None:
+            return self._callers_own(self._payload.failure)
         if isinstance(error, DestinationError):
             return self._not_kept(error)
         if isinstance(error, MismatchError):
             return unreadable(call.operation, error)
-        if self._bound.expired:
+        if self._timeout.expired:
             return self._out_of_time()
         if isinstance(error, RuntimeError) and closed:  # aiohttp's word for a reader whose session went
             error = ConnectionDroppedError(error)
@@ -396,11 +404,11 @@ class Attempt(Generic[R]):
             seen = "no answer came"
         else:
             seen = "nothing was sent" if self._sent_at is None else "no connection was made"
-        about = {**self._call.operation.about, "outcome": Outcome.UNKNOWN if sent else Outcome.NOT_SENT}
-        if self._env.session.bounds.loop.time() < self._history.deadline:
+        about, outcome = self._call.operation.about, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
+        if self._env.session.timeouts.loop.time() < self._history.deadline:
             kind = ConnectionLostError if sent else ConnectFailedError
-            return kind(f"{seen} in the time of one attempt", **about)
-        error = DeadlineExceededError(f"the call's time is up: {seen}", **about)
+            return kind(f"{seen} in the time of one attempt", outcome=outcome, **about)
+        error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.retry_after = None if sent else self._limits.rate.wait() or None
         return error
 

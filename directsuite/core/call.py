@@ -14,7 +14,7 @@ from directsuite.core.credentials import TokenCache
 from directsuite.core.events import CallEvent
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
-from directsuite.core.response import Answer, Incoming
+from directsuite.core.response import Answer, ResponseStream
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
@@ -22,31 +22,30 @@ from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
-SETTLE = 30.0
+SETTLE_TIMEOUT = 30.0
 """Seconds for which a request of unknown outcome may still arrive."""
-_SPARE = 1.0  # seconds beyond the settle time, so that its last look finds some
+_SPARE = 1.0  # seconds beyond the settle time, so that the last request finds some
 _MOST_OF_IT = 2 / 3
 
-Receive = Callable[[Incoming, Callable[[], None]], Awaitable[R]]
+Receive = Callable[[ResponseStream, Callable[[], None]], Awaitable[R]]
 """Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
 
 
 @attrs.frozen(kw_only=True)
-class Proof(Generic[R]):
-    """Where to look for proof that an operation with an unknown outcome happened.
+class Confirmation(Generic[R]):
+    """How to find out whether an operation of unknown outcome happened."""
 
-    look: gives the response where it did, None where nothing shows it (yet). seconds: how long to go on looking, since
-    the request may still be on its way; 0 for one look. reserve: seconds of the call's time that its request has to
-    leave for that; None for as many as looking takes. verdict: what the caller is told instead, by one who saw more.
-    """
-
-    look: Callable[[], Awaitable[R | None]]
+    verify: Callable[[], Awaitable[R | None]]
+    """Gives the response where it did, None where nothing shows it (yet)."""
     seconds: float = 0.0
+    """How long to go on verifying, since the request may still be on its way; 0 for once."""
     reserve: float | None = None
+    """Seconds of the call's time that its request has to leave for that; None for as many as it takes."""
     verdict: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
+    """Gives the error that the caller gets instead, where verifying has seen more."""
 
-    def kept_of(self, time_left: float) -> float:
-        """Seconds, of those that a call has left, that are kept for looking."""
+    def reserve_from(self, time_left: float) -> float:
+        """Seconds, of those that a call has left, that are reserved for verifying."""
         wanted = self.seconds + _SPARE if self.reserve is None else self.reserve
         return min(wanted, time_left * _MOST_OF_IT)
 
@@ -136,7 +135,7 @@ class Call(Generic[R]):
     body: RequestBody | None
     options: Options
     receive: Receive[R] | None
-    proof: Proof[R] | None
+    confirm: Confirmation[R] | None
     keep_open: bool
     """A reader of a stream closes the answer."""
     detailed: bool

@@ -1,6 +1,6 @@
 """Answers that go to a destination while they come: decoded, counted, checked, and handed to its sink.
 
-    Incoming ─ base64 text ─► Destination ─ at most 192 KB at a time, as they come ─► Sink
+    ResponseStream ─ base64 text ─► Destination ─ at most 192 KB at a time, as they come ─► Sink
 
 What fails here is the destination's own failure, or the caller's, and kept apart from failures of the network.
 
@@ -35,7 +35,7 @@ from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
 
 if TYPE_CHECKING:
-    from directsuite.core.response import Incoming
+    from directsuite.core.response import ResponseStream
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Destination(Generic[R]):
     ) -> None:
         await self.sink.close()
 
-    async def __call__(self, incoming: Incoming, alive: Callable[[], None]) -> R:
+    async def __call__(self, incoming: ResponseStream, alive: Callable[[], None]) -> R:
         """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
         try:
             return await self._receive(incoming, alive)
@@ -140,7 +140,7 @@ class Destination(Generic[R]):
             self.failure = self.failure or error
             raise
 
-    async def _receive(self, incoming: Incoming, alive: Callable[[], None]) -> R:
+    async def _receive(self, incoming: ResponseStream, alive: Callable[[], None]) -> R:
         meter = Meter(self._progress, size_told(incoming.headers))
         with _BEFORE_READING:
             await self.sink.begin()
@@ -161,7 +161,7 @@ class Destination(Generic[R]):
                 await self.sink.keep()
         return self.sink.result
 
-    async def _pass_on(self, incoming: Incoming, alive: Callable[[], None], meter: Meter) -> None:
+    async def _pass_on(self, incoming: ResponseStream, alive: Callable[[], None], meter: Meter) -> None:
         """Piece by piece as the connection gives them: to gather them first would copy every byte once more."""
         decoder, digest = base64.Decoder(), None if self._sha256 is None else hashlib.sha256()
         written = since_turn = 0

@@ -9,11 +9,11 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import Exchanged, Options, Proof, Receive
+from directsuite.core.call import Confirmation, Exchanged, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
-from directsuite.core.privacy import discreet
+from directsuite.core.privacy import scrub_traceback
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
@@ -57,7 +57,7 @@ class Runtime:
 
 
 class NothingMoreToSeeError(TimeoutError):
-    """Raised by a look for proof: looking on would show no more. For the transport the time to look is over."""
+    """Raised by a Confirmation's `verify` when asking on would show no more: for the transport its time is over."""
 
 
 class Facade:
@@ -71,7 +71,7 @@ class Facade:
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):
             if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, discreet(method))
+                setattr(cls, name, scrub_traceback(method))
 
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
         """The same facade with another timeout (seconds for each whole call) or retry policy."""
@@ -110,10 +110,10 @@ class Facade:
         body: RequestBody | None = None,
         timeout: float | None = None,
         receive: Receive[R] | None = None,
-        proof: Proof[R] | None = None,
+        confirm: Confirmation[R] | None = None,
     ) -> Coroutine[Any, Any, R]:
         return self._transport.call(
-            operation, *segments, body=body, options=self._timed(timeout), receive=receive, proof=proof
+            operation, *segments, body=body, options=self._timed(timeout), receive=receive, confirm=confirm
         )
 
     def _body(self, request: Model | list[Model]) -> RequestBody:

@@ -85,12 +85,12 @@ def _scope_of_refusal(error: ServiceError) -> Scope:
 
 
 def reason_of(error: OSError) -> str:
-    """Why something can't be read, written or reached, without its name."""
+    """Why something can't be read, written or reached: the system's own words, which name nobody's files."""
     kind: str = getattr(error, "kind", type(error).__name__)  # a storage's own, where there is no number
     return kind if error.errno is None else os.strerror(error.errno)
 
 
 def is_being_cancelled() -> bool:
-    """Whether a CancelledError is the current task's own: what it waits for may have been cancelled by others."""
+    """Return True if a CancelledError is the current task's own: what it waits for may be cancelled by others."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from directsuite.core.privacy import discreet
+from directsuite.core.privacy import scrub_traceback
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -25,16 +25,16 @@ class Listing(AsyncGenerator[T, None]):
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
         self._generator = generator
 
-    @discreet
+    @scrub_traceback
     async def __anext__(self) -> T:
         return await self._generator.__anext__()
 
-    @discreet
+    @scrub_traceback
     async def asend(self, value: None) -> T:
         """As for any async generator."""
         return await self._generator.asend(value)
 
-    @discreet
+    @scrub_traceback
     async def athrow(self, *args: Any) -> T:
         """As for any async generator."""
         return await self._generator.athrow(*args)
@@ -56,7 +56,7 @@ def _always() -> bool:
     return True
 
 
-class FetchedAhead(Generic[K, T]):
+class Prefetch(Generic[K, T]):
     """The answers for `keys`, in their order, with up to `window` requests ahead of the reader.
 
     has_room: whether one more may be ahead; at least one always is. Keys are taken when their request begins, the first

@@ -28,8 +28,8 @@ from directsuite.core.retry import LONGEST_RETRY_AFTER
 from directsuite.errors import CircuitOpenError, DeadlineExceededError, Outcome
 
 
-class Places(Protocol):
-    """Places for requests, one after the other. interval: seconds between two, where there is no burst."""
+class RateLimiter(Protocol):
+    """RateLimiter for requests, one after the other. interval: seconds between two, where there is no burst."""
 
     interval: float
 
@@ -37,11 +37,11 @@ class Places(Protocol):
         """Seconds until a request that came now might go."""
         ...
 
-    def go(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the next place, if it is there."""
         ...
 
-    def hold(self, seconds: float) -> bool:
+    def pause(self, seconds: float) -> bool:
         """Let nobody go for so many seconds. Whether that is news."""
         ...
 
@@ -54,8 +54,8 @@ class SharedLimits(Protocol):
         """To one service, of this process; None for as many as its settings allow."""
         ...
 
-    def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> Places:
-        """Places for requests to a service."""
+    def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
+        """RateLimiter for requests to a service."""
         ...
 
 
@@ -73,7 +73,7 @@ class Rate:
         """Seconds until a request that came now might go."""
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
-    def go(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the next place, if it is there."""
         now = self._clock.monotonic()
         if self._arrival - self._tolerance > now:
@@ -81,7 +81,7 @@ class Rate:
         self._arrival = max(self._arrival, now) + self.interval
         return True
 
-    def hold(self, seconds: float) -> bool:
+    def pause(self, seconds: float) -> bool:
         """Let nobody go for so many seconds, and then one after the other, without a burst. Whether that is news."""
         until = self._clock.monotonic() + seconds
         if until <= self._held_until:
@@ -108,11 +108,11 @@ class Limits:
         circuit_pause: float,
         clock: Clock,
         tell: Callable[[Event], None],
-        rate: Places | None = None,
+        rate: RateLimiter | None = None,
     ) -> None:
         self.connections = connections
-        self.rate: Places = Rate(requests_per_second, burst, clock) if rate is None else rate
-        self.breaker = Breaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
+        self.rate: RateLimiter = Rate(requests_per_second, burst, clock) if rate is None else rate
+        self.breaker = CircuitBreaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
         self._service = service
         self._tell = tell
         self._free = connections
@@ -122,7 +122,7 @@ class Limits:
 
     def try_admit(self, *, connect: bool) -> bool:
         """Admit a request if it may go at once; return False if it has to wait. connect: with a connection."""
-        if self._queued or (connect and not self._free) or not self.breaker.is_closed or not self.rate.go():
+        if self._queued or (connect and not self._free) or not self.breaker.is_closed or not self.rate.try_acquire():
             return False
         self._free -= connect
         return True
@@ -152,13 +152,13 @@ class Limits:
 
         A place is taken when it is there, not when a request queues for it: one that leaves the queue takes none along.
         """
-        if not self._queued and self.rate.go():
+        if not self._queued and self.rate.try_acquire():
             return
         _refuse_wait(operation, self.rate.wait() + self._queued * self.rate.interval, time_left())
         self._queued += 1
         try:
             async with self._queue:
-                while not self.rate.go():  # more than once where the service asks for a pause meanwhile
+                while not self.rate.try_acquire():  # more than once where the service asks for a pause meanwhile
                     wait = self.rate.wait()
                     _refuse_wait(operation, wait, time_left())
                     await sleep(wait)
@@ -198,7 +198,7 @@ class Limits:
     def pause(self, seconds: float) -> None:
         """Let nobody call the service for so many seconds, as it asked for."""
         seconds = min(seconds, LONGEST_RETRY_AFTER)
-        if seconds > 0 and self.rate.hold(seconds):
+        if seconds > 0 and self.rate.pause(seconds):
             self._tell(ServicePaused(service=self._service, seconds=seconds))
 
     @property
@@ -233,7 +233,7 @@ class Limits:
             raise
 
 
-class Breaker:
+class CircuitBreaker:
     """The breaker of one service. failures: in a row, 0 for no breaker at all. pause: seconds between probes."""
 
     def __init__(

@@ -27,14 +27,14 @@ _BENEATH = "aiohttp"
 """What we call, whose frames hold headers and bodies."""
 
 
-def discreet(method: C) -> C:
+def scrub_traceback(method: C) -> C:
     """The same method, whose errors hold nothing in their frames of what it was called with."""
     return cast("C", (_awaitable if inspect.iscoroutinefunction(method) else _plain)(method))
 
 
-def discreet_init(cls: type[T]) -> type[T]:
-    """The same class, whose `__init__` is discreet, and shows nothing of what an object was to be made of."""
-    setattr(cls, "__init__", discreet(cls.__init__))  # noqa: B010  type checkers refuse the assignment
+def scrub_init(cls: type[T]) -> type[T]:
+    """The same class, whose `__init__` is scrub_traceback, and shows nothing of what an object was to be made of."""
+    setattr(cls, "__init__", scrub_traceback(cls.__init__))  # noqa: B010  type checkers refuse the assignment
     return cls
 
 

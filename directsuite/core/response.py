@@ -38,10 +38,10 @@ _SMALL = 2**20
 """Bytes that it may expand to in any case."""
 
 
-class Incoming:
+class ResponseStream:
     """The answer to a request that may be sent. `close` gives its connection back, or ends it where it wasn't read."""
 
-    def __init__(self, reading: set[Incoming], limits: Limits | None, *, is_base64: bool = False) -> None:
+    def __init__(self, reading: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
         """reading: the answers that are being read, closed where the suite is. limits: gets the connection back."""
         self._is_base64 = is_base64
         self._response: aiohttp.ClientResponse | None = None
@@ -121,7 +121,7 @@ class Incoming:
             self._limits.release()
 
     def __repr__(self) -> str:
-        return f"Incoming(status={self.status})"
+        return f"ResponseStream(status={self.status})"
 
 
 @attrs.define(repr=False, eq=False)

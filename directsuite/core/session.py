@@ -20,7 +20,7 @@ import aiohttp
 
 from directsuite._version import __version__
 from directsuite.core.clock import Clock
-from directsuite.core.response import Incoming
+from directsuite.core.response import ResponseStream
 from directsuite.errors import ClosedError, ConfigurationError, Outcome
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Fetching(Protocol):
         ...
 
 
-class Lifecycle:
+class Session:
     """Opens and closes the HTTP session, and knows the calls that are under way.
 
     tls: None for the machine's trust store and TLS 1.2 or newer, or, with a factory, for what its session does. proxy:
@@ -90,7 +90,7 @@ class Lifecycle:
         self._proxy = proxy
         self._factory = factory
         self._close_session = close_session or factory is None
-        self.reading: set[Incoming] = set()
+        self.reading: set[ResponseStream] = set()
         """Answers that are being read; closing ends each."""
         self.fetching: Sequence[Fetching] = ()
         """Sources of tokens, ended when no call needs them any more."""
@@ -99,7 +99,7 @@ class Lifecycle:
         self._clock = clock
         self._waiting: set[asyncio.Future[Any]] = set()
         self._http: aiohttp.ClientSession | None = None
-        self._bounds: Bounds | None = None
+        self._timeouts: TimeoutScheduler | None = None
         self._thread = 0
         self._forks = 0
         self._opening = False
@@ -126,11 +126,11 @@ class Lifecycle:
         return self._http
 
     @property
-    def bounds(self) -> Bounds:
+    def timeouts(self) -> TimeoutScheduler:
         """The ends of the attempts that are under way; with the event loop in which the suite was opened."""
-        if self._bounds is None:
+        if self._timeouts is None:
             raise _closed()
-        return self._bounds
+        return self._timeouts
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
@@ -171,7 +171,7 @@ class Lifecycle:
                 self._tls = await asyncio.to_thread(ssl.create_default_context)  # reads certificates from disk
             if self.closed:
                 raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
-            self._bounds = Bounds(asyncio.get_running_loop())
+            self._timeouts = TimeoutScheduler(asyncio.get_running_loop())
             self._thread = threading.get_ident()
             self._forks = _forks
             said = {"ssl": self._tls, "proxy": self._proxy}
@@ -199,7 +199,7 @@ class Lifecycle:
         self._check_place()
 
     def _check_place(self) -> None:
-        loop = None if self._bounds is None else self._bounds.loop
+        loop = None if self._timeouts is None else self._timeouts.loop
         here = _ASKING_IS_DEAR and self._thread == threading.get_ident() and loop is not None and loop.is_running()
         if self._forks == _forks and (here or asyncio.get_running_loop() is loop):
             return
@@ -277,8 +277,8 @@ class Lifecycle:
             if http is not None and self._close_session:
                 await http.close()
         finally:
-            if self._bounds is not None:
-                self._bounds.close()  # who waits for another than the session, or for one that stays open, is ended too
+            if self._timeouts is not None:
+                self._timeouts.close()  # ends those, too, who wait for another session, or for one that stays open
             if ending:
                 await asyncio.wait(ending, timeout=_DRAIN)  # a source of the user's may take its time
 
@@ -323,40 +323,49 @@ def _session() -> aiohttp.ClientSession:
 NEVER = float("inf")
 
 
-class Bounds:
-    """The ends of all attempts of a suite that are under way, in one event loop."""
+class TimeoutScheduler:
+    """The time-outs of all attempts of a suite that are under way, in one event loop.
+
+        attempt ── timeout_at(deadline) ─► Timeout ── reschedule ─► a later end with every sign of life
+                                             │
+        one timer of the event loop ◄────────┘  at the earliest end of all
+
+    Nearly every attempt is over long before its end. A timer of its own, as `asyncio.timeout_at` has it, costs some
+    microseconds, a few per cent of a small call: asyncio compares timers in Python, and keeps cancelled ones. So one
+    timer serves all; it is set when an end comes before it, and looks for the next one when it runs out.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._bounds: set[Bound] = set()
+        self._timeouts: set[Timeout] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = NEVER
         self._closing = False
 
-    def until(self, when: float) -> Bound:
-        """An end for the current task's next block, in the event loop's time."""
-        return Bound(self, when)
+    def timeout_at(self, when: float) -> Timeout:
+        """A time-out for the current task's next block, in the event loop's time."""
+        return Timeout(self, when)
 
     def close(self) -> None:
-        """Break off every block that is under way, and leave no timer behind: not after the last that begins later."""
+        """Abort every block that is under way, and leave no timer behind: not after the last that begins later."""
         self._closing = True
-        for bound in self._bounds:
-            bound.break_off()
-        if not self._bounds:
+        for timeout in self._timeouts:
+            timeout.abort()
+        if not self._timeouts:
             self._stop()
 
-    def watch(self, bound: Bound) -> None:
-        """See to it that this one ends in time."""
-        self._bounds.add(bound)
-        if bound.when < self._due:
+    def watch(self, timeout: Timeout) -> None:
+        """Have this one end in time."""
+        self._timeouts.add(timeout)
+        if timeout.when < self._due:
             self._stop()
-            self._due = bound.when
+            self._due = timeout.when
             self._timer = self.loop.call_at(self._due, self._run_out)
 
-    def leave(self, bound: Bound) -> None:
+    def leave(self, timeout: Timeout) -> None:
         """Forget this one: its block is over."""
-        self._bounds.discard(bound)
-        if self._closing and not self._bounds:
+        self._timeouts.discard(timeout)
+        if self._closing and not self._timeouts:
             self._stop()
 
     def _stop(self) -> None:
@@ -367,25 +376,23 @@ class Bounds:
     def _run_out(self) -> None:
         due = max(self._due, self.loop.time())  # all that are past, so that many ends take few turns
         self._timer, self._due = None, NEVER
-        for bound in [each for each in self._bounds if each.when <= due]:
-            self._bounds.discard(bound)
-            bound.expire()
-        if self._bounds:
-            self.watch(min(self._bounds, key=lambda bound: bound.when))
+        for timeout in [each for each in self._timeouts if each.when <= due]:
+            self._timeouts.discard(timeout)
+            timeout.expire()
+        if self._timeouts:
+            self.watch(min(self._timeouts, key=lambda timeout: timeout.when))
 
 
-class Bound:
-    """Cancels the block under it at its end, and raises TimeoutError there.
+class Timeout:
+    """Cancels the block under it when its time is up, and raises TimeoutError there.
 
-    One that is broken off before raises ConnectionAbortedError.
-
-    when: in the event loop's time, or NEVER.
+    One that is aborted before raises ConnectionAbortedError. when: in the event loop's time, or NEVER.
     """
 
-    __slots__ = ("_bounds", "_cancelling", "_error", "_task", "when")
+    __slots__ = ("_cancelling", "_error", "_scheduler", "_task", "when")
 
-    def __init__(self, bounds: Bounds, when: float) -> None:
-        self._bounds = bounds
+    def __init__(self, scheduler: TimeoutScheduler, when: float) -> None:
+        self._scheduler = scheduler
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._error: type[OSError] | None = None
@@ -397,34 +404,34 @@ class Bound:
         return self._error is TimeoutError
 
     def __enter__(self) -> None:
-        task = asyncio.current_task(self._bounds.loop)  # without its loop it would ask for the process's number
+        task = asyncio.current_task(self._scheduler.loop)  # without its loop it would ask for the process's number
         if task is None:
             raise RuntimeError("outside a task nothing can be cancelled")
         self._task = task
         self._cancelling = task.cancelling()
-        self._bounds.watch(self)
+        self._scheduler.watch(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._bounds.leave(self)
+        self._scheduler.leave(self)
         task, self._task = self._task, None
         if self._error is None or task is None:
             return
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error from error
 
-    def move(self, when: float) -> None:
+    def reschedule(self, when: float) -> None:
         """Let it end at another time; too late where it has ended already."""
         self.when = when
         if self._task is not None and self._error is None:
-            self._bounds.watch(self)
+            self._scheduler.watch(self)
 
     def expire(self) -> None:
         """End the block now: its time is up."""
         self._end(TimeoutError)
 
-    def break_off(self) -> None:
+    def abort(self) -> None:
         """End the block now, as one whose connection ended; but not under who does this within the block."""
         if self._task is not asyncio.current_task():
             self._end(ConnectionAbortedError)
@@ -439,7 +446,12 @@ _GIVEN_OUT = "_directsuite_given_out"
 
 
 class FreshConnector(aiohttp.TCPConnector):
-    """A TCP connector that ends a kept-alive connection where it is no longer as it was left."""
+    """A TCP connector that ends a kept-alive connection where it is no longer as it was left.
+
+    A server, or a proxy, may send a second answer to one request, or a 408 to a connection that rests. aiohttp gives
+    such a connection out again, and takes what lies there for the answer to the next request: someone else's mail, or a
+    success of what was never sent.
+    """
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
@@ -461,5 +473,12 @@ _LARGEST = 4 * 1024 * 1024
 
 
 def keep_heap() -> None:
-    """Have blocks of up to 4 MB come from the heap. Elsewhere than on glibc it does nothing; it touches one page."""
+    """Have blocks of up to 4 MB come from the heap, and stay there for the next ones. It touches one page.
+
+    glibc maps each block beyond a threshold anew, and gives back what is free at the heap's end beyond twice that; the
+    threshold is 128 KB, and then the largest mapped block that was ever freed (mallopt(3)). Dozens of documents of some
+    100 KB under way at a time would have the system find nearly every page of theirs again: a quarter of their CPU
+    time. The price: what a burst took may stay with the process, as it does on glibc by itself from the second burst
+    on. Elsewhere than on glibc this does nothing.
+    """
     bytes(_LARGEST)

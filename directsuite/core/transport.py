@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from directsuite.core.attempt import Attempt, Environment, History
-from directsuite.core.call import Call, Endpoint, Options, Proof, Receive, StreamReader
+from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, NullElementsSkipped, OutcomeLeftUnknown, RetryScheduled
 from directsuite.core.operation import Auth, Operation, Semantics, Service
@@ -69,10 +69,10 @@ class Transport:
         body: RequestBody | None = None,
         options: Options,
         receive: Receive[R] | None = None,
-        proof: Proof[R] | None = None,
+        confirm: Confirmation[R] | None = None,
     ) -> R:
         """The whole life of one call: the response, or a typed error."""
-        call = self._call(operation, segments, body, options, receive=receive, proof=proof)
+        call = self._call(operation, segments, body, options, receive=receive, confirm=confirm)
         segments, history = (), History(call.deadline)  # `segments` are gone, for tracebacks expose local variables
         with _UnderWay(call, history, self.environment):
             try:
@@ -133,9 +133,9 @@ class Transport:
                     env.events.emit(call.event(NullElementsSkipped, elements=reader.skipped))
             raise self._verdict(call, history, failure).with_traceback(None)
 
-    def looking(self, seconds: float) -> Looking:
-        """The rhythm of looking for so many seconds; its pauses raise ClosedError where the suite ends."""
-        return Looking(seconds, self.environment.clock, self.environment.session.sleep)
+    def polling(self, seconds: float) -> Polling:
+        """Pauses for verifying during so many seconds; they raise ClosedError where the suite is closed."""
+        return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
     def window(self, service: Service) -> int:
         """How many requests a listing keeps under way: twice the service's connections."""
@@ -149,7 +149,7 @@ class Transport:
         options: Options,
         *,
         receive: Receive[R] | None = None,
-        proof: Proof[R] | None = None,
+        confirm: Confirmation[R] | None = None,
         keep_open: bool = False,
     ) -> Call[R]:
         """The call, where it may be made here and now with the settings that there are."""
@@ -167,11 +167,11 @@ class Transport:
             body=body,
             options=options,
             receive=receive,
-            proof=proof,
+            confirm=confirm,
             keep_open=keep_open,
             detailed=env.events.detailed,
             started_at=env.clock.monotonic(),
-            deadline=env.session.bounds.loop.time() + timeout,
+            deadline=env.session.timeouts.loop.time() + timeout,
         )
 
     async def _more_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
@@ -222,43 +222,43 @@ class Transport:
         if isinstance(failure, OutcomeUnknownError):
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
-            return await self._look_for_proof(call, history)
+            return await self._confirm(call, history)
         refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
         if not (refused and history.is_unknown):
             return None
         # A repeat was refused after a first attempt of unknown outcome: perhaps because that one had done it.
         if isinstance(failure, ServiceError) and call.operation.done_answers & {failure.status, failure.code}:
             return (call.operation.response(),)
-        return await self._look_for_proof(call, history)
+        return await self._confirm(call, history)
 
-    async def _look_for_proof(self, call: Call[R], history: History) -> tuple[R] | None:
+    async def _confirm(self, call: Call[R], history: History) -> tuple[R] | None:
         """The response that the lost answer would have given, or None. Within the call's deadline."""
-        proof = call.proof
-        if proof is None:
+        confirm = call.confirm
+        if confirm is None:
             return None
         now = asyncio.get_running_loop().time()
         deadline = now + self.timeout if history.deadline == NEVER else history.deadline
         left = deadline - now
-        looking = self.looking(min(proof.seconds, left))
-        with contextlib.suppress(TimeoutError):  # a look's own too: it knows that looking on shows no more
+        polling = self.polling(min(confirm.seconds, left))
+        with contextlib.suppress(TimeoutError):  # `verify` may raise it, too, when asking on would show no more
             async with asyncio.timeout_at(deadline):
                 while True:
-                    over = looking.over
+                    is_last = polling.is_over
                     try:
-                        proven = await proof.look()
+                        proven = await confirm.verify()
                     except ClosedError:
                         return None
-                    except DirectSuiteError:  # the next look may see more
+                    except DirectSuiteError:  # the next time may show more
                         saw = False
                     else:
                         if proven is not None:
                             return (proven,)
                         saw = True
-                    if over:
-                        history.looked = saw and proof.seconds <= left
+                    if is_last:
+                        history.looked = saw and confirm.seconds <= left
                         return None
                     try:
-                        await looking.pause()
+                        await polling.pause()
                     except ClosedError:
                         return None
         return None
@@ -285,8 +285,8 @@ class Transport:
             failure.outcome is not Outcome.FAILED or operation.semantics is Semantics.IDEMPOTENT
         ):
             failure.outcome = Outcome.UNKNOWN  # what refuses the repeat says nothing of the attempt before
-        if isinstance(error, OutcomeUnknownError) and call.proof is not None and call.proof.verdict is not None:
-            error = call.proof.verdict(error)
+        if isinstance(error, OutcomeUnknownError) and call.confirm is not None and call.confirm.verdict is not None:
+            error = call.confirm.verdict(error)
         for told in (failure, error):
             if told.operation in (None, operation.name):  # a login's error keeps its own figures
                 told.operation, told.service = operation.name, operation.service
@@ -342,27 +342,27 @@ class _UnderWay:
         )
 
 
-_BACKOFF = Backoff(0.5, 8.0)  # seconds between looks
+_BACKOFF = Backoff(0.5, 8.0)  # seconds between requests that verify
 
 
-class Looking:
-    """The rhythm of looking for so many seconds: pauses twice as long each time, and a last look at the end."""
+class Polling:
+    """Pauses for asking again and again during so many seconds: ever longer ones, the last of them up to the end."""
 
     def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._clock = clock
         self._sleep = sleep
         self._end = clock.monotonic() + seconds
-        self._looks = 0
+        self._pauses = 0
 
     @property
-    def over(self) -> bool:
-        """Whether the time to look is over."""
+    def is_over(self) -> bool:
+        """Whether the time is over, so that asking now is the last time."""
         return self._clock.monotonic() >= self._end
 
     async def pause(self) -> None:
-        """Return when it is time to look again."""
-        self._looks += 1
-        await self._sleep(min(_BACKOFF.after(self._looks), max(0.0, self._end - self._clock.monotonic())))
+        """Return when it is time to ask again."""
+        self._pauses += 1
+        await self._sleep(min(_BACKOFF.after(self._pauses), max(0.0, self._end - self._clock.monotonic())))
 
 
 def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool:

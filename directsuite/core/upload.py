@@ -1,7 +1,9 @@
 """Request bodies: each knows its size, whether it can be sent again, and whether anything of it has left.
 
-    RequestBody          what an operation sends: bytes, base64 of a file or a stream, JSON with files inside
-      └─ open() ───────► Outgoing      one attempt's copy, an aiohttp payload; `started` is set before its first byte
+    Source               what a caller gives: bytes, a path, a file object, a stream
+      └─ content_of() ─► Content          at most 192 KB at a time; how many, and whether they can be had again
+    RequestBody          what an operation sends: bytes, base64 of a content, JSON with contents inside
+      └─ open() ───────► RequestPayload   one attempt's copy, an aiohttp payload; `started` is set before its first byte
 
 A request whose body hasn't started can't have been acted upon: that, not a guess from exceptions, is what says that
 nothing was sent. For this reason operations without a body send an empty one.
@@ -112,9 +114,9 @@ class RequestBody:
         for start in range(0, len(view), _CODED):
             yield base64.encode(view[start : start + _CODED])
 
-    def open(self, media_type: str | None) -> Outgoing:
+    def open(self, media_type: str | None) -> RequestPayload:
         """A copy for one attempt."""
-        return Outgoing(self, media_type or "application/json")
+        return RequestPayload(self, media_type or "application/json")
 
     def __repr__(self) -> str:
         return f"RequestBody(size={self.size}, replayable={self.replayable})"
@@ -162,7 +164,7 @@ async def _gathered(content: Content) -> AsyncGenerator[Piece]:
         small, piece = bytearray(), b""  # the frame may stand in a traceback, and holds nothing of what was sent
 
 
-class Outgoing(Payload):
+class RequestPayload(Payload):
     """One attempt's body. `started`: whether any byte may have left. `failure`: what reading its source raised.
 
     `waiting`: its source is asked for more, and gives nothing yet.
@@ -193,7 +195,7 @@ class Outgoing(Payload):
         return self._body.chunks is not None
 
     def __repr__(self) -> str:
-        return f"Outgoing({self._body!r}, started={self.started})"
+        return f"RequestPayload({self._body!r}, started={self.started})"
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Never: a body goes on the wire and nowhere else."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from directsuite.core.call import refuse_timeout
 from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
-from directsuite.core.iteration import FetchedAhead, Listing
+from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
@@ -98,7 +98,7 @@ class Fax(Facade):
             """What a page brings that is new."""
             return pages.unseen(await page_at(fetch_page, offset))
 
-        async with FetchedAhead(pages, fetch, window=1) as answers:
+        async with Prefetch(pages, fetch, window=1) as answers:
             async for messages in answers:
                 for message in messages:
                     yield message

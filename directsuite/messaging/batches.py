@@ -15,7 +15,7 @@ import attrs
 
 from directsuite.core.call import Exchanged
 from directsuite.core.facade import Facade
-from directsuite.core.iteration import FetchedAhead
+from directsuite.core.iteration import Prefetch
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail, RawMessage
 
@@ -55,7 +55,7 @@ async def fetched_in_batches(
         return _in_order(batch.uids, result)
 
     while True:
-        async with FetchedAhead(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
+        async with Prefetch(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
             async for result in answers:
                 if isinstance(result, ResponseDecodeError):
                     break

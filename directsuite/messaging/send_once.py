@@ -20,7 +20,7 @@ import attrs
 
 from directsuite.core.checks import DURATION
 from directsuite.core.clock import Clock
-from directsuite.core.transport import Looking
+from directsuite.core.transport import Polling
 from directsuite.errors import (
     AddressError,
     BadRequestError,
@@ -134,7 +134,7 @@ class SentMessage:
         return Evidence.NO_MARKS_SHOWN if messages else Evidence.FOLDER_EMPTY, None
 
 
-async def find_earlier(sent: SentMessage, search: Search, looking: Looking, clock: Clock) -> SendMessageResponse | None:
+async def find_earlier(sent: SentMessage, search: Search, polling: Polling, clock: Clock) -> SendMessageResponse | None:
     """The answer to an attempt before this call, whose request may still arrive; None if surely none does.
 
     Raises OutcomeUnknownError where that can't be told.
@@ -144,12 +144,12 @@ async def find_earlier(sent: SentMessage, search: Search, looking: Looking, cloc
     try:
         async with asyncio.timeout_at(sent.deadline.at):
             while True:
-                over = looking.over
+                is_last = polling.is_over
                 if (found := await sent.find(search)) is not None:
                     return found
-                if over:
+                if is_last:
                     break
-                await looking.pause()
+                await polling.pause()
     except TimeoutError:  # a look's own too
         pass
     else:

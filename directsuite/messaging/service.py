@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from directsuite.core.call import SETTLE, Proof
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
 from directsuite.core.events import Progress, refuse_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
@@ -114,7 +114,7 @@ class Mailbox(Facade):
         *,
         key: str | None = None,
         since: datetime | None = None,
-        settle: float = SETTLE,
+        settle: float = SETTLE_TIMEOUT,
         resend: bool = False,
         progress: Progress | None = None,
         timeout: float | None = None,
@@ -152,16 +152,16 @@ class Mailbox(Facade):
         now = datetime.now(UTC)
         sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
         if since is not None:
-            looking, clock = self._transport.looking(settle), self.runtime.clock
-            found = await send_once.find_earlier(sent, self._sent_since, looking, clock)
+            polling, clock = self._transport.polling(settle), self.runtime.clock
+            found = await send_once.find_earlier(sent, self._sent_since, polling, clock)
             if found is not None:
                 return found
-        proof = Proof(look=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
+        confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
             """One send, whose lost answer is looked for."""
             body = await send_body(self._transport.codec, request, progress)
-            return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=seconds, proof=proof)
+            return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=seconds, confirm=confirm)
 
         return await send_once.send(attempt, sent, settle=settle, resend=resend)
 
@@ -388,8 +388,8 @@ class Mailbox(Facade):
             """Success where the folder is there."""
             return _DONE if _is_listed(folder, await looking.get_folders()) else None
 
-        proof = Proof(look=created)
-        await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
+        confirm = Confirmation(verify=created)
+        await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
         """Rename a folder, with what is in it.
@@ -405,8 +405,8 @@ class Mailbox(Facade):
             names = await looking.get_folders()
             return _DONE if _is_listed(new_folder, names) and not _is_listed(folder, names) else None
 
-        segments, proof = (folder, new_folder), Proof(look=moved)
-        await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, proof=proof)
+        segments, confirm = (folder, new_folder), Confirmation(verify=moved)
+        await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
         """Delete a folder with its messages and sub-folders.
@@ -424,8 +424,8 @@ class Mailbox(Facade):
             """Success where the folder is gone with what was below it."""
             return _DONE if _is_deleted(folder, await looking.get_folders(folder.rpartition(".")[0])) else None
 
-        proof = Proof(look=deleted, seconds=SETTLE) if _shows_its_deletion(folder) else None
-        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, proof=proof)
+        confirm = Confirmation(verify=deleted, seconds=SETTLE_TIMEOUT) if _shows_its_deletion(folder) else None
+        await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
         self,
@@ -445,16 +445,18 @@ class Mailbox(Facade):
         operations.COPY_MESSAGES_BY_UIDS.check((folder, dest_folder))
         if not listed:
             return
-        proof = None
+        confirm = None
         if verify:
             deadline = self._deadline(timeout)
             there = await self.get_message_metadata(folder, timeout=deadline.left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in there if message.uid in copied]
-            proof = await self._arrival(dest_folder, message_ids, deadline)
+            confirm = await self._arrival(dest_folder, message_ids, deadline)
             timeout = deadline.left()
         body = self._uids_body(listed)
-        await self._call(operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, proof=proof)
+        await self._call(
+            operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, confirm=confirm
+        )
 
     async def move_messages_by_uids(
         self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -464,9 +466,9 @@ class Mailbox(Facade):
         Operation MoveMessagesByUIDs (specification 4.C).
         """
         listed = arguments.checked_uids(uids)
-        proof = self._gone(folder, listed)
+        confirm = self._gone(folder, listed)
         segments = (folder, dest_folder)
-        await self._change(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
+        await self._change(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
 
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
@@ -476,9 +478,9 @@ class Mailbox(Facade):
         Operation DeleteMessagesByUIDs (specification 4.C).
         """
         listed = arguments.checked_uids(uids)
-        proof = self._gone(folder, listed)
+        confirm = self._gone(folder, listed)
         segments = (folder, flag(forever))
-        await self._change(operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, proof=proof)
+        await self._change(operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
 
     async def mark_messages_as_read_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -534,14 +536,14 @@ class Mailbox(Facade):
         operations.SAVE_RAW_MESSAGES.check((folder,))
         if not listed:
             return
-        proof = None
+        confirm = None
         if verify:
             deadline = self._deadline(timeout)
             message_ids = [email.message_id(message.data or b"") for message in listed]
-            proof = await self._arrival(folder, message_ids, deadline)
+            confirm = await self._arrival(folder, message_ids, deadline)
             timeout = deadline.left()
         body = self._body(RawMessagesRequest(auth=self._authentication, messages=listed))
-        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, proof=proof)
+        await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
 
     def iter_messages(
         self,
@@ -629,27 +631,27 @@ class Mailbox(Facade):
         *segments: str,
         uids: list[int],
         timeout: float | None,
-        proof: Proof[APIResponse] | None = None,
+        confirm: Confirmation[APIResponse] | None = None,
     ) -> None:
         """A change to messages given by uid; with none nothing is sent."""
         operation.check(segments)
         if uids:
-            await self._call(operation, *segments, body=self._uids_body(uids), timeout=timeout, proof=proof)
+            await self._call(operation, *segments, body=self._uids_body(uids), timeout=timeout, confirm=confirm)
 
-    def _gone(self, folder: str, uids: list[int]) -> Proof[APIResponse]:
-        """Proof that a repeat was refused because the first attempt had taken the messages away."""
+    def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+        """Confirmation that a repeat was refused because the first attempt had taken the messages away."""
         looking = self._within_a_call()
 
         async def gone() -> APIResponse | None:
             """Success where none of them is left in the folder."""
             return _DONE if set(uids).isdisjoint(await looking.get_uids(folder)) else None
 
-        return Proof(look=gone)
+        return Confirmation(verify=gone)
 
     async def _arrival(
         self, folder: str, message_ids: Iterable[str | None], deadline: Deadline
-    ) -> Proof[APIResponse] | None:
-        """Proof that messages were appended: their Message-IDs, new in the folder since now.
+    ) -> Confirmation[APIResponse] | None:
+        """Confirmation that messages were appended: their Message-IDs, new in the folder since now.
 
         None where a message has no Message-ID, so that nothing could prove its arrival.
         """
@@ -666,7 +668,7 @@ class Mailbox(Facade):
             new = Counter(message.msg_id for message in now if message.uid not in known)
             return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
 
-        return Proof(look=arrived, seconds=SETTLE)
+        return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)
 
     async def _sent_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
         return await self.search_messages_metadata_by_received_date(send_once.SENT, begin, None, timeout=timeout)

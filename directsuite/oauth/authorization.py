@@ -14,7 +14,7 @@ import attrs
 
 from directsuite.core.checks import FLAG, TEXT, problem_of_url
 from directsuite.core.operation import Service
-from directsuite.core.privacy import discreet
+from directsuite.core.privacy import scrub_traceback
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -57,7 +57,7 @@ class AuthorizationRequest:
     """Send the user's browser there; it comes back to the redirect URI."""
 
     @classmethod
-    @discreet
+    @scrub_traceback
     def to(
         cls,
         authorize_url: str,
@@ -95,7 +95,7 @@ class AuthorizationRequest:
         url = add_params_to_uri(authorize_url, [(name, text) for name, text in query.items() if text is not None])
         return cls(client_id=client_id, redirect_uri=redirect_uri, state=state, code_verifier=verifier, url=url)
 
-    @discreet
+    @scrub_traceback
     def redeem(
         self,
         redirected_url: str | Secret,

@@ -15,9 +15,9 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from directsuite.core.call import Options, Proof
+from directsuite.core.call import Confirmation, Options
 from directsuite.core.operation import Auth, Code, MediaType, Operation, Refusals, Refused, Semantics, Service
-from directsuite.core.response import Incoming
+from directsuite.core.response import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
@@ -122,11 +122,13 @@ class TokenEndpoint:
         body: RequestBody,
         *,
         refused: Callable[[], str],
-        proof: Proof[TokenAnswer] | None = None,
+        confirm: Confirmation[TokenAnswer] | None = None,
     ) -> TokenAnswer:
         """The tokens, or a typed error. refused: what `invalid_grant` means, once it has come."""
         try:
-            return await self._transport.call(operation, body=body, options=self._options, receive=receive, proof=proof)
+            return await self._transport.call(
+                operation, body=body, options=self._options, receive=receive, confirm=confirm
+            )
         except ServiceError as error:
             refusal = _worded(error, refused)
         raise refusal
@@ -172,7 +174,7 @@ def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) ->
     return RequestBody.of(add_params_to_qs("", pairs).encode())
 
 
-async def receive(incoming: Incoming, _alive: Callable[[], None]) -> TokenAnswer:
+async def receive(incoming: ResponseStream, _alive: Callable[[], None]) -> TokenAnswer:
     """The tokens of an answer. Raises MismatchError where it is none, or the typed error that it is."""
     answer = await incoming.read(LARGEST)
     if answer.too_large:

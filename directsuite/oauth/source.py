@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 
-from directsuite.core.call import Proof
+from directsuite.core.call import Confirmation
 from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.core.transport import Transport
 from directsuite.errors import (
@@ -122,7 +122,9 @@ class ConsentSource:
     async def _renew(self, token: Secret) -> TokenAnswer:
         body = form_of(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
         try:
-            answer = await self._endpoint.ask(TOKEN, body, refused=self._refused, proof=Proof(look=self._look))
+            answer = await self._endpoint.ask(
+                TOKEN, body, refused=self._refused, confirm=Confirmation(verify=self._look)
+            )
         except asyncio.CancelledError:
             self._perhaps_spent = True
             raise

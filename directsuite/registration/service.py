@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from directsuite.core.call import SETTLE, Options, Proof
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.core.facade import Facade, NothingMoreToSeeError
 from directsuite.core.transport import Transport
@@ -71,9 +71,9 @@ class Registration(Facade):
         _refuse_incomplete(individual)
         body = self._body(individual)
         search = PatientSearch.of(self._within_a_call(), direct_domain, individual)
-        proof = None if search is None else search.proof()
+        confirm = None if search is None else search.confirmation()
         return await self._call(
-            operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, proof=proof
+            operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
         )
 
     async def get_patient_address_by_meta(
@@ -158,9 +158,9 @@ class PatientSearch:
             return None
         return cls(looking, direct_domain, username, (_folded(first), _folded(last)))
 
-    def proof(self) -> Proof[AddUsersResponseV2]:
+    def confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """The search, as the transport makes it."""
-        return Proof(look=self.look, seconds=SETTLE, reserve=_RESERVE, verdict=self.verdict)
+        return Confirmation(verify=self.look, seconds=SETTLE_TIMEOUT, reserve=_RESERVE, verdict=self.verdict)
 
     async def look(self) -> None:
         """Prove nothing, but end the looking when the user is there."""

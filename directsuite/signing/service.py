@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, overload
 
 import attrs
 
-from directsuite.core.call import SETTLE, Options, Proof, Receive
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options, Receive
 from directsuite.core.download import (
     BinaryWriter,
     Destination,
@@ -488,8 +488,8 @@ class Signing(Facade):
         name = identifier_of(document)
         with self._change(document) as change:
             settling = self._settling(name, change, effect)
-            proof = None if settling is None else Proof(look=settling.update, seconds=SETTLE)
-            update = await self._call(operation, name, body=body, timeout=timeout, proof=proof)
+            confirm = None if settling is None else Confirmation(verify=settling.update, seconds=SETTLE_TIMEOUT)
+            update = await self._call(operation, name, body=body, timeout=timeout, confirm=confirm)
             change.became(update.document_digest, from_info=settling is not None and settling.digest is not None)
         return identified(update, name)
 
@@ -552,12 +552,12 @@ class Signing(Facade):
         name = identifier_of(document)
         with self._change(document) as change:
             settling = self._settling(name, change, effect)
-            proof: Proof[R] = Proof(look=nothing_to_see, reserve=0.0, verdict=verdict)
+            confirm: Confirmation[R] = Confirmation(verify=nothing_to_see, reserve=0.0, verdict=verdict)
             if settling is not None:
                 look = functools.partial(settling.pdf, fetch, keep)
-                proof = Proof(look=look, seconds=SETTLE, verdict=settling.verdict)
+                confirm = Confirmation(verify=look, seconds=SETTLE_TIMEOUT, verdict=settling.verdict)
             try:
-                pdf = await self._call(operation, name, body=body, timeout=timeout, receive=receive, proof=proof)
+                pdf = await self._call(operation, name, body=body, timeout=timeout, receive=receive, confirm=confirm)
             except OutcomeUnknownError as error:
                 if error.happened:
                     change.became(None)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import attrs
 
-from directsuite.core.iteration import FetchedAhead
+from directsuite.core.iteration import Prefetch
 from directsuite.errors import (
     AuthenticationError,
     CircuitOpenError,
@@ -76,7 +76,7 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
         return Fetched(uids=batch.uids, messages=messages)
 
     keys = itertools.islice(cut, batches)
-    async with FetchedAhead(keys, fetch, window=_WINDOW, has_room=cut.has_room) as answers:
+    async with Prefetch(keys, fetch, window=_WINDOW, has_room=cut.has_room) as answers:
         async for answer in answers:
             if answer.failure is None:
                 yield answer

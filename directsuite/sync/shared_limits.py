@@ -54,7 +54,7 @@ class SharedLimits:
     ) -> None:
         await self.aclose()
 
-    def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
+    def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
         """Places for requests to a service. For the suite."""
         rate = SharedRate(
             self._conninfo,

@@ -114,7 +114,7 @@ class SharedRate:
         """Whether PostgreSQL gave no answer, and this process keeps to its share."""
         return self._is_lost
 
-    def go(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the next place, if it is there."""
         now = self._clock.monotonic()
         while self._places and self._places[0] + self._slack < now:
@@ -125,7 +125,7 @@ class SharedRate:
             if goes:
                 self._places.popleft()
         elif self._is_lost:
-            goes = self._share.go()
+            goes = self._share.try_acquire()
         if not goes or (self._lease > 1 and len(self._places) <= self._lease // 2):
             self._ask(now)
         return goes
@@ -142,10 +142,10 @@ class SharedRate:
 
     async def take(self) -> None:
         """Return when a request may go."""
-        while not self.go():
+        while not self.try_acquire():
             await self._clock.sleep(self.wait())
 
-    def hold(self, seconds: float) -> bool:
+    def pause(self, seconds: float) -> bool:
         """Let nobody go for so many seconds, in any process; begun here, and at once there. Whether that is news."""
         news = self._hold_here(seconds)
         if news:
@@ -173,7 +173,7 @@ class SharedRate:
             return False
         self._held_until = self._ask_at = until
         self._places.clear()
-        self._share.hold(seconds)
+        self._share.pause(seconds)
         return True
 
     async def _push_back(self, seconds: float) -> None:

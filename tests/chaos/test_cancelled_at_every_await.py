@@ -115,12 +115,12 @@ async def _assert_others_go_on(scene: Scene, stage: Stage, way: Way) -> None:
     for end in await asyncio.gather(*stage.others, return_exceptions=True):
         if not way.lets_time_pass:  # theirs is up then, too
             assert not isinstance(end, BaseException)
-    await until(lambda: not stage.suite._lifecycle.calls)
+    await until(lambda: not stage.suite._session.calls)
 
 
 def _assert_nothing_held(scene: Scene, stage: Stage) -> None:
     assert_nothing_held(stage.suite, scene.settings.get("max_connections", CONNECTIONS))
-    assert stage.suite._lifecycle.calls == 0
+    assert stage.suite._session.calls == 0
 
 
 async def _assert_next_goes_through(scene: Scene, stage: Stage, way: Way) -> None:

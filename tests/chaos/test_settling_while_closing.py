@@ -74,7 +74,7 @@ async def test_a_closing_suite_still_looks_for_what_became_of_its_calls(
         assert not calling.done()
     assert world.applied(lost) == 1
     closing = asyncio.create_task(world.suite.aclose(grace=60))
-    await until(lambda: world.suite._lifecycle.closed)
+    await until(lambda: world.suite._session.closed)
     world.sandbox._faults.stopped = True  # the hanging connection is cut
     assert await calling
     await closing

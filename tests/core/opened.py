@@ -83,7 +83,7 @@ def assert_nothing_held(suite: ds.DirectSuite, connections: int = CONNECTIONS) -
         assert not endpoint.limits._queue.locked()
         assert endpoint.limits._queued == 0
         assert not endpoint.limits.breaker._probe
-    session = suite._lifecycle._http
+    session = suite._session._http
     if session is not None:  # else it is closed
         assert isinstance(session.connector, aiohttp.TCPConnector)
         assert not session.connector._acquired

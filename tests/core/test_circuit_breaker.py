@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import directsuite as ds
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
-from directsuite.core.limits import Breaker
+from directsuite.core.limits import CircuitBreaker
 from tests.examples import examples
 
 from . import plays
@@ -104,7 +104,7 @@ async def test_short_time_of_a_caller_who_leaves_some_for_proof_says_nothing_eit
 
 def test_late_word_of_an_old_probe_does_not_free_the_new_one() -> None:
     clock = ManualClock()
-    breaker = Breaker("fax", failures=1, pause=10, clock=clock, tell=lambda _: None)
+    breaker = CircuitBreaker("fax", failures=1, pause=10, clock=clock, tell=lambda _: None)
     breaker.record_failure(probe=0)
     clock.now = 10
     old = breaker.enter()
@@ -235,7 +235,9 @@ class BreakerMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.told: list[Event] = []
-        self.breaker = Breaker("fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, tell=self.told.append)
+        self.breaker = CircuitBreaker(
+            "fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, tell=self.told.append
+        )
         self.under_way: list[int] = []
         self.row = 0
         self.open_until: float | None = None

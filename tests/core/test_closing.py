@@ -69,12 +69,12 @@ async def test_closing_ends_who_waits_for_the_rest_of_an_answer(
     never = ds.RetryPolicy.none()
     async with opened(server, leaky=True, attempt_timeout=1000, timeout=1000, retry=never) as suite:
         reader = asyncio.ensure_future(failure_of(read(suite, tmp_path)))
-        await until(lambda: bool(suite._lifecycle.reading))
+        await until(lambda: bool(suite._session.reading))
         await turns()
         assert await elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
         assert await elapsed(reader) == 0
     assert isinstance(reader.result(), told)
-    assert not suite._lifecycle.reading
+    assert not suite._session.reading
     assert _left_in(tmp_path) == []
 
 
@@ -90,7 +90,7 @@ async def test_call_whose_answer_was_ended_by_closing_is_kept_by_nobody(server: 
 async def _close_on_an_answer(server: ScriptedServer) -> None:
     async with opened(server, leaky=True) as suite:
         asking = asyncio.ensure_future(suite.mailbox(ALICE, PASSWORD).get_message_count())
-        await until(lambda: bool(suite._lifecycle.reading))
+        await until(lambda: bool(suite._session.reading))
         await suite.aclose(grace=0)
         await failure_of(asking)
 
@@ -105,10 +105,10 @@ async def test_suite_is_closed_from_the_beginning_of_its_closing(server: Scripte
     async with opened(server) as suite:
         call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
         await until(lambda: server.busy == 1)
-        before = suite._lifecycle.closed
+        before = suite._session.closed
         closing = asyncio.create_task(suite.aclose(grace=5))
         await turns()
-        assert (before, suite._lifecycle.closed) == (False, True)
+        assert (before, suite._session.closed) == (False, True)
         await asyncio.gather(call, closing)
 
 
@@ -158,7 +158,7 @@ async def test_closing_while_opening_leaves_no_session_open() -> None:
     await asyncio.sleep(0)
     await suite.aclose()
     assert type(await opening) is ds.ClosedError
-    assert suite._lifecycle._http is None
+    assert suite._session._http is None
 
 
 async def test_opening_that_was_cancelled_may_be_begun_again() -> None:
@@ -188,7 +188,7 @@ async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedS
         _, pending = await asyncio.wait([call], timeout=100)
     assert not pending
     assert isinstance(call.exception(), ds.TransportError)
-    assert suite._lifecycle.bounds._timer is None
+    assert suite._session.timeouts._timer is None
 
 
 async def test_call_on_a_shared_session_that_outlives_the_suite_ends_in_time(server: ScriptedServer) -> None:

@@ -18,7 +18,7 @@ from directsuite.messaging.models import GetCountResponse, MessageDetail
 from . import plays
 from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, failure_of, opened
 from .scripted_server import ScriptedServer
-from .test_discreet import caught, inner_frames
+from .test_privacy import caught, inner_frames
 
 OUT_OF_MEMORY: Callable[..., Any] = functools.partial(next, map(bytes, itertools.repeat(2**62)))
 """Raises MemoryError, in no frame of its own."""

@@ -21,7 +21,7 @@ from .virtual_time import LoopClock, ManualClock, turns, until
 
 def gone(rate: Rate, clock: ManualClock) -> float:
     """When the next request goes: the clock is put forward to it."""
-    while not rate.go():
+    while not rate.try_acquire():
         clock.now += max(rate.wait(), 1e-9)
     return round(clock.now, 6)
 
@@ -44,7 +44,7 @@ def test_burst_fills_up_again_with_time() -> None:
 
 def test_asking_for_the_wait_takes_no_place() -> None:
     rate = Rate(1, 1, ManualClock())
-    assert [rate.wait(), rate.wait(), rate.go(), rate.wait(), rate.wait()] == [0, 0, True, 1, 1]
+    assert [rate.wait(), rate.wait(), rate.try_acquire(), rate.wait(), rate.wait()] == [0, 0, True, 1, 1]
 
 
 @given(

@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.clock import Clock
-from directsuite.core.limits import Limits, Places, Rate
+from directsuite.core.limits import Limits, Rate, RateLimiter
 from directsuite.core.operation import Service
 from tests.chaos.stepping import Way, interrupted
 
@@ -30,7 +30,7 @@ class Shared:
         self.connections = connections
         self.rates = dict[str, Rate]()
 
-    def places(self, service: str, *, per_second: float, burst: int, clock: Clock) -> Places:
+    def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
         return self.rates.setdefault(service, Rate(per_second, burst, clock))
 
 
@@ -68,8 +68,8 @@ async def test_places_are_those_that_were_given_and_a_pause_is_told_to_them(serv
         began = asyncio.get_running_loop().time()
         await suite.signing.get_doc_info("doc")
         assert asyncio.get_running_loop().time() - began >= 20
-    assert not shared.rates["signing"].hold(0)
-    assert shared.rates["fax"].hold(0)
+    assert not shared.rates["signing"].pause(0)
+    assert shared.rates["fax"].pause(0)
 
 
 @pytest.mark.parametrize("way", Way, ids=str)

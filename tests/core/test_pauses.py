@@ -121,8 +121,8 @@ def test_nobody_goes_in_a_pause_and_nobody_bursts_after_it(burst: int, before: i
     clock = ManualClock()
     rate = Rate(10, burst, clock)
     for _ in range(before):
-        rate.go()
-    rate.hold(seconds)
+        rate.try_acquire()
+    rate.pause(seconds)
     times = [gone(rate, clock) for _ in range(after)]
     assert times[0] >= seconds - 1e-6
     assert all(later - earlier == pytest.approx(0.1, abs=1e-5) for earlier, later in itertools.pairwise(times))

@@ -49,7 +49,7 @@ async def test_context_of_the_session_s_connector_is_kept(
 
     async with opened(secure_server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
-        assert suite._lifecycle.request_options == {}
+        assert suite._session.request_options == {}
 
 
 async def test_context_of_the_settings_goes_before_the_session_s(
@@ -57,7 +57,7 @@ async def test_context_of_the_settings_goes_before_the_session_s(
 ) -> None:
     async with opened(secure_server, session_factory=fresh, tls=trusting) as suite:
         await GET_MESSAGE_COUNT.call(suite)
-        assert suite._lifecycle.request_options == {"ssl": trusting}
+        assert suite._session.request_options == {"ssl": trusting}
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ async def test_shared_session_that_another_closed_says_what_to_set(server: Scrip
 
 async def test_own_session_is_closed_in_any_case(server: ScriptedServer) -> None:
     async with opened(server, close_session=False) as suite:
-        session = suite._lifecycle.http
+        session = suite._session.http
     assert session.closed

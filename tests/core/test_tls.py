@@ -69,7 +69,7 @@ async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tu
     context = ssl.create_default_context(cafile=certificate[0])
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     async with opened(secure_server) as suite:
-        used = suite._lifecycle.request_options["ssl"]
+        used = suite._session.request_options["ssl"]
     assert isinstance(used, ssl.SSLContext)
     assert used.minimum_version >= ssl.TLSVersion.TLSv1_2
     assert used.verify_mode is ssl.CERT_REQUIRED

@@ -82,7 +82,7 @@ async def test_session_is_renewed_a_minute_before_its_ten_are_over(
         await look(suite)
         await asyncio.sleep(age)
         await look(suite)
-        await until(lambda: sessions.logins == logins and not suite._lifecycle.calls)
+        await until(lambda: sessions.logins == logins and not suite._session.calls)
     assert sessions.logins == logins
     assert len(server.requests) == 2 + logins
 

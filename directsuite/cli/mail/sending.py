@@ -18,7 +18,7 @@ from directsuite.cli.mail.listing import size_in_words
 from directsuite.cli.mail.sent_once import record_of
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
-from directsuite.core.call import SETTLE
+from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.errors import DirectSuiteError, OutcomeUnknownError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Message
@@ -141,12 +141,17 @@ async def _send_once(
         if record.is_sent:
             return True, record.smtp_id
         size = _size(message)
-        timeout = access.settings.timeout + SETTLE + size * _ENCODED / _SLOWEST
+        timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _ENCODED / _SLOWEST
         title = "sending" if record.first_attempt is None else "looking whether it went, then sending"
         try:
             async with _shown(title, size) as bar:
                 answer = await box.send_once(
-                    message, key=key, since=record.first_attempt, settle=SETTLE, progress=bar.tell, timeout=timeout
+                    message,
+                    key=key,
+                    since=record.first_attempt,
+                    settle=SETTLE_TIMEOUT,
+                    progress=bar.tell,
+                    timeout=timeout,
                 )
         except OutcomeUnknownError as error:
             if record.first_attempt is not None and error.looked:  # another look would see no more

@@ -60,7 +60,7 @@ async def test_token_is_renewed_a_minute_before_its_end(
         await suite.signing.get_doc_info("doc")
         await asyncio.sleep(age)
         await suite.signing.get_doc_info("doc")
-        await until(lambda: service.issued == issued and not suite._lifecycle.calls)
+        await until(lambda: service.issued == issued and not suite._session.calls)
 
 
 async def test_token_goes_through_while_all_connections_are_held(server: ScriptedServer, service: TokenService) -> None:

@@ -87,7 +87,7 @@ async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> No
         SharedRate(conninfo, "y", per_second=100, burst=5, processes=2) as another_service,
     ):
         await one.push_back(30)
-        assert not one.hold(10)
+        assert not one.pause(10)
         assert one.wait() > 25
         for rate in (one, other):
             with pytest.raises(asyncio.TimeoutError):
@@ -101,7 +101,7 @@ async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
     async with SharedRate(NOWHERE, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
         await rate.take()
         began = clock.now
-        assert rate.hold(30)
+        assert rate.pause(30)
         await rate.take()
         assert clock.now - began >= 30
 
@@ -141,7 +141,7 @@ async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
             if rate._asking is not None:
                 await asyncio.wait([rate._asking])  # a place is there before its time passes
             await clock.sleep(60)
-            assert not rate.go()
+            assert not rate.try_acquire()
 
 
 async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.iteration import FetchedAhead, Listing
+from directsuite.core.iteration import Listing, Prefetch
 
 from .virtual_time import VirtualTimeLoop, turns
 
@@ -32,8 +32,8 @@ class Desk:
         self.cancelled = 0
         self.failed = False
 
-    def ahead(self, window: int) -> FetchedAhead[int, int]:
-        return FetchedAhead(self._numbers(), self._fetch, window=window, has_room=self._has_room)
+    def ahead(self, window: int) -> Prefetch[int, int]:
+        return Prefetch(self._numbers(), self._fetch, window=window, has_room=self._has_room)
 
     def _numbers(self) -> Iterator[int]:
         for number in range(len(self.delays)):

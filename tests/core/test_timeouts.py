@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.session import NEVER, Bounds
+from directsuite.core.session import NEVER, TimeoutScheduler
 
 from .virtual_time import VirtualTimeLoop, turns
 
@@ -16,9 +16,9 @@ TIMES = st.integers(1, 50).map(float)
 MOVES = st.lists(st.tuples(TIMES, TIMES), max_size=3, unique_by=lambda move: move[0])
 
 
-def bounds_of_this_loop() -> Bounds:
+def scheduler_of_this_loop() -> TimeoutScheduler:
     """The ends of this loop's attempts."""
-    return Bounds(asyncio.get_running_loop())
+    return TimeoutScheduler(asyncio.get_running_loop())
 
 
 def now() -> float:
@@ -26,19 +26,19 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def ended(bounds: Bounds, after: float, *moves: tuple[float, float]) -> float | None:
+async def ended(timeouts: TimeoutScheduler, after: float, *moves: tuple[float, float]) -> float | None:
     """Seconds after which a block of 100 seconds was ended, or None. moves: after how many to move its end to which."""
     began = now()
-    bound = bounds.until(began + after)
+    timeout = timeouts.timeout_at(began + after)
     for at, end in moves:
-        asyncio.get_running_loop().call_at(began + at, bound.move, began + end)
+        asyncio.get_running_loop().call_at(began + at, timeout.reschedule, began + end)
     try:
-        with bound:
+        with timeout:
             await asyncio.sleep(100)
     except TimeoutError:
-        assert bound.expired
+        assert timeout.expired
         return now() - began
-    assert not bound.expired
+    assert not timeout.expired
     return None
 
 
@@ -60,7 +60,7 @@ async def ended(bounds: Bounds, after: float, *moves: tuple[float, float]) -> fl
     ],
 )
 async def test_block_ends_when_it_should(after: float, moves: list[tuple[float, float]], end: float | None) -> None:
-    assert await ended(bounds_of_this_loop(), after, *moves) == (end if end is None else pytest.approx(end))
+    assert await ended(scheduler_of_this_loop(), after, *moves) == (end if end is None else pytest.approx(end))
 
 
 @given(plans=st.lists(st.tuples(TIMES, MOVES), min_size=1, max_size=8))
@@ -74,8 +74,8 @@ def test_each_of_many_ends_at_its_own_time(plans: list[tuple[float, list[tuple[f
         return end
 
     async def scene() -> list[float | None]:
-        bounds = bounds_of_this_loop()
-        return await asyncio.gather(*(ended(bounds, after, *moves) for after, moves in plans))
+        timeouts = scheduler_of_this_loop()
+        return await asyncio.gather(*(ended(timeouts, after, *moves) for after, moves in plans))
 
     plans = [(after, [(at + 0.25, to) for at, to in moves]) for after, moves in plans]
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
@@ -84,7 +84,7 @@ def test_each_of_many_ends_at_its_own_time(plans: list[tuple[float, list[tuple[f
 
 
 async def test_many_blocks_have_one_timer_and_later_ends_set_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, bounds = asyncio.get_running_loop(), bounds_of_this_loop()
+    loop, timeouts = asyncio.get_running_loop(), scheduler_of_this_loop()
     times: list[float] = []
     call_at = loop.call_at
 
@@ -95,14 +95,14 @@ async def test_many_blocks_have_one_timer_and_later_ends_set_none(monkeypatch: p
 
     monkeypatch.setattr(loop, "call_at", counted)
     for number in range(1000):
-        with bounds.until(now() + 20 + number) as _:
+        with timeouts.timeout_at(now() + 20 + number) as _:
             pass
     assert len(times) == 1
 
 
 async def test_cancellation_by_another_is_not_taken_for_the_end() -> None:
     async def block() -> None:
-        with bounds_of_this_loop().until(now() + 5):
+        with scheduler_of_this_loop().timeout_at(now() + 5):
             await asyncio.sleep(100)
 
     task = asyncio.create_task(block())
@@ -113,7 +113,7 @@ async def test_cancellation_by_another_is_not_taken_for_the_end() -> None:
 
 
 async def test_cancellation_at_the_very_end_wins() -> None:
-    task = asyncio.create_task(ended(bounds_of_this_loop(), 5))
+    task = asyncio.create_task(ended(scheduler_of_this_loop(), 5))
     await turns()
     asyncio.get_running_loop().call_at(now() + 5, task.cancel)
     with pytest.raises(asyncio.CancelledError):
@@ -121,37 +121,37 @@ async def test_cancellation_at_the_very_end_wins() -> None:
 
 
 async def test_outer_timeout_is_the_outer_one_s() -> None:
-    bounds = bounds_of_this_loop()
+    timeouts = scheduler_of_this_loop()
     outer = asyncio.timeout(3)
     with pytest.raises(TimeoutError):
         async with outer:
-            await ended(bounds, 5)
+            await ended(timeouts, 5)
     assert outer.expired()
 
 
 async def test_nothing_is_cancelled_after_the_block() -> None:
-    bounds = bounds_of_this_loop()
-    with bounds.until(now() + 1) as _:
+    timeouts = scheduler_of_this_loop()
+    with timeouts.timeout_at(now() + 1) as _:
         pass
     await asyncio.sleep(5)
     assert not (asyncio.current_task() or pytest.fail("no task")).cancelling()
 
 
 async def test_failure_in_the_block_passes() -> None:
-    with pytest.raises(LookupError), bounds_of_this_loop().until(now() + 1):
+    with pytest.raises(LookupError), scheduler_of_this_loop().timeout_at(now() + 1):
         raise LookupError
 
 
 def test_outside_a_task_there_is_nothing_to_end() -> None:
     loop = VirtualTimeLoop()
-    with pytest.raises(RuntimeError, match="task"), Bounds(loop).until(1):
+    with pytest.raises(RuntimeError, match="task"), TimeoutScheduler(loop).timeout_at(1):
         pass
     loop.close()
 
 
 async def test_thousands_of_ends_close_together_take_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    bounds, passes = bounds_of_this_loop(), 0
-    run_out = bounds._run_out
+    timeouts, passes = scheduler_of_this_loop(), 0
+    run_out = timeouts._run_out
 
     def counted() -> None:
         """Let what is past end, and count it."""
@@ -159,8 +159,8 @@ async def test_thousands_of_ends_close_together_take_few_turns(monkeypatch: pyte
         passes += 1
         run_out()
 
-    monkeypatch.setattr(bounds, "_run_out", counted)
-    blocks = [asyncio.create_task(ended(bounds, 5 + number / 1e6)) for number in range(1000)]
+    monkeypatch.setattr(timeouts, "_run_out", counted)
+    blocks = [asyncio.create_task(ended(timeouts, 5 + number / 1e6)) for number in range(1000)]
     await turns()
     asyncio.get_running_loop().call_at(now() + 4, _hold, asyncio.get_running_loop())
     await asyncio.gather(*blocks)
