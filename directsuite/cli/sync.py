@@ -53,7 +53,7 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
-from directsuite.sync.sinks import MaildirSink, SqliteSink
+from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status_file import WorkerStatus, status_file_of, write_status
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
@@ -112,12 +112,12 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
     arguments["requests_per_second"] = settings.requests_per_second
     database = conninfo() if options.postgres else None
     passwords = passwords_for(addresses, options.passwords)
+    sink: TableSink | None = TableSink(keep_gone=options.keep_gone)
     if options.maildir is not None:
-        arguments["deliver"] = MaildirSink(options.maildir, keep_gone=options.keep_gone)
+        sink, arguments["deliver"] = None, MaildirSink(options.maildir, keep_gone=options.keep_gone)
 
     async def synchronizer(stack: AsyncExitStack, listener: Listener) -> _Worker:
         suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener]))
-        sink = None if options.maildir is not None else SqliteSink(keep_gone=options.keep_gone)
         store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         return _Worker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status)
@@ -126,11 +126,9 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore
         from directsuite.sync.shared_limits import SharedLimits
-        from directsuite.sync.sinks import PostgresSink
 
         shared = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener], shared_limits=shared))
-        sink = None if options.maildir is not None else PostgresSink(keep_gone=options.keep_gone)
         store = await stack.enter_async_context(PostgresStore(database, sink=sink))
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
         await worker.add(addresses)

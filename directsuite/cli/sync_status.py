@@ -34,7 +34,7 @@ from directsuite.sync.changes import Kind
 from directsuite.sync.model import SET_ASIDE, FolderStatus, MailboxStatus, State, StoreError, Wish
 from directsuite.sync.progress import MailboxProgress, Standing
 from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of
-from directsuite.sync.store import SqliteStore
+from directsuite.sync.store import DatabaseStore, SqliteStore
 
 SILENT = 30.0
 """Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
@@ -159,31 +159,28 @@ def _tell_age(path: Path | None, max_age: float) -> int:
 
 
 async def _leave_wish(wish: Wish, options: StoreOptions) -> int:
-    """Leave it; a command that is refused has written nothing."""
     with usable_store():
         if options.postgres:
-            left = await _wish_in_fleet(conninfo(), wish, options.mailbox)
+            from directsuite.sync.fleet_table import FleetTable
+            from directsuite.sync.postgres import PostgresStore
+
+            async with PostgresStore(conninfo(), connections=1) as fleet_store:
+                left = await _wish(fleet_store, wish, options.mailbox)
+                table = FleetTable(fleet_store.connections, "", 0.0)
+                await table.prepare()
+                await table.hasten(left)
         else:
             async with SqliteStore(options.store or DEFAULT_STORE, shared=True) as store:
-                if options.mailbox:
-                    refuse_unknown(options.mailbox, {each.name for each in await store.status()})
-                left = await store.wish(wish, options.mailbox)
+                left = await _wish(store, wish, options.mailbox)
     sys.stdout.write(f"{_mailboxes_in_words(len(left))}: {_WISHES[wish]} by the worker that runs, or by the next one\n")
     return ExitStatus.DONE
 
 
-async def _wish_in_fleet(conninfo: Secret, wish: Wish, names: Sequence[str]) -> Sequence[str]:
-    from directsuite.sync.fleet_table import FleetTable
-    from directsuite.sync.postgres import PostgresStore
-
-    async with PostgresStore(conninfo, connections=1) as store:
-        if names:
-            refuse_unknown(names, {each.name for each in await store.status()})
-        left = await store.wish(wish, names)
-        table = FleetTable(store.connections, "", 0.0)
-        await table.prepare()
-        await table.hasten(left)
-        return left
+async def _wish(store: DatabaseStore, wish: Wish, names: Sequence[str]) -> Sequence[str]:
+    """Leave a wish, and return the mailboxes that it is for. A command that is refused has written nothing."""
+    if names:
+        refuse_unknown(names, {each.name for each in await store.status()})
+    return await store.wish(wish, names)
 
 
 def numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
