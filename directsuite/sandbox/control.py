@@ -106,7 +106,7 @@ def _answering(sandbox: SandboxState, control: Control, expected: Any) -> Answer
             return refusal(HTTPStatus.CONFLICT, "taken", str(taken))
         except (UnknownSubjectError, UnknownAccount) as unknown:
             return refusal(HTTPStatus.NOT_FOUND, "unknown", str(unknown))
-        except (ValueError, RefusedError, RecursionError) as bad:
+        except (ValueError, OverflowError, RecursionError, RefusedError) as bad:
             return refusal(HTTPStatus.BAD_REQUEST, "bad_input", str(bad))
         status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
         return web.json_response(answered, status=status)
@@ -115,7 +115,7 @@ def _answering(sandbox: SandboxState, control: Control, expected: Any) -> Answer
 
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_Number = int | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\Z")]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_153_600_000)]  # a hundred years
 
 
@@ -132,11 +132,11 @@ class _Username(_Body):
 
 
 class _Freeze(_Body):
-    at: _Moment | None = None
+    at: str | None = None
 
 
 class _Set(_Body):
-    at: _Moment
+    at: str
 
 
 class _Advance(_Body):
@@ -144,7 +144,7 @@ class _Advance(_Body):
 
 
 class _Token(_Body):
-    account: _Text = DEMO_ACCOUNT
+    account: _Text | None = None
     seconds: _Seconds = 3600
 
 
@@ -168,7 +168,7 @@ class _Reseller(_Body, tag_field="kind", tag="reseller"):
 class _Client(_Body, tag_field="kind", tag="client"):
     client_id: _Text
     client_secret: _Text
-    account: _Text = DEMO_ACCOUNT
+    account: _Text | None = None
 
 
 class _Individual(Contact, kw_only=True, rename="camel"):
@@ -176,7 +176,7 @@ class _Individual(Contact, kw_only=True, rename="camel"):
     last_name: _Text
     ssn4: _Text
     dob: _Text
-    id: int | None = None
+    id: _Number | None = None
 
 
 class _PatientState(_Body):
@@ -188,8 +188,8 @@ class _FaxStatus(_Body):
 
 
 class _Renumber(_Body):
-    folder: str = "INBOX"
-    first: int = 1
+    folder: str | None = None
+    first: _Number | None = None
 
 
 class _DeliveryStatus(_Body):
@@ -211,12 +211,12 @@ async def _clock(sandbox: SandboxState, request: web.Request, body: object) -> M
 
 
 async def _freeze(sandbox: SandboxState, request: web.Request, body: _Freeze) -> Mapping[str, Any]:
-    sandbox.clock.freeze(body.at)
+    sandbox.clock.freeze(None if body.at is None else _moment(body.at))
     return await _changed_clock(sandbox, request)
 
 
 async def _set(sandbox: SandboxState, request: web.Request, body: _Set) -> Mapping[str, Any]:
-    sandbox.clock.set(body.at)
+    sandbox.clock.set(_moment(body.at))
     return await _changed_clock(sandbox, request)
 
 
@@ -261,7 +261,7 @@ async def _add_account(
             await sandbox.add_account(body.address, body.password)
             return {"created": body.address}
         case _Client():
-            await sandbox.add_client(body.client_id, body.client_secret, body.account)
+            await sandbox.add_client(body.client_id, body.client_secret, body.account or DEMO_ACCOUNT)
             return {"created": body.client_id}
         case _TUser():
             await sandbox.add_tuser(body.username, body.password, body.direct_addresses)
@@ -272,7 +272,8 @@ async def _add_account(
 
 async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Mapping[str, Any]:
     name, proof = (body.first_name, body.last_name), (body.ssn4, body.dob)
-    return {"created": await sandbox.add_individual(*name, *proof, id=body.id, **body.members())}
+    number = None if body.id is None else int(body.id)
+    return {"created": await sandbox.add_individual(*name, *proof, id=number, **body.members())}
 
 
 async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: _PatientState) -> Mapping[str, Any]:
@@ -281,8 +282,9 @@ async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: 
     return {"address": address, "state": body.state}
 
 
-async def _add_fax(sandbox: SandboxState, request: web.Request, body: NewFax) -> Mapping[str, Any]:
-    return {"created": await sandbox.add_new_fax(body)}
+async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
+    members = {name: value for name, value in body.items() if value is not None}
+    return {"created": await sandbox.add_new_fax(msgspec.convert(members, NewFax))}
 
 
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:
@@ -300,7 +302,8 @@ async def _inbound(sandbox: SandboxState, request: web.Request, body: object) ->
 
 
 async def _renumber(sandbox: SandboxState, request: web.Request, body: _Renumber) -> Mapping[str, Any]:
-    return {"renumbered": await sandbox.renumber(request.match_info["address"], body.folder, first=body.first)}
+    address, first = request.match_info["address"], 1 if body.first is None else int(body.first)
+    return {"renumbered": await sandbox.renumber(address, body.folder or "INBOX", first=first)}
 
 
 async def _force_status(sandbox: SandboxState, request: web.Request, body: _DeliveryStatus) -> Mapping[str, Any]:
@@ -321,7 +324,9 @@ async def _set_profile(sandbox: SandboxState, request: web.Request, body: _Profi
 
 
 async def _issue_token(sandbox: SandboxState, request: web.Request, body: _Token) -> Mapping[str, Any]:
-    return {"created": await sandbox.issue_token(body.account, lifetime=timedelta(seconds=body.seconds))}
+    return {
+        "created": await sandbox.issue_token(body.account or DEMO_ACCOUNT, lifetime=timedelta(seconds=body.seconds))
+    }
 
 
 async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
@@ -334,6 +339,13 @@ async def _expire_sessions(sandbox: SandboxState, request: web.Request, body: _U
 
 async def _ledger(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("at must be a time in ISO 8601 with an offset, such as 2026-05-01T12:00:00+00:00") from None
 
 
 def _require(known: bool, text: str) -> None:
@@ -356,7 +368,7 @@ _CONTROLS: tuple[tuple[str, str, Any, Control], ...] = (
     ("POST", "accounts", _Mailbox | _TUser | _Reseller | _Client, _add_account),
     ("POST", "individuals", _Individual, _add_individual),
     ("POST", "patients/{address}/state", _PatientState, _set_patient_state),
-    ("POST", "fax", NewFax, _add_fax),
+    ("POST", "fax", dict[str, Any], _add_fax),
     ("PATCH", "fax/{handle}", _FaxStatus, _set_fax_status),
     ("POST", "inbound/{address}", None, _inbound),
     ("POST", "messages/{smtp_id}/status", _DeliveryStatus, _force_status),

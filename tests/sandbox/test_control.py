@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox
 
 ALICE = "alice@direct.example.test"
+ADA = {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29"}
 
 
 async def control(
@@ -33,6 +34,8 @@ async def test_clock_can_be_frozen_set_advanced_and_resumed(sandbox: Sandbox, ht
     _, body = await control(sandbox, http, "POST", "clock/advance", {"seconds": 90})
     assert body["now"] == "2030-01-01T00:01:30+00:00"
     _, body = await control(sandbox, http, "POST", "clock/set", {"at": "2029-01-01T01:00:00+01:00"})
+    assert body["now"] == "2029-01-01T00:00:00+00:00"
+    _, body = await control(sandbox, http, "POST", "clock/set", {"at": "2029-01-01T01:00+01:00"})
     assert body["now"] == "2029-01-01T00:00:00+00:00"
     _, body = await control(sandbox, http, "POST", "clock/resume")
     assert body["frozen"] is False
@@ -242,6 +245,12 @@ async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: ai
         ("POST", "individuals", {"firstName": "Ada"}),
         ("POST", "individuals", {"firstName": "A", "lastName": "B", "ssn4": "12", "dob": "1980-01-01"}),
         ("POST", "individuals", {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980", "id": "x"}),
+        ("POST", "individuals", {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980-01-01", "id": 2**64}),
+        (
+            "POST",
+            "individuals",
+            {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980-01-01", "id": "9" * 19},
+        ),
         ("POST", "fax", {"fax_number": "none"}),
         ("POST", "fax", {"fax_number": "1", "status": "lost"}),
         ("POST", "fax", {"fax_number": "1", "recipients": ["x"]}),
@@ -261,6 +270,33 @@ async def test_bad_input_is_refused_with_a_reason(
     status, answer = await control(sandbox, http, method, path, body)
     assert (status, set(answer)) == (400, {"error", "description"})
     assert answer["description"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("reset", {"account": None}),
+        ("clock/freeze", {"at": None}),
+        ("accounts", {"kind": "client", "client_id": "a", "client_secret": "b", "account": None}),
+        (
+            "individuals",
+            {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980-01-01", "id": None, "state": None},
+        ),
+        ("individuals", {"firstName": "A", "lastName": "B", "ssn4": "1234", "dob": "1980-01-01", "id": "5"}),
+        ("fax", {"fax_number": "1", "status": None, "recipients": None, "description": None, "account": None}),
+        (f"mailboxes/{ALICE}/renumber", {"folder": None, "first": None}),
+        (f"mailboxes/{ALICE}/renumber", {"first": "7"}),
+        ("tokens", {"account": None}),
+        ("tokens/expire", {"account": None}),
+        ("sessions/expire", {"username": None}),
+    ],
+)
+async def test_members_that_may_be_left_out_may_be_null_and_numbers_may_be_text(
+    sandbox: Sandbox, http: aiohttp.ClientSession, path: str, body: dict[str, Any]
+) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    status, _ = await control(sandbox, http, "POST", path, body)
+    assert status in {200, 201}
 
 
 async def test_reset_of_an_account_that_has_nothing_is_done(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
