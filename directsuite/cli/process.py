@@ -30,7 +30,7 @@ has_begun = False
 
 _LIBRARIES: dict[Extra, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "rich"),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"),
 }
 _COLUMNS = range(20, 10_001)
 """The widths in which help and tables can be laid out."""

@@ -39,7 +39,7 @@ DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
 _LARGEST_BODY = 64 * 2**20
-_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography")
+_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
 

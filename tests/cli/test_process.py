@@ -210,7 +210,7 @@ def test_missing_cli_extra_is_named_with_the_remedy(
     assert told.err == f"directsuite: this needs {library}, which the extra 'cli' brings: {REMEDY}\n"
 
 
-@pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL"])
+@pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"])
 def test_demo_without_the_sandbox_extra_names_the_remedy_and_writes_nothing(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

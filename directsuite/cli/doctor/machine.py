@@ -22,7 +22,7 @@ _EXTRAS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("procrastinate", "psycopg"),
     "hsm": ("pkcs11",),
     "otel": ("opentelemetry",),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "PIL", "yaml"),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
     "storage": ("fsspec",),
     "testing": ("aioresponses",),
 }

@@ -13,11 +13,10 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name
 
 from directsuite.sandbox.signing.document import new_stream
-from directsuite.sandbox.signing.fonts import font_for
 from directsuite.sandbox.signing.form import Field, FieldFlag, acro_form, fields, text_of
 from directsuite.sandbox.signing.geometry import Rectangle, upright
 from directsuite.sandbox.signing.refusals import InvalidActionError
-from directsuite.sandbox.signing.text_layout import TextStyle, comb, item_list, paragraph, single_line
+from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_list, paragraph, single_line
 
 _SIZE = re.compile(r"/\S+\s+(-?[\d.]+)\s+Tf")
 _PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke

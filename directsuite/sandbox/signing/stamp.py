@@ -19,10 +19,9 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.stamp import BaseStampStyle
 
 from directsuite.sandbox.signing.document import new_stream
-from directsuite.sandbox.signing.fonts import Helvetica, font_for
 from directsuite.sandbox.signing.geometry import upright
 from directsuite.sandbox.signing.refusals import InvalidParameterError
-from directsuite.sandbox.signing.text_layout import TextStyle, paragraph
+from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, paragraph
 
 if TYPE_CHECKING:
     from PIL.Image import Image

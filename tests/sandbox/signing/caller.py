@@ -13,7 +13,7 @@ import pytest
 from PIL.Image import open as open_image
 
 from directsuite.sandbox import ledger
-from directsuite.sandbox.signing.fonts import font_for
+from directsuite.sandbox.signing.text import font_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.signing.fonts import Font
+    from directsuite.sandbox.signing.text import Font
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 
-from directsuite.sandbox.signing import fonts
+from directsuite.sandbox.signing import text as signing_text
 
 from . import documents
 from .caller import Caller, font_with, page_by_poppler, text_by_poppler, valid_by_pdfsig
@@ -79,7 +79,7 @@ async def test_values_keep_their_characters(signing: Caller, tmp_path: Path, val
 
 
 async def test_a_value_that_no_font_has_is_refused(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fonts, "CANDIDATES", ())
+    monkeypatch.setattr(signing_text, "CANDIDATES", ())
     identifier = await signing.save(documents.left_to_viewers("Żółć"))
     assert "no font" in await signing.refused("PATCH", f"/{identifier}/flatten")
 

@@ -1,0 +1,359 @@
+"""Text as PDF content: the fonts that the service writes in, and lines laid out in a box.
+
+Helvetica, which every viewer has, covers Windows-1252, so Western European text. For other characters a TrueType font
+of this machine is embedded as a subset: the first of `CANDIDATES` that has them all. Where there is none, `font_for`
+gives None, and its caller decides: a form's value must not be turned into question marks silently, a signature's
+appearance may.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pikepdf
+from pikepdf import Array, Dictionary, Name
+
+from directsuite.sandbox.signing.document import new_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CANDIDATES = (
+    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
+    "/usr/share/fonts/TTF/DejaVuSans.ttf",
+    "/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",
+    "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf",
+    "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
+    "/usr/share/fonts/truetype/unifont/unifont.ttf",
+    "/System/Library/Fonts/Supplemental/Arial Unicode.ttf",
+    "/System/Library/Fonts/Supplemental/Arial.ttf",
+    "C:/Windows/Fonts/arial.ttf",
+    "C:/Windows/Fonts/segoeui.ttf",
+)
+
+# Widths of Helvetica's glyphs in thousandths of the font size, for the bytes 32 to 255 of Windows-1252
+# (Adobe's font metrics; 0 where the code is not used).
+_HELVETICA_WIDTHS = (
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556,
+    556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667,
+    556, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333, 556,
+    556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722,
+    500, 500, 500, 334, 260, 334, 584, 761, 556, 0, 222, 556, 333, 1000, 556, 556, 333, 1000, 667, 333, 1000, 0,
+    611, 0, 0, 222, 222, 333, 333, 350, 556, 1000, 333, 1000, 500, 333, 944, 0, 500, 667, 278, 333, 556, 556, 556,
+    556, 260, 556, 333, 737, 370, 556, 584, 333, 737, 333, 400, 584, 333, 333, 333, 556, 537, 278, 333, 333, 365,
+    556, 834, 834, 834, 611, 667, 667, 667, 667, 667, 667, 1000, 722, 667, 667, 667, 667, 278, 278, 278, 278, 722,
+    722, 778, 778, 778, 778, 778, 584, 778, 722, 722, 722, 722, 667, 667, 611, 556, 556, 556, 556, 556, 556, 889,
+    500, 556, 556, 556, 556, 278, 278, 278, 278, 556, 556, 556, 556, 556, 556, 556, 584, 611, 556, 556, 556, 556,
+    500, 556, 500,
+)  # fmt: skip
+
+_EMBEDDED_TABLES = {"GlyphOrder", "cvt ", "fpgm", "glyf", "head", "hhea", "hmtx", "loca", "maxp", "prep"}
+_MARGIN = 2.0  # points between a box's edge and its text
+_LEADING = 1.15  # from one baseline to the next, in font sizes
+_SMALLEST, _LARGEST = 4.0, 12.0  # for sizes that are chosen to fit
+_BASELINE = 0.22  # how far below the middle of a line its text sits, in font sizes
+_CAP_HEIGHT = 0.72  # of Helvetica and its likes, in font sizes
+_HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # viewers' usual background for a chosen item
+
+
+class Helvetica:
+    """Helvetica in Windows-1252; a character outside it becomes a question mark."""
+
+    def width(self, text: str, size: float) -> float:
+        """Return the length of a line of text, in points, at this size."""
+        return sum(_HELVETICA_WIDTHS[code - 32] for code in self._codes(text)) * size / 1000
+
+    def encoded(self, text: str) -> bytes:
+        """Return the text as a PDF string for the Tj operator."""
+        escaped = self._codes(text).replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
+        return b"(" + escaped + b")"
+
+    def resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
+        """Make the font's dictionary in `pdf`."""
+        return pdf.make_indirect(
+            Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
+        )
+
+    @staticmethod
+    def covers(text: str) -> bool:
+        """Return True if Windows-1252 has every character of the text."""
+        return not any(0x80 <= ord(character) < 0xA0 for character in text) and text == text.encode(
+            "cp1252", "ignore"
+        ).decode("cp1252")
+
+    @staticmethod
+    def _codes(text: str) -> bytes:
+        return bytes(max(code, 32) for code in text.encode("cp1252", "replace"))
+
+
+class EmbeddedFont:
+    """A TrueType font of which the glyphs for one text are embedded, numbered as in the font (Identity-H).
+
+    Raises almost anything where the font file is damaged.
+    """
+
+    def __init__(self, font: TrueType, text: str) -> None:
+        self._font = font
+        self._characters = {font.glyphs[ord(character)]: character for character in text}
+        self._program = _subset(font, set(self._characters))
+
+    def width(self, text: str, size: float) -> float:
+        """Return the length of a line of text, in points, at this size."""
+        return sum(self._font.advances[glyph] for glyph in self._numbers(text)) * size / 1000
+
+    def encoded(self, text: str) -> bytes:
+        """Return the text as a PDF string for the Tj operator."""
+        glyphs = self._numbers(text)
+        return b"<" + struct.pack(f">{len(glyphs)}H", *glyphs).hex().encode() + b">"
+
+    def resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
+        """Make the font's dictionary in `pdf`, with the subset and a map back to Unicode."""
+        font = self._font
+        name = Name("/DSBOXA+" + font.name)
+        descriptor = Dictionary(
+            Type=Name.FontDescriptor,
+            FontName=name,
+            Flags=4,
+            FontBBox=Array(list(font.bounds)),
+            ItalicAngle=0,
+            Ascent=font.ascent,
+            Descent=font.descent,
+            CapHeight=font.ascent,
+            StemV=80,
+            FontFile2=new_stream(pdf, self._program, Length1=len(self._program)),
+        )
+        widths = [part for glyph in sorted(self._characters) for part in (glyph, Array([font.advances[glyph]]))]
+        descendant = Dictionary(
+            Type=Name.Font,
+            Subtype=Name.CIDFontType2,
+            BaseFont=name,
+            CIDSystemInfo=Dictionary(Registry=b"Adobe", Ordering=b"Identity", Supplement=0),
+            FontDescriptor=pdf.make_indirect(descriptor),
+            W=Array(widths),
+            CIDToGIDMap=Name.Identity,
+        )
+        return pdf.make_indirect(
+            Dictionary(
+                Type=Name.Font,
+                Subtype=Name.Type0,
+                BaseFont=name,
+                Encoding=Name("/Identity-H"),
+                DescendantFonts=Array([pdf.make_indirect(descendant)]),
+                ToUnicode=new_stream(pdf, _unicode_map(self._characters)),
+            )
+        )
+
+    def _numbers(self, text: str) -> list[int]:
+        return [self._font.glyphs.get(ord(character), 0) for character in text]
+
+
+Font: TypeAlias = Helvetica | EmbeddedFont
+
+
+def font_for(text: str) -> Font | None:
+    """Return a font that has every character of the text, None if this machine has none."""
+    printable = "".join(character for character in text if character >= " ")
+    if Helvetica.covers(printable):
+        return Helvetica()
+    return next((font for font in (_embedded(path, printable) for path in CANDIDATES) if font is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TextStyle:
+    """A box and how to write in it: size 0 fits the box; alignment 0 left, 1 centred, 2 right; colour as operators."""
+
+    font: Font
+    size: float
+    colour: str
+    alignment: int
+    width: float
+    height: float
+
+
+def single_line(style: TextStyle, text: str) -> bytes:
+    """One line in the middle of the box."""
+    line = " ".join(text.splitlines())
+    size = style.size or _fitting_size(style, line)
+    middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
+    return _clipped(style, _written(style, size, [(_start(style, size, line), middle, line)]))
+
+
+def paragraph(style: TextStyle, text: str) -> bytes:
+    """Lines from the top of the box, wrapped between words."""
+    size = style.size or next(
+        (float(size) for size in range(int(_LARGEST), int(_SMALLEST), -1) if _fits(style, text, float(size))), _SMALLEST
+    )
+    top = style.height - _MARGIN - size
+    lines = wrapped(style.font, text, size, style.width - 2 * _MARGIN)
+    placed = [(_start(style, size, line), top - number * size * _LEADING, line) for number, line in enumerate(lines)]
+    return _clipped(style, _written(style, size, placed))
+
+
+def comb(style: TextStyle, text: str, cells: int) -> bytes:
+    """One character in the middle of each of `cells` equal cells."""
+    size = style.size or min(_LARGEST, max(_SMALLEST, style.height * 0.7))
+    cell = style.width / cells
+    middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
+    placed = [
+        (cell * number + (cell - style.font.width(character, size)) / 2, middle, character)
+        for number, character in enumerate(text[:cells])
+    ]
+    return _clipped(style, _written(style, size, placed))
+
+
+def item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
+    """Items one below the other from number `first` on, the chosen ones highlighted."""
+    size = style.size or _LARGEST
+    row = size * _LEADING
+    content = b""
+    placed: list[tuple[float, float, str]] = []
+    for number, item in enumerate(items[first:]):
+        bottom = style.height - _MARGIN - row * (number + 1)
+        if bottom + row <= 0:
+            break
+        if number + first in chosen:
+            content += b"q %s %.3f %.3f %.3f %.3f re f Q\n" % (_HIGHLIGHT, 1, bottom, style.width - 2, row)
+        placed.append((_start(style, size, item), bottom + _BASELINE * size, item))
+    return _clipped(style, content + _written(style, size, placed))
+
+
+def wrapped(font: Font, text: str, size: float, width: float) -> list[str]:
+    """The lines of a text, wrapped between words to a width; a word that is wider stands alone."""
+    lines: list[str] = []
+    for line in text.splitlines() or [""]:
+        current = ""
+        for word in line.split(" "):
+            longer = f"{current} {word}" if current else word
+            if current and font.width(longer, size) > width:
+                lines.append(current)
+                current = word
+            else:
+                current = longer
+        lines.append(current)
+    return lines
+
+
+def _fits(style: TextStyle, text: str, size: float) -> bool:
+    lines = wrapped(style.font, text, size, style.width - 2 * _MARGIN)
+    wide_enough = all(style.font.width(line, size) <= style.width - 2 * _MARGIN for line in lines)
+    return wide_enough and len(lines) * size * _LEADING <= style.height - 2 * _MARGIN
+
+
+def _fitting_size(style: TextStyle, line: str) -> float:
+    natural = style.font.width(line, 1.0)
+    across = (style.width - 2 * _MARGIN) / natural if natural else _LARGEST
+    return max(_SMALLEST, min(_LARGEST, style.height * 0.7, across))
+
+
+def _start(style: TextStyle, size: float, line: str) -> float:
+    room = style.width - style.font.width(line, size)
+    return {1: room / 2, 2: room - _MARGIN}.get(style.alignment, _MARGIN)
+
+
+def _written(style: TextStyle, size: float, placed: Sequence[tuple[float, float, str]]) -> bytes:
+    lines = b"".join(b"1 0 0 1 %.3f %.3f Tm %s Tj\n" % (x, y, style.font.encoded(line)) for x, y, line in placed)
+    return b"BT\n%s\n/Text %.3f Tf\n%sET\n" % (style.colour.encode("latin-1", "replace"), size, lines)
+
+
+def _clipped(style: TextStyle, content: bytes) -> bytes:
+    return b"q\n1 1 %.3f %.3f re W n\n%sQ\n" % (max(style.width - 2, 0), max(style.height - 2, 0), content)
+
+
+@dataclass(frozen=True, slots=True)
+class TrueType:
+    """What is known of a TrueType font file before any of it is embedded; lengths in thousandths of the font size."""
+
+    name: str
+    content: bytes
+    glyphs: Mapping[int, int]
+    """The numbers of the glyphs by code point."""
+    advances: Sequence[int]
+    """The widths of the glyphs by number."""
+    bounds: tuple[int, int, int, int]
+    ascent: int
+    descent: int
+
+
+def _embedded(path: str, text: str) -> EmbeddedFont | None:
+    """Return the font at `path` with these characters, None if it is absent or damaged, or lacks one of them."""
+    try:
+        font = _read(path)
+        return EmbeddedFont(font, text) if all(ord(character) in font.glyphs for character in text) else None
+    except (ImportError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001  fontTools raises almost anything for a damaged file
+        return None
+
+
+@lru_cache(maxsize=len(CANDIDATES))
+def _read(path: str) -> TrueType:
+    content = Path(path).read_bytes()
+    font = _opened(content)
+    if "glyf" not in font:
+        raise ValueError("the font has no TrueType outlines")
+    head = font["head"]
+    units_per_em: int = head.unitsPerEm
+
+    def scaled(units: int) -> int:
+        return round(units * 1000 / units_per_em)
+
+    return TrueType(
+        name="".join(character for character in Path(path).stem if character.isalnum()) or "Font",
+        content=content,
+        glyphs={code: int(name) for code, name in font.getBestCmap().items() if int(name) != 0},
+        advances=[scaled(font["hmtx"][name][0]) for name in font.getGlyphOrder()],
+        bounds=(scaled(head.xMin), scaled(head.yMin), scaled(head.xMax), scaled(head.yMax)),
+        ascent=scaled(font["hhea"].ascent),
+        descent=scaled(font["hhea"].descent),
+    )
+
+
+def _opened(content: bytes) -> Any:
+    """The font for fontTools, its glyphs called by their numbers: names in a font may be missing or wrong."""
+    tables: Any = import_module("fontTools.ttLib")  # when a text first needs it
+    font = tables.TTFont(io.BytesIO(content), lazy=True, recalcBBoxes=False, recalcTimestamp=False)
+    font.setGlyphOrder([str(number) for number in range(font["maxp"].numGlyphs)])
+    return font
+
+
+def _subset(font: TrueType, glyphs: set[int]) -> bytes:
+    """Return a font file with the outlines of these glyphs alone, which keep their numbers.
+
+    fontTools.subset would do it too, after half a second for its import, and it logs the characters of the text.
+    """
+    opened = _opened(font.content)
+    outlines = opened["glyf"]
+    needed = set[str]()
+    waiting = ["0", *map(str, glyphs)]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += outlines[name].getComponentNames(outlines)
+    empty: Any = import_module("fontTools.ttLib.tables._g_l_y_f").Glyph()
+    for name in set(opened.getGlyphOrder()) - needed:
+        outlines[name] = empty
+    for tag in set(opened.keys()) - _EMBEDDED_TABLES:
+        del opened[tag]
+    output = io.BytesIO()
+    opened.save(output)
+    return output.getvalue()
+
+
+def _unicode_map(characters: dict[int, str]) -> bytes:
+    lines = [f"<{glyph:04x}> <{text.encode('utf-16-be').hex()}>" for glyph, text in sorted(characters.items())]
+    blocks = [lines[start : start + 100] for start in range(0, len(lines), 100)]  # the format's limit for a block
+    mappings = "\n".join(f"{len(block)} beginbfchar\n" + "\n".join(block) + "\nendbfchar" for block in blocks)
+    return (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n"
+        "/CMapName /Adobe-Identity-UCS def /CMapType 2 def\n"
+        f"1 begincodespacerange\n<0000> <ffff>\nendcodespacerange\n{mappings}\n"
+        "endcmap CMapName currentdict /CMap defineresource pop end end\n"
+    ).encode()
