@@ -240,7 +240,8 @@ async def _faults(sandbox: SandboxState, request: web.Request, body: object) -> 
 
 
 async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
-    return {"created": sandbox.add_fault(Fault.from_members(body))}
+    Fault.from_members(body)  # so that what is missing is named
+    return {"created": sandbox.inject_fault(**body)}
 
 
 async def _clear_faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
@@ -283,8 +284,9 @@ async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: 
 
 
 async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
-    members = {name: value for name, value in body.items() if value is not None}
-    return {"created": await sandbox.add_new_fax(msgspec.convert(members, NewFax))}
+    members = {name: body[name] for name in NewFax.__struct_fields__ if body.get(name) is not None}
+    msgspec.convert(members, NewFax)  # so that what is missing is named
+    return {"created": await sandbox.add_fax(**members)}
 
 
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:

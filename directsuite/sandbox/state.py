@@ -227,10 +227,7 @@ class SandboxState:
         """Add a fax and return its handle. Raises ValueError for bad values, NumberTakenError for a foreign number."""
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
         listed = None if recipients is None else list(recipients)
-        return await self.add_new_fax(msgspec.convert({**members, "recipients": listed}, fax.NewFax))
-
-    async def add_new_fax(self, new: fax.NewFax) -> str:
-        """Add a fax and return its handle. Raises NumberTakenError for a foreign number."""
+        new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
         now = self.clock.milliseconds()
         return await self._database.write(lambda connection: fax.add_fax(connection, new, now=now))
 
@@ -278,13 +275,9 @@ class SandboxState:
         """Give a sent message's delivery to one recipient a status for good. Raises LookupError, ValueError."""
         await self._services.messaging.force_status(smtp_id, recipient, status)
 
-    def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
+    def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its number; `members` are those of Fault. Raises ValueError."""
-        return self.add_fault(Fault.from_members({"operation": operation, "kind": kind, **members}))
-
-    def add_fault(self, fault: Fault) -> int:
-        """Add a fault rule and return its number. Raises ValueError for an operation that does not exist."""
-        return self._faults.add(fault)
+        return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
 
     def remove_fault(self, number: int) -> bool:
         """Remove one fault rule; False if there is none of this number."""
