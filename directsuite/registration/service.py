@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import attrs
 
@@ -70,8 +71,12 @@ class Registration(Facade):
         """
         _refuse_incomplete(individual)
         body = self._body(individual)
-        search = PatientSearch.of(self._within_a_call(), direct_domain, individual)
-        confirm = None if search is None else search.confirmation()
+        confirm = None
+        if individual.direct_username and individual.first_name and individual.last_name:
+            find = self._within_a_call().get_patient_address_by_username
+            names = _folded(individual.first_name), _folded(individual.last_name)
+            search = PatientSearch(functools.partial(find, direct_domain, individual.direct_username), names)
+            confirm = search.confirmation()
         return await self._call(
             operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
         )
@@ -142,21 +147,11 @@ class PatientSearch:
     The answer's payment confirmation can't be had again, and a user of the same name may have been there before.
     """
 
-    looking: Facade
-    """A view of the facade that a closing suite does not refuse."""
-    direct_domain: str
-    direct_username: str
+    find: Callable[[], Awaitable[list[DirectUserDetail]]]
+    """Gives the users of the patient's user name; not refused while a closing suite waits for the call."""
     names: tuple[str, str]
     """The patient's first and last name, folded."""
     found: DirectUserDetail | None = None
-
-    @classmethod
-    def of(cls, looking: Facade, direct_domain: str, individual: IDProofedIndividualRESTful) -> PatientSearch | None:
-        """None where the user can't be recognized: without a user name, or without both of the patient's names."""
-        username, first, last = individual.direct_username, individual.first_name, individual.last_name
-        if not username or not first or not last:
-            return None
-        return cls(looking, direct_domain, username, (_folded(first), _folded(last)))
 
     def confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """The search, as the transport makes it."""
@@ -164,12 +159,11 @@ class PatientSearch:
 
     async def look(self) -> None:
         """Prove nothing, but end the looking when the user is there."""
-        operation = operations.GET_PATIENT_ADDRESS_BY_USERNAME
         try:
-            answer = await self.looking._call(operation, self.direct_domain, self.direct_username)
+            users = await self.find()
         except NotFoundError:
             return
-        for user in answer.patient:
+        for user in users:
             if (_folded(user.first_name), _folded(user.last_name)) == self.names:
                 self.found = user
                 raise NothingMoreToSeeError

@@ -573,7 +573,8 @@ class Signing(Facade):
         """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
         if effect is None or not change.traceable:
             return None
-        return Settling(self, name, change, effect)
+        get_info = functools.partial(self._within_a_call()._call, operations.GET_DOC_INFO, name)
+        return Settling(get_info, name, change, effect)
 
     def _signature_body(self, signature: Signature) -> RequestBody:
         return self._body(require_instance(signature, Signature, "signature"))

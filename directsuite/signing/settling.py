@@ -22,9 +22,8 @@ from typing import TypeVar
 
 import attrs
 
-from directsuite.core.facade import Facade, NothingMoreToSeeError
+from directsuite.core.facade import NothingMoreToSeeError
 from directsuite.errors import DirectSuiteError, OutcomeUnknownError, ResponseDecodeError
-from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 from directsuite.signing.versions import Change
 
@@ -78,7 +77,8 @@ def _signed_names(info: DocumentInfo) -> Counter[str | None]:
 class Settling:
     """Finds out what became of one change of a document whose answer got lost."""
 
-    facade: Facade
+    get_info: Callable[[], Awaitable[DocumentInfo]]
+    """Calls GetDocInfo within the change's call."""
     identifier: str
     change: Change
     effect: Effect
@@ -103,7 +103,7 @@ class Settling:
             return None
         try:
             fetched = await fetch()
-            if (await self._info()).document_digest != self.digest:
+            if (await self.get_info()).document_digest != self.digest:
                 self.hindrance = "the document was changed again before its PDF could be fetched"
                 raise NothingMoreToSeeError
             if keep is not None:
@@ -131,14 +131,11 @@ class Settling:
 
     async def _proven(self) -> bool:
         if self.digest is None:
-            info = await self._info()
+            info = await self.get_info()
             made = self.change.made(info.document_digest) and (self.change.comparable or not self.effect.is_common)
             if made and self.effect.is_shown(info):
                 self.digest = info.document_digest
         return self.digest is not None
-
-    async def _info(self) -> DocumentInfo:
-        return await self.facade._within_a_call()._call(operations.GET_DOC_INFO, self.identifier)
 
 
 async def nothing_to_see() -> None:

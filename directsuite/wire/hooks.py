@@ -24,7 +24,7 @@ import msgspec
 
 from directsuite.secret import Secret
 from directsuite.wire import base64
-from directsuite.wire.models import Model, OpenEnum, Wire
+from directsuite.wire.models import Model, OpenEnum, Wire, is_loose
 from directsuite.wire.parsing import Elements, MismatchError, Shape
 from directsuite.wire.values import (
     LEAVES,
@@ -319,14 +319,14 @@ class ModelReader:
     def lists(self) -> frozenset[str]:
         """The names on the wire of its lists of models; but not their other names, as for `shape`."""
         listing = frozenset(field.key for field, reader in self._members() if _item(reader) is not None)
-        return frozenset() if self.cls._loose else listing
+        return frozenset() if is_loose(self.cls) else listing
 
     def find(self, value: Any, path: str) -> MismatchError | None:
         """The mismatch in `value` with its JSON path, or None where it reads well."""
         if not isinstance(value, dict):
             return MismatchError("an object", path)
         members = cast("dict[str, Any]", value)
-        for field, reader in () if self.cls._loose else self._members():
+        for field, reader in () if is_loose(self.cls) else self._members():
             for key in _keys_read(field, members):
                 member = members.get(key)
                 mismatch = None if field.absent(member) else reader.find(member, f"{path}.{key}")
@@ -395,7 +395,7 @@ def _generated(reader: ModelReader) -> Callable[..., Any]:
             lines.append(f"    if extra: v = spelled{number}(v, extra)")
         fill = f"model.{field.name} = {_expression(field, each, number, scope)}"
         item = _item(each)
-        if cls._loose:
+        if is_loose(cls):
             scope[f"fallback{number}"] = field.fallback
             keep = f"model.{field.name} = fallback{number}(); extra[{field.key!r}] = v"
             lines += [f"    try: {fill}", f"    except MismatchError: {keep}"]

@@ -76,6 +76,11 @@ class Model(ValueSemantics):
         return f"{type(self).__name__}({shown})"
 
 
+def is_loose(cls: type[Model]) -> bool:
+    """Return True if the specification leaves the fields of this model open."""
+    return cls._loose
+
+
 Uid = Annotated[int, "uid"]
 """A message's number in its folder, where an answer without a good one is of no use."""
 MAX_UID = 2**63 - 1
