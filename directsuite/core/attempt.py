@@ -235,6 +235,13 @@ class Attempt(Generic[R]):
             self._timeout.reschedule(history.deadline - call.confirm.reserve_from(call.time_left()))
         if payload is not None and payload.streamed:
             payload.flowing = self._request_flows
+
+        def once(
+            request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+        ) -> Awaitable[aiohttp.ClientResponse]:
+            """Send once. Not a bound method: aioresponses copies arguments deeply, and with this one the event loop."""
+            return self._send_once(request, handler)
+
         return http.request(
             operation.method,
             self._url(),
@@ -243,7 +250,7 @@ class Attempt(Generic[R]):
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
-            middlewares=(self._send_once,) if session.shared or operation.method in _SENT_TWICE else (),
+            middlewares=(once,) if session.shared or operation.method in _SENT_TWICE else (),
             timeout=self._env.client_timeout,
             **session.request_options,
         )
