@@ -255,6 +255,10 @@ class Attempt(Generic[R]):
             **session.request_options,
         )
 
+    def __deepcopy__(self, memo: object) -> Attempt[Any]:
+        """This attempt itself: aioresponses copies the arguments of a request, of which `_send_once` is one."""
+        return self
+
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
