@@ -153,7 +153,6 @@ NOT_FOR_USERS = {
     "Connection",  # psycopg's, by a shorter name
     *("Keeping", "Chunk"),  # what a signing job and its journal do
     "SharedRate",  # what a suite asks of SharedLimits
-    *("Fault", "fax"),  # what the control API makes of a request's body, and gives to the sandbox
     *("ClockState", "Advancing"),  # how clocks of tests are kept and followed
 }
 """Types of the package in signatures that no program writes down: it gives to one object what it got from another."""
