@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVa
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.events import Meter, Progress
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.files import BLOCK, OwnThread, forget, patiently
+from directsuite.core.files import Blocks, OwnThread, patiently
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
@@ -292,39 +292,6 @@ class Sink(abc.ABC, Generic[R]):
         """Leave nothing temporary behind."""
 
 
-class _Blocks:
-    """Gathers pieces into blocks, each of which is written in a thread while the next one comes."""
-
-    def __init__(self, thread: OwnThread, write: Callable[[list[bytes]], None]) -> None:
-        self._thread = thread
-        self._write = write
-        self._writing: asyncio.Future[None] | None = None
-        self._size = 0
-        self.pieces: list[bytes] = []
-
-    async def add(self, piece: bytes) -> None:
-        """Take a piece. Raises what writing the block before has raised."""
-        self.pieces.append(piece)
-        self._size += len(piece)
-        piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
-        if self._size >= BLOCK:
-            await self.written()
-            self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
-
-    async def written(self) -> None:
-        """Return when all blocks are written; the pieces after them are the caller's to write."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            await writing
-
-    def drop(self) -> list[bytes]:
-        """Forget everything; the pieces that were not written."""
-        if self._writing is not None:
-            forget(self._writing)
-        pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
-        return pieces
-
-
 class PathSink(Sink[Path]):
     """A temporary file beside the path that takes its name at last; made at once, so that refusals come early."""
 
@@ -334,7 +301,7 @@ class PathSink(Sink[Path]):
         self._kept = False
         self._file: BinaryIO | None = None
         self._thread = OwnThread()
-        self._blocks = _Blocks(self._thread, self._write)
+        self._blocks = Blocks(self._thread, self._write)
 
     async def open(self) -> None:
         """Make the temporary file."""
@@ -437,7 +404,7 @@ class FileSink(Sink[R]):
         self._finished = False
         self._start: int | None = None
         self._thread = OwnThread()
-        self._blocks = _Blocks(self._thread, self._write_all)
+        self._blocks = Blocks(self._thread, self._write_all)
 
     async def open(self) -> None:
         """See where it stands."""

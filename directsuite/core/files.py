@@ -1,22 +1,29 @@
-"""A thread of one's own for calls that block: reads and writes of files, which may be on another machine, and of pipes.
+"""Files read and written in threads of their own: they may be on another machine, or be pipes.
 
 In the event loop's default executor a few pipes that give nothing, or a file server that doesn't answer, would take all
 workers: no name would be resolved any more, and the process could not end.
+
+    read_ahead    a block is read while the one before is sent
+    Blocks        a block is written while the next one comes
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import queue
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
+
+from directsuite.errors import Outcome, TransportError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +31,11 @@ Ts = TypeVarTuple("Ts")
 
 BLOCK = 4 * 192 * 1024
 """Bytes that a thread reads or writes at a time: a job in a thread costs about as much as coding a tenth of them."""
+
+PIECE = 192 * 1024
+"""Bytes read at a time: a multiple of 3, so that their base64 needs no padding before the end."""
+
+Piece = bytes | memoryview
 
 _MOST_RESTING = 8
 _PATIENCE = 1.0
@@ -146,3 +158,161 @@ def _do(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: An
         future.set_result(result)
     finally:
         del future  # has the error, whose traceback has this frame
+
+
+class PathReader:
+    """Reads a file by its path into two buffers in turn, so that one block may be sent while the next is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        self._position = 0
+        self._buffers: list[bytearray] = []
+
+    def read(self, count: int) -> Piece:
+        """The next bytes: so many, or fewer where the file ends. Good until the call after the next."""
+        if self._file is None:
+            self._file = self._path.open("rb", buffering=0)
+        self._file.seek(self._position)
+        view, size = self._buffer(count), 0
+        while size < count and (some := self._file.readinto(view[size:])):
+            size += some
+        self._position += size
+        return view[:size]
+
+    def cached(self, count: int) -> Piece | None:
+        """As `read`, of so many bytes that the system has in memory: this never waits. None where it has not."""
+        if self._file is None or not hasattr(os, "RWF_NOWAIT"):
+            return None
+        piece = self._buffer(count)
+        try:
+            size = os.preadv(self._file.fileno(), [piece], self._position, os.RWF_NOWAIT)
+        except OSError:  # it would have to wait, or the file system can't tell
+            return None
+        if size < count:
+            return None
+        self._position += size
+        return piece
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _buffer(self, count: int) -> memoryview:
+        if len(self._buffers) < 2 or len(self._buffers[0]) < count:
+            self._buffers = [*self._buffers[-1:], bytearray(count)]
+        else:
+            self._buffers.reverse()
+        return memoryview(self._buffers[-1])[:count]
+
+
+class FileReader:
+    """Reads a file object on from where it stood."""
+
+    def __init__(self, read: Callable[[int, int], bytes], position: int) -> None:
+        self._read = read
+        self._position = position
+
+    def read(self, count: int) -> Piece:
+        """At most so many bytes, the next ones."""
+        piece = self._read(self._position, count)
+        self._position += len(piece)
+        return piece
+
+    def cached(self, count: int) -> None:
+        """None: reading from another's file object may wait."""
+
+    def close(self) -> None:
+        """Nothing: the file is the caller's."""
+
+
+async def read_ahead(reader: PathReader | FileReader, left: int) -> AsyncGenerator[Piece]:
+    """So many bytes. What the system has in memory is read here, up to the first that it has not.
+
+    From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
+    """
+    thread, block, piece = OwnThread(), cast("Piece", b""), cast("Piece | None", b"")
+    reading: asyncio.Future[Piece] | None = None
+    try:
+        if left > 0:
+            piece = await thread.start(reader.read, min(PIECE, left))
+        while piece:
+            left -= len(piece)
+            yield piece
+            piece = reader.cached(min(PIECE, left)) if left > 0 else None
+        while left > 0:
+            block = await (reading or thread.start(reader.read, min(BLOCK, left)))
+            left -= len(block)
+            if not block:
+                raise wrong_size("the file became shorter while it was sent")
+            reading = thread.start(reader.read, min(BLOCK, left)) if left > 0 else None
+            for piece in cut(block):
+                yield piece
+    finally:
+        block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        if reading is not None:
+            forget(reading)
+        thread.submit(reader.close)  # after the block that may be on its way
+        thread.end()
+
+
+async def read_here(reader: FileReader, left: int) -> AsyncGenerator[Piece]:
+    """So many bytes of a file that is in memory."""
+    piece: Piece = b""
+    try:
+        while left > 0:
+            piece = reader.read(min(PIECE, left))
+            left -= len(piece)
+            if not piece:
+                raise wrong_size("the file became shorter while it was sent")
+            yield piece
+    finally:
+        piece = b""  # as above
+
+
+class Blocks:
+    """Gathers pieces into blocks, each of which is written in a thread while the next one comes."""
+
+    def __init__(self, thread: OwnThread, write: Callable[[list[bytes]], None]) -> None:
+        self._thread = thread
+        self._write = write
+        self._writing: asyncio.Future[None] | None = None
+        self._size = 0
+        self.pieces: list[bytes] = []
+
+    async def add(self, piece: bytes) -> None:
+        """Take a piece. Raises what writing the block before has raised."""
+        self.pieces.append(piece)
+        self._size += len(piece)
+        piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+        if self._size >= BLOCK:
+            await self.written()
+            self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
+
+    async def written(self) -> None:
+        """Return when all blocks are written; the pieces after them are the caller's to write."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing
+
+    def drop(self) -> list[bytes]:
+        """Forget everything; the pieces that were not written."""
+        if self._writing is not None:
+            forget(self._writing)
+        pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
+        return pieces
+
+
+def cut(content: Piece) -> Iterator[Piece]:
+    if 0 < len(content) <= PIECE:
+        yield content
+        return
+    view = memoryview(content)
+    for start in range(0, len(content), PIECE):
+        yield view[start : start + PIECE]
+
+
+def wrong_size(explanation: str) -> TransportError:
+    """The request stays incomplete: no server can act upon it."""
+    return TransportError(explanation, outcome=Outcome.FAILED)

@@ -30,7 +30,18 @@ from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
 from directsuite.core.failures import is_being_cancelled
-from directsuite.core.files import BLOCK, OwnThread, forget, in_thread
+from directsuite.core.files import (
+    PIECE,
+    FileReader,
+    OwnThread,
+    PathReader,
+    Piece,
+    cut,
+    in_thread,
+    read_ahead,
+    read_here,
+    wrong_size,
+)
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 
@@ -256,12 +267,6 @@ def _refuse_ended(writer: AbstractStreamWriter) -> None:
         raise ConnectionResetError("the connection ended before the request")
 
 
-PIECE = 192 * 1024
-"""Bytes read at a time: a multiple of 3, so that their base64 needs no padding before the end."""
-
-Piece = bytes | memoryview
-
-
 class BinaryReader(Protocol):
     """A file that was opened for reading bytes, or what reads like one. It is never closed here."""
 
@@ -309,7 +314,7 @@ class InMemory(Content):
 
     async def pieces(self) -> AsyncGenerator[Piece]:
         """Slices of them, not copied."""
-        for piece in _cut(self.content):
+        for piece in cut(self.content):
             yield piece
 
     def head(self, count: int) -> bytes:
@@ -339,7 +344,7 @@ class OnDisk(Content):
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, through two buffers."""
-        return InMemory(self._whole).pieces() if self._whole else _read_ahead(_PathReader(self._path), self._left)
+        return InMemory(self._whole).pieces() if self._whole else read_ahead(PathReader(self._path), self._left)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
@@ -361,8 +366,8 @@ class InFile(Content):
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, block by block."""
-        reader = _FileReader(self._read, self._start)
-        return _read_here(reader, self._size) if type(self._file) is io.BytesIO else _read_ahead(reader, self._size)
+        reader = FileReader(self._read, self._start)
+        return read_here(reader, self._size) if type(self._file) is io.BytesIO else read_ahead(reader, self._size)
 
     def head(self, count: int) -> bytes:
         """The first bytes; the file stands where it stood."""
@@ -374,117 +379,6 @@ class InFile(Content):
         with self._lock.held:
             self._file.seek(position)
             return _checked(self._file.read(count))
-
-
-class _PathReader:
-    """Reads a file by its path into two buffers in turn, so that one block may be sent while the next is read."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: io.FileIO | None = None
-        self._position = 0
-        self._buffers: list[bytearray] = []
-
-    def read(self, count: int) -> Piece:
-        """The next bytes: so many, or fewer where the file ends. Good until the call after the next."""
-        if self._file is None:
-            self._file = self._path.open("rb", buffering=0)
-        self._file.seek(self._position)
-        view, size = self._buffer(count), 0
-        while size < count and (some := self._file.readinto(view[size:])):
-            size += some
-        self._position += size
-        return view[:size]
-
-    def cached(self, count: int) -> Piece | None:
-        """As `read`, of so many bytes that the system has in memory: this never waits. None where it has not."""
-        if self._file is None or not hasattr(os, "RWF_NOWAIT"):
-            return None
-        piece = self._buffer(count)
-        try:
-            size = os.preadv(self._file.fileno(), [piece], self._position, os.RWF_NOWAIT)
-        except OSError:  # it would have to wait, or the file system can't tell
-            return None
-        if size < count:
-            return None
-        self._position += size
-        return piece
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def _buffer(self, count: int) -> memoryview:
-        if len(self._buffers) < 2 or len(self._buffers[0]) < count:
-            self._buffers = [*self._buffers[-1:], bytearray(count)]
-        else:
-            self._buffers.reverse()
-        return memoryview(self._buffers[-1])[:count]
-
-
-class _FileReader:
-    """Reads a file object on from where it stood."""
-
-    def __init__(self, read: Callable[[int, int], bytes], position: int) -> None:
-        self._read = read
-        self._position = position
-
-    def read(self, count: int) -> Piece:
-        """At most so many bytes, the next ones."""
-        piece = self._read(self._position, count)
-        self._position += len(piece)
-        return piece
-
-    def cached(self, count: int) -> None:
-        """None: reading from another's file object may wait."""
-
-    def close(self) -> None:
-        """Nothing: the file is the caller's."""
-
-
-async def _read_ahead(reader: _PathReader | _FileReader, left: int) -> AsyncGenerator[Piece]:
-    """So many bytes. What the system has in memory is read here, up to the first that it has not.
-
-    From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
-    """
-    thread, block, piece = OwnThread(), cast("Piece", b""), cast("Piece | None", b"")
-    reading: asyncio.Future[Piece] | None = None
-    try:
-        if left > 0:
-            piece = await thread.start(reader.read, min(PIECE, left))
-        while piece:
-            left -= len(piece)
-            yield piece
-            piece = reader.cached(min(PIECE, left)) if left > 0 else None
-        while left > 0:
-            block = await (reading or thread.start(reader.read, min(BLOCK, left)))
-            left -= len(block)
-            if not block:
-                raise _other_size("the file became shorter while it was sent")
-            reading = thread.start(reader.read, min(BLOCK, left)) if left > 0 else None
-            for piece in _cut(block):
-                yield piece
-    finally:
-        block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
-        if reading is not None:
-            forget(reading)
-        thread.submit(reader.close)  # after the block that may be on its way
-        thread.end()
-
-
-async def _read_here(reader: _FileReader, left: int) -> AsyncGenerator[Piece]:
-    """So many bytes of a file that is in memory."""
-    piece: Piece = b""
-    try:
-        while left > 0:
-            piece = reader.read(min(PIECE, left))
-            left -= len(piece)
-            if not piece:
-                raise _other_size("the file became shorter while it was sent")
-            yield piece
-    finally:
-        piece = b""  # as above
 
 
 class _Lock:
@@ -520,19 +414,19 @@ class Passing(Content):
         left, last = self.size, b""
         try:
             async for given in self._stream:
-                for piece in _cut(given):
+                for piece in cut(given):
                     if left is None:
                         yield piece
                         continue
                     left -= len(piece)
                     if left < 0:
-                        raise _other_size("its source gives more bytes than the size that was told")
+                        raise wrong_size("its source gives more bytes than the size that was told")
                     if left == 0:
                         last = bytes(piece)  # kept until the end is seen: with it the request would be complete
                     else:
                         yield piece
             if left:
-                raise _other_size("its source gave fewer bytes than the size that was told")
+                raise wrong_size("its source gave fewer bytes than the size that was told")
             if last:
                 yield last
         finally:
@@ -629,17 +523,3 @@ def _checked(piece: Any) -> bytes:
     if not isinstance(piece, bytes):
         raise TypeError(f"read() of a file to send must give bytes, not {type(piece).__name__}")
     return piece
-
-
-def _cut(content: Piece) -> Iterator[Piece]:
-    if 0 < len(content) <= PIECE:
-        yield content
-        return
-    view = memoryview(content)
-    for start in range(0, len(content), PIECE):
-        yield view[start : start + PIECE]
-
-
-def _other_size(explanation: str) -> TransportError:
-    """The request stays incomplete: no server can act upon it."""
-    return TransportError(explanation, outcome=Outcome.FAILED)

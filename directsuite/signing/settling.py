@@ -14,6 +14,9 @@ has to be comparable (`versions`). A name that is there, signed, is taken for th
 before: a caller who has the same name signed twice in one document passes the DocumentInfo.
 """
 
+# pyright: reportPrivateUsage=false
+# Used: a view of the facade makes the calls that verify.
+
 from __future__ import annotations
 
 from collections import Counter

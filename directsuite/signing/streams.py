@@ -11,8 +11,9 @@ import attrs
 from directsuite.core.call import Exchanged, Options
 from directsuite.core.download import in_turns, refuse_larger, size_told
 from directsuite.core.events import Meter
+from directsuite.core.files import Piece
 from directsuite.core.transport import Transport
-from directsuite.core.upload import Content, Piece, Source, examine
+from directsuite.core.upload import Content, Source, examine
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 from directsuite.wire import base64

@@ -10,6 +10,9 @@ fills an unfrozen twin of the class, whose instances then become the class's own
 through without a call.
 """
 
+# pyright: reportPrivateUsage=false
+# Used: a converter's own marks.
+
 from __future__ import annotations
 
 import functools

@@ -13,7 +13,7 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.upload import PIECE
+from directsuite.core.files import PIECE
 from tests.core import plays
 from tests.core.opened import ALICE, PASSWORD, TWICE, failure_of, opened
 from tests.core.scripted_server import ScriptedServer

@@ -8,6 +8,9 @@ Ages count by the clock of waits, which nobody sets. Where Unix time goes ahead 
 all messages are due at once.
 """
 
+# pyright: reportPrivateUsage=false
+# Used: the journal's methods for the tracker.
+
 from __future__ import annotations
 
 import asyncio

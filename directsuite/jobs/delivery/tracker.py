@@ -7,6 +7,9 @@ Requests go out while the loop waits for a change, and only then: a slow body sl
 them. Whatever has happened meanwhile, to the program too, the next loop goes on with.
 """
 
+# pyright: reportPrivateUsage=false
+# Used: the journal's methods for the tracker.
+
 from __future__ import annotations
 
 import hashlib

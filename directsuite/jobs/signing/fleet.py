@@ -7,6 +7,9 @@ A worker that died leaves documents whose outcome nobody knows: who takes them o
 unless it shows the signatures. One that only was paused can write nothing more, and keep nothing in a TargetFolder.
 """
 
+# pyright: reportPrivateUsage=false
+# Used: what a job signed in other runs.
+
 from __future__ import annotations
 
 import asyncio

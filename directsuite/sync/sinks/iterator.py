@@ -5,6 +5,9 @@ deliver(batch) ──► waiting, one batch of a mailbox ──► the loop's bo
                          raises when the body is left while one is in its hands
 """
 
+# pyright: reportPrivateUsage=false
+# Used: the two classes of this file are one.
+
 from __future__ import annotations
 
 import asyncio
