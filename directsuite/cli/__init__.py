@@ -1,6 +1,8 @@
 """The command `directsuite`: what the SDK does, for people at a terminal and for scripts.
 
-    main ──► app ──► mail      send, inbox, status: one mailbox
+    main ──► app ──► send      sends one message
+              ├────► inbox     lists, shows and saves messages
+              ├────► status    tells how far messages have come
               ├────► sync      runs a worker that keeps mailboxes in step, and looks after it
               ├────► sign      signs files and folders
               ├────► fax       tells how faxes stand

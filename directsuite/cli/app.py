@@ -10,7 +10,6 @@ from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
 from directsuite.cli.doctor.app import doctor
-from directsuite.cli.mail.app import inbox, send, status
 from directsuite.cli.options import (
     COMMANDS,
     EPILOGUE,
@@ -22,14 +21,20 @@ from directsuite.cli.options import (
     FaxNumber,
     FaxOptions,
     Flag,
+    InboxListOptions,
+    InboxReadOptions,
+    InboxSaveOptions,
     PatientAddOptions,
     PatientFindOptions,
     PatientOptions,
+    SendOptions,
     SignOptions,
     Sources,
+    StatusOptions,
     StoreOptions,
     SyncRunOptions,
     SyncStatusOptions,
+    Uid,
     named,
 )
 from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
@@ -66,6 +71,15 @@ Exit status:
     result_action="return_value",
     group_commands=OTHERS,
 )
+inbox = App(
+    name="inbox",
+    help="Look into a mailbox: list, read and save messages.",
+    help_epilogue=EPILOGUE,
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=MAIL,
+    sort_key=2,
+)
 sync = App(
     name="sync",
     help="Keep mailboxes in step with the server: a worker.",
@@ -93,13 +107,6 @@ patient = App(
     group=SERVICES,
     sort_key=3,
 )
-app.command(send, group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
-app.command(inbox)
-app.command(status, group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
-app.command(sync)
-app.command(fax)
-app.command(patient)
-app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -115,6 +122,95 @@ def run(arguments: Sequence[str]) -> int:
 def _refused(sentence: str) -> int:
     say(sentence)
     return ExitStatus.REFUSED
+
+
+@app.command(group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
+def send(*, options: SendOptions = SendOptions()) -> int:
+    """Send a message, with files.
+
+    It prints the message's SMTP id, for `directsuite status`. Exit status 7 says that the answer got lost, so that
+    the message may or may not have gone: with --key the same command may be given again, and sends it once.
+    """
+    from directsuite.cli.send import send
+
+    return send(options)
+
+
+app.command(inbox)
+
+
+@inbox.command(name="list", sort_key=1)
+def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
+    """List messages, newest first."""
+    from directsuite.cli import inbox
+
+    return inbox.list_messages(options)
+
+
+@inbox.command(name="read", sort_key=2)
+def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
+    """Show one message as text.
+
+    It stays unread, unless --mark-read is given. Of HTML the text is shown.
+
+    Parameters
+    ----------
+    uid: int
+        Its number in the folder, as `inbox list` tells it.
+    """
+    from directsuite.cli import inbox
+
+    return inbox.read_message(uid, options)
+
+
+@inbox.command(name="save", sort_key=3)
+def save_messages(
+    uid: Annotated[tuple[Uid, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
+    /,
+    *,
+    options: InboxSaveOptions,
+) -> int:
+    """Save the attachments of messages, or the messages.
+
+    Never outside of the folder, and never over a file that is there: a second `report.pdf` becomes `report-2.pdf`.
+    What is saved only you can read. It prints the files' paths; the messages stay as they are.
+
+    Parameters
+    ----------
+    uid: tuple[int, ...]
+        Numbers of messages, as `inbox list` tells them; several with blanks between them.
+    """
+    from directsuite.cli import inbox
+
+    return inbox.save_messages(uid, options)
+
+
+@app.command(group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
+def status(
+    smtp_id: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
+    /,
+    *,
+    options: StatusOptions = StatusOptions(),
+) -> int:
+    """Tell how far messages have come, for each recipient.
+
+    Exit status 0 says that they are delivered or under way; 4 that the service doesn't know one of them; 1 that a
+    recipient doesn't have one, and won't, or that one came to no end in time; 3, 5 or 6 that a look failed, so that
+    what is shown may not be the last. Where several hold it is the last of these, and stderr says each.
+
+    Parameters
+    ----------
+    smtp_id: tuple[str, ...]
+        What `send` printed; several with blanks between them.
+    """
+    from directsuite.cli.status import status
+
+    return status(smtp_id, options)
+
+
+app.command(sync)
+app.command(fax)
+app.command(patient)
 
 
 @sync.command(name="run")
@@ -174,6 +270,9 @@ def sign(sources: Sources, /, *, options: SignOptions) -> int:
     from directsuite.cli.sign import sign
 
     return sign(sources, options)
+
+
+app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
 
 
 @fax.command(name="list", sort_key=1)

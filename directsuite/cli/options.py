@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -255,3 +256,106 @@ class PatientAddOptions(PatientFindOptions):
 
     yes: Annotated[bool, Flag] = False
     """Don't ask."""
+
+
+_BODY = Group("What it says", validator=mutually_exclusive)
+_WHAT = Group("What is saved", validator=mutually_exclusive)
+_WHICH = Group("Which messages", validator=mutually_exclusive)
+_Addresses = Annotated[tuple[str, ...], Several]
+
+Uid = Annotated[int, Parameter(validator=Number(gte=0))]
+"""A message's number in its folder."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SendOptions:
+    """The options of `send`."""
+
+    sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
+    """The mailbox that sends, by its Direct address."""
+    to: _Addresses = ()
+    """A recipient's Direct address; as often as there are."""
+    cc: _Addresses = ()
+    """Likewise, for a copy."""
+    bcc: _Addresses = ()
+    """Likewise, for a copy that the others don't see."""
+    subject: str | None = None
+    """What it is about. Other users of this machine can read it while the command runs."""
+    body: Annotated[str | None, Parameter(group=_BODY)] = None
+    """Its text. Other users of this machine can read it while the command runs, but not a --body-file."""
+    body_file: Annotated[Path | None, Parameter(group=_BODY, allow_leading_hyphen=True)] = None
+    """A file with its text, in UTF-8; - for stdin."""
+    html: Annotated[bool, Flag] = False
+    """The text is HTML."""
+    attach: Annotated[tuple[Path, ...], Several] = ()
+    """A file to send with it, of any size; as often as there are."""
+    key: str | None = None
+    """Your own name for this message, which has it sent once: given again, the same command looks whether it went."""
+    dry_run: Annotated[bool, Flag] = False
+    """Say what would be sent, and send nothing."""
+    password_file: PasswordFile = None
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class MailboxOptions:
+    """The options that `status` and `inbox` have in common."""
+
+    mailbox: Mailbox = None
+    password_file: PasswordFile = None
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class StatusOptions(MailboxOptions):
+    """The options of `status`."""
+
+    watch: Annotated[bool, Flag] = False
+    """Wait until every recipient has it or won't: an hour and a bit at the most, two hours in all where the service
+    doesn't say, a quarter of an hour where it doesn't know the message.
+    """
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxOptions(MailboxOptions):
+    """The options that all commands of `inbox` have."""
+
+    folder: str = "INBOX"
+    """The mailbox's folder."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxListOptions(InboxOptions):
+    """The options of `inbox list`."""
+
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
+    """How many at the most."""
+    since: Annotated[datetime | None, Parameter(group=_WHICH)] = None
+    """Only those received from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    unread: Annotated[bool, Flag, Parameter(group=_WHICH)] = False
+    """Only unread ones. The service gives these whole, so it takes longer."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxReadOptions(InboxOptions):
+    """The options of `inbox read`."""
+
+    mark_read: Annotated[bool, Flag] = False
+    """Mark it as read when it has been shown."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxSaveOptions(InboxOptions):
+    """The options of `inbox save`."""
+
+    into: Annotated[Path, Parameter(converter=named)]
+    """The folder for the files, made where it isn't there."""
+    eml: Annotated[bool, Flag, Parameter(group=_WHAT)] = False
+    """The messages themselves, as .eml files that mail programs read."""

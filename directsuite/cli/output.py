@@ -140,6 +140,15 @@ class Bar:
             self._progress.update(self._task, completed=done, total=total)
 
 
+def size_in_words(count: int) -> str:
+    """A count of bytes in the unit that people read it in."""
+    for unit, length in (("MB", 1_000_000), ("KB", 1_000)):
+        if count >= length:
+            tenths = (20 * count // length + 1) // 2  # whole numbers, since a server may tell of more than floats hold
+            return f"{tenths // 10}.{tenths % 10} {unit}"
+    return f"{count} B"
+
+
 @asynccontextmanager
 async def progress(
     title: str,

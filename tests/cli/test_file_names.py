@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.cli.mail.file_names import safe_name, written
+from directsuite.cli.inbox import safe_name, write_new
 
 DEVICES = ["CON", "prn", "Aux", "NUL", "CONIN$", "conout$", "COM1", "lpt0", "COM\u00b9", "LPT\u00b2"]
 
@@ -69,5 +69,5 @@ def test_names_as_they_become(name: str | None, safe: str) -> None:
 
 def test_what_can_not_be_written_leaves_no_part(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        written(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
+        write_new(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from justhtml import stream
 
-from directsuite.cli.mail.html_text import text_of
+from directsuite.cli.html_text import text_of
 
 MARKUP = (
     *("<html>", "</html>", "<head>", "</head>", "<body>", "</body>", "<p>", "</p>", "<div class='a'>", "</div>", "<b>"),
@@ -187,7 +187,7 @@ def test_each_comment_ends_near_in_both_ways(comment: str, monkeypatch: pytest.M
         read.append(html)
         return stream(html)
 
-    monkeypatch.setattr("directsuite.cli.mail.html_text.stream", seen)
+    monkeypatch.setattr("directsuite.cli.html_text.stream", seen)
     assert text_of(comment * 100) == ""
     assert all("--!>" in part for part in read[0].split("<!--")[1:])
 

@@ -9,7 +9,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from directsuite.cli.mail.listing import size_in_words
+from directsuite.cli.output import size_in_words
 from tests.cli.conftest import Typist
 from tests.integration.world import ALICE, PASSWORD, client_of
 

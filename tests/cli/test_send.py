@@ -115,7 +115,7 @@ async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(typist: Typist, m
         bars.append((title, unit, total))
         yield Seen()
 
-    monkeypatch.setattr("directsuite.cli.mail.sending.progress", shown)
+    monkeypatch.setattr("directsuite.cli.send.progress", shown)
     typist.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
     assert (await typist.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert bars == [("sending", "bytes", 400_000)]
@@ -132,7 +132,7 @@ async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
         return await send_once(box, message, timeout=timeout, **options)
 
     monkeypatch.setattr(Mailbox, "send_once", seen)
-    monkeypatch.setattr("directsuite.cli.mail.sending.SETTLE_TIMEOUT", 0.0)
+    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     typist.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
     assert (await typist.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert timeouts == [60.0 + 40.0]  # what goes is base64, a third more
@@ -284,7 +284,7 @@ async def test_what_is_remembered_stands_with_the_user_s_other_state(
 
 async def lost(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     """A send with a key whose request got lost, so that nobody can tell."""
-    monkeypatch.setattr("directsuite.cli.mail.sending.SETTLE_TIMEOUT", 0.0)
+    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     typist.sandbox.inject_fault("SendWithHeader", "reset_before")
     ended = await typist.run(*KEYED)
     assert (ended.status, ended.out) == (7, "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.cli.mail.watching import Watch, records_of
+from directsuite.cli.status import Watch, records_of
 from directsuite.messaging.tracking import Delivery
 from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.scene import Clinic, clinic

@@ -1,0 +1,338 @@
+"""`directsuite inbox`: list a folder's newest messages, show one as text, and save attachments or whole messages.
+
+What came over the wire never chooses where it is written: a file's name is a name and nothing else, and no file that
+is there is written over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.html_text import text_of
+from directsuite.cli.options import InboxListOptions, InboxOptions, InboxReadOptions, InboxSaveOptions
+from directsuite.cli.output import (
+    members_of,
+    moment,
+    printable,
+    progress,
+    show_effect,
+    show_json,
+    show_table,
+    show_text,
+    size_in_words,
+)
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
+from directsuite.core.failures import reason_of
+from directsuite.errors import (
+    AuthenticationError,
+    DirectSuiteError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ServerError,
+    ServiceError,
+)
+from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.service import Mailbox
+
+_NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
+
+_LONGEST = 150  # bytes of a name; file systems take 255
+_LONGEST_ENDING = 20
+_ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
+_BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
+_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
+
+
+def list_messages(options: InboxListOptions) -> int:
+    """List the newest messages of a folder, and return the exit status."""
+    command = _command("the number")
+
+    def begin() -> Coroutine[Any, Any, int]:
+        since = None if options.since is None else _with_zone(options.since)
+        return _list(command, _access(options), since, options)
+
+    return command.run(begin)
+
+
+def read_message(uid: int, options: InboxReadOptions) -> int:
+    """Show one message, and return the exit status."""
+    command = _command("the number")
+    return command.run(lambda: _read(command, _access(options), uid, options))
+
+
+def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
+    """Save the attachments of messages, or the messages, and return the exit status."""
+    command = _command(
+        "the numbers",
+        resume="the files that are there are whole; the same command saves all of them once more, under other names",
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        access = _access(options)
+        try:
+            options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise RefusedError(f"the folder of --into can't be made ({reason_of(error)}): give another") from None
+        return _save(command, access, list(dict.fromkeys(uids)), options)
+
+    return command.run(begin)
+
+
+def safe_name(name: str | None, fallback: str) -> str:
+    """A file's name on any system: no folder, no device, not hidden, no control character, not too long.
+
+    fallback: a name that is safe already, where nothing is left of this one.
+    """
+    last = re.split(r"[/\\]", unicodedata.normalize("NFC", name or ""))[-1]
+    marked = "".join("\0" if letter in '<>:"|?*' or unicodedata.category(letter) in _ODD else letter for letter in last)
+    safe, before = re.sub("\0+", "_", marked), None
+    while safe != before:  # what is cut may leave a name that is not safe
+        before, safe = safe, _shortened(_no_word_of_a_system(_BLANK.sub("", safe)))
+    return safe if safe.strip("_") else fallback
+
+
+def write_new(folder: Path, name: str, content: bytes) -> Path:
+    """Write a new file that only its owner can read, under this name or one like it. name: what `safe_name` gave.
+
+    Raises OSError, and leaves no part of a file.
+    """
+    stem, ending = _parted(name)
+    number = 1
+    while True:
+        path = folder / (name if number == 1 else f"{stem}-{number}{ending}")
+        try:
+            file = _open_new(path)
+        except FileExistsError:
+            number += 1
+            continue
+        try:
+            with file:
+                file.write(content)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+        return path
+
+
+def _command(uids: str, resume: str = NOTHING_CHANGED) -> Command:
+    return Command(resume=resume, options={"folder": "--folder", "username": "--mailbox", "uids": uids})
+
+
+def _access(options: InboxOptions) -> MailboxAccess:
+    return mailbox_access(options.mailbox, options.password_file)
+
+
+def _with_zone(since: datetime) -> datetime:
+    if since.utcoffset() is not None:
+        return since
+    try:
+        return since.astimezone()
+    except (OSError, OverflowError, ValueError):
+        raise RefusedError("--since lies where no calendar reaches: give a day, as 2026-05-01") from None
+
+
+async def _list(command: Command, access: MailboxAccess, since: datetime | None, options: InboxListOptions) -> int:
+    async with command.suite(access.settings) as suite, progress("reading the folder"):
+        box = suite.mailbox(access.address, access.password)
+        async with _missing_folder_explained(box, options.folder):
+            newest = await _newest(box, since, options)
+    if options.json:
+        show_json([_document(message) for message in newest])
+    else:
+        show_table(
+            ("uid", "received", "from", "subject", "files", "size"),
+            [_row(message) for message in newest],
+            right=("uid", "files", "size"),
+        )
+    return ExitStatus.DONE
+
+
+async def _newest(box: Mailbox, since: datetime | None, options: InboxListOptions) -> Sequence[MessageDetail]:
+    """The messages with the highest uids, which count in the order of receiving; few more are held in memory."""
+    if options.unread:
+        return _highest(await box.get_unread_messages(options.folder), options.limit)
+    if since is not None:
+        found = await box.search_messages_metadata_by_received_date(options.folder, since, None)
+        return _highest(found, options.limit)
+    newest = list[MessageDetail]()
+    async with box.iter_metadata(options.folder) as messages:
+        async for message in messages:
+            newest.append(message)
+            if len(newest) >= 2 * options.limit + 1_000:
+                newest = _highest(newest, options.limit)
+    return _highest(newest, options.limit)
+
+
+def _highest(messages: Sequence[MessageDetail], limit: int) -> list[MessageDetail]:
+    return heapq.nlargest(limit, messages, key=lambda message: -1 if message.uid is None else message.uid)
+
+
+def _document(message: MessageDetail) -> dict[str, Any]:
+    members = members_of(message)
+    del members["body"], members["headers"]
+    return members
+
+
+def _row(message: MessageDetail) -> Sequence[object]:
+    size = None if message.size is None or message.size < 0 else size_in_words(message.size)
+    received = message.received_date or message.sent_date
+    return (message.uid, received, message.sender, message.subject, len(message.attachments) or None, size)
+
+
+async def _read(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
+    async with command.suite(access.settings) as suite:
+        box = suite.mailbox(access.address, access.password)
+        async with progress("fetching the message"), _missing_folder_explained(box, options.folder):
+            messages = await box.get_messages_by_uids(options.folder, [uid])
+        if not messages:
+            raise NotThereError(_NO_SUCH_MESSAGE)
+        message = messages[0]
+        if options.json:
+            attachments = [{**members_of(each), "size": len(each.content)} for each in message.attachments]
+            show_json({**members_of(message), "attachments": attachments})
+        else:
+            _show(message)
+        sys.stdout.flush()
+        if options.mark_read:
+            async with progress("marking it as read"):
+                await box.mark_messages_as_read_by_uids(options.folder, [uid])
+    return ExitStatus.DONE
+
+
+def _show(message: MessageDetail) -> None:
+    received = message.received_date or message.sent_date
+    lines = {
+        "From": message.sender,
+        **{
+            kind: ", ".join(each.email for each in message.recipients if each.type == kind.upper())
+            for kind in ("To", "Cc", "Bcc")
+        },
+        "Subject": message.subject,
+        "Received": None if received is None else moment(received),
+    }
+    for name, value in lines.items():
+        if value:
+            sys.stdout.write(f"{name + ':':<10}{printable(value)}\n")
+    for attachment in message.attachments:
+        size = size_in_words(len(attachment.content))
+        sys.stdout.write(f"{'File:':<10}{printable(f'{attachment.filename}, {attachment.media_type}, {size}')}\n")
+    sys.stdout.write("\n")
+    body = message.body or ""
+    if not message.html_body:
+        show_text(body)
+        return
+    text = text_of(body)
+    show_text(text)
+    if body.strip() and not text:
+        say("its HTML shows no text: the same command with --json tells it as it came")
+
+
+async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
+    saved, missing = list[tuple[int, Path, int]](), 0
+    is_shown = True
+    try:
+        async with (
+            command.suite(access.settings) as suite,
+            progress("saving", unit="pieces", total=len(uids)) as bar,
+        ):
+            box = suite.mailbox(access.address, access.password)
+            for uid in uids:
+                async with _missing_folder_explained(box, options.folder):
+                    files = await _files_of(box, uid, options)
+                missing += files is None
+                for name, content in files or ():
+                    saved.append((uid, write_new(options.into, name, content), len(content)))
+                bar.advance()
+    finally:  # what is there is told, whatever came then
+        if saved or options.json:
+            count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
+            is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
+    if missing == len(uids):
+        raise NotThereError(_NO_SUCH_MESSAGE)
+    if missing:
+        say(f"{missing} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
+        return ExitStatus.NOT_FOUND
+    if not is_shown:
+        return ExitStatus.FAILED
+    if not saved:
+        say("there are no attachments; --eml saves the messages themselves")
+    return ExitStatus.DONE
+
+
+def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOptions) -> None:
+    if options.json:
+        show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
+    else:
+        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"))
+
+
+async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
+    """The names and contents of a message's files; None if the message isn't there."""
+    if options.eml:
+        for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
+            return [] if raw.data is None else [(f"message-{uid}.eml", raw.data)]
+        return None
+    for message in await box.get_messages_by_uids(options.folder, [uid]):
+        return [
+            (safe_name(each.filename, f"message-{uid}-file-{number}"), each.content)
+            for number, each in enumerate(message.attachments, start=1)
+        ]
+    return None
+
+
+@contextlib.asynccontextmanager
+async def _missing_folder_explained(box: Mailbox, folder: str) -> AsyncGenerator[None]:
+    """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
+    try:
+        yield
+    except (AuthenticationError, PermissionDeniedError, RateLimitedError, ServerError):
+        raise  # which would only come again
+    except ServiceError:
+        if await _is_missing(box, folder):
+            raise NotThereError(
+                "the mailbox has no such folder: give --folder INBOX, or another as INBOX.Sent; names begin with INBOX"
+            ) from None
+        raise
+
+
+async def _is_missing(box: Mailbox, folder: str) -> bool:
+    try:
+        folders = await box.get_folders()
+    except DirectSuiteError:
+        return False
+    return folder.casefold() not in ("inbox", *(name.casefold() for name in folders))
+
+
+def _no_word_of_a_system(name: str) -> str:
+    """Not a device of Windows, and nothing that commands would take for an option."""
+    return f"_{name}" if _DEVICES.match(name) or name.startswith("-") else name
+
+
+def _shortened(name: str) -> str:
+    stem, ending = _parted(name)
+    cut = stem.encode()[: _LONGEST - _LONGEST_ENDING].decode(errors="ignore")
+    return (stem if cut == stem else _BLANK.sub("", cut)) + ending
+
+
+def _parted(name: str) -> tuple[str, str]:
+    stem, dot, ending = name.rpartition(".")
+    return (stem, f".{ending}") if stem and dot and len(ending.encode()) < _LONGEST_ENDING else (name, "")
+
+
+def _open_new(path: Path) -> BinaryIO:
+    """Open exclusively, so that neither a file nor a link that is there is written through."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")

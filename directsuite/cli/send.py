@@ -1,0 +1,350 @@
+"""`directsuite send`: one message, and with --key once, whatever happens.
+
+What this machine knows of the messages that were sent with a --key:
+
+    KEY's file:  {"message": its digest, "at": the first attempt}      on the disk before anything is sent
+                 {"smtp_id": …}                                        once it is known
+
+There is a file for each key, below DIRECTSUITE_STATE or the user's state folder, named by a hash. It is locked while a
+command sends, and holds neither the key nor anything of the message but hashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MAILBOX, MailboxAccess, is_address, mailbox_access
+from directsuite.cli.errors import RefusedError, refuse_no_text
+from directsuite.cli.options import SendOptions
+from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
+from directsuite.cli.process import ExitStatus, say
+from directsuite.core.call import SETTLE_TIMEOUT
+from directsuite.core.failures import reason_of
+from directsuite.durable import files
+from directsuite.errors import DirectSuiteError, OutcomeUnknownError
+from directsuite.messaging import arguments
+from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
+from directsuite.messaging.send_once import request_id
+from directsuite.messaging.service import Mailbox
+
+_STATE = "DIRECTSUITE_STATE"
+
+_OPTIONS = {
+    "sender": "--from",
+    "username": "--from",
+    "recipients": "--to",
+    "attachment_list": "--attach",
+    "key": "--key",
+}
+_LOOK_FIRST = (
+    "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only where it hasn't"
+)
+_AGAIN_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
+_NEW_KEY = (
+    "this server doesn't show it; look whether `directsuite inbox list --folder INBOX.Sent` has it, and only where it "
+    "hasn't, give the command again with a new --key"
+)
+_SLOWEST = 100_000.0  # bytes per second of an upload that is still waited for
+_ENCODED = 4 / 3  # bytes on the way for one of a file: base64
+
+_STDIN = Path("-")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def send(options: SendOptions) -> int:
+    """Send one message, and return the exit status."""
+    with_key = options.key is not None
+    command = Command(
+        resume=_AGAIN_WITH_KEY if with_key else "nothing was sent: give the same command again",
+        find_out=_AGAIN_WITH_KEY if with_key else _LOOK_FIRST,
+        options=_OPTIONS,
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        if not options.sender:
+            raise RefusedError(f"who sends it? Give --from ADDRESS, or set {MAILBOX}")
+        if options.key == "":
+            raise RefusedError("--key is empty: give a name that only this message has, or leave it out")
+        refuse_no_text(options.key, "--key")
+        refuse_no_text(options.sender, "--from")
+        sender = arguments.address(options.sender, "sender")
+        message = _message_of(options, sender)
+        if options.dry_run:
+            return _show_dry_run(message, options)
+        return _send(command, mailbox_access(sender, options.password_file, option="--from"), message, options)
+
+    return command.run(begin)
+
+
+async def _show_dry_run(message: Message, options: SendOptions) -> int:
+    """Show what would be sent."""
+    files = [(each.filename, each.media_type, _size_of(each)) for each in message.attachment_list]
+    if options.json:
+        show_json(
+            {
+                "sent": False,
+                "from": message.sender,
+                "recipients": [{"email": each.email, "type": each.type} for each in message.recipients],
+                "subject": message.subject,
+                "characters": len(message.body or ""),
+                "html": message.html_body,
+                "attachments": [{"filename": name, "media_type": kind, "size": size} for name, kind, size in files],
+            }
+        )
+    else:
+        rows: list[Sequence[object]] = [("From", message.sender)]
+        rows += [(each.type.capitalize(), each.email) for each in message.recipients]
+        kind = "HTML" if message.html_body else "text"
+        rows += [("Subject", message.subject), ("Body", f"{kind}, {len(message.body or '')} characters")]
+        rows += [("File", f"{name}, {kind}, {size_in_words(size)}") for name, kind, size in files]
+        show_table(("", "would be sent"), rows)
+    say("this was a dry run: nothing was sent, and neither the service nor the password was tried")
+    return ExitStatus.DONE
+
+
+async def _send(command: Command, access: MailboxAccess, message: Message, options: SendOptions) -> int:
+    async with command.suite(access.settings) as suite:
+        box = suite.mailbox(access.address, access.password)
+        before = False
+        if options.key is None:
+            async with _shown("sending", _size(message)) as bar:
+                smtp_id = (await box.send(message, progress=bar.tell)).smtp_id
+        else:
+            before, smtp_id = await _send_once(command, box, access, message, options.key)
+
+    def show() -> None:
+        if options.json:
+            show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id or None})
+        elif smtp_id:
+            sys.stdout.write(f"{smtp_id}\n")
+
+    if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
+        return ExitStatus.FAILED
+    said = "it went before, with this --key" if before else "sent"
+    if not smtp_id:
+        say(f"{said}; the service gave no SMTP id to ask for its status with")
+    elif not options.json:
+        say(f"{said}; `directsuite status` with this id tells how far it has come")
+    return ExitStatus.DONE
+
+
+async def _send_once(
+    command: Command, box: Mailbox, access: MailboxAccess, message: Message, key: str
+) -> tuple[bool, str]:
+    """Send it unless an earlier command did. Return True if one is known to have, and the SMTP id."""
+    with _record_of(request_id(access.address, key)) as record:
+        record.attempt(_digest_of(message))
+        if record.is_sent:
+            return True, record.smtp_id
+        size = _size(message)
+        timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _ENCODED / _SLOWEST
+        title = "sending" if record.first_attempt is None else "looking whether it went, then sending"
+        try:
+            async with _shown(title, size) as bar:
+                answer = await box.send_once(
+                    message,
+                    key=key,
+                    since=record.first_attempt,
+                    settle=SETTLE_TIMEOUT,
+                    progress=bar.tell,
+                    timeout=timeout,
+                )
+        except OutcomeUnknownError as error:
+            if record.first_attempt is not None and error.looked:  # another look would see no more
+                command.find_out = _NEW_KEY
+            raise
+        except DirectSuiteError:  # of this attempt, which sent nothing
+            record.not_sent()
+            raise
+        record.sent(answer.smtp_id)
+        return False, answer.smtp_id
+
+
+def _size(message: Message) -> int:
+    return sum(_size_of(each) for each in message.attachment_list)
+
+
+def _shown(title: str, size: int) -> AbstractAsyncContextManager[Bar]:
+    return progress(title, unit="bytes" if size else "waiting", total=size or None)
+
+
+def _message_of(options: SendOptions, sender: str) -> Message:
+    """The message, whose files are read when it is sent. Raises RefusedError and InvalidArgumentError."""
+    kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
+    for kind, addresses in kinds:
+        for number, address in enumerate(addresses, start=1):
+            option = f"--{kind.lower()}"
+            refuse_no_text(address, f"number {number} of {option}")
+            if not is_address(address):
+                raise RefusedError(f"number {number} of {option} is no address: {option} nurse@direct.example.org")
+    if not any(addresses for _, addresses in kinds):
+        raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
+    refuse_no_text(options.subject, "--subject")
+    if _CONTROL.search(options.subject or ""):
+        raise RefusedError("--subject has a line break or another control character: give one line of text")
+    refuse_no_text(options.body, "--body")
+    message = Message(
+        sender=sender,
+        subject=options.subject,
+        body=_body(options),
+        html_body=options.html,
+        recipients=[Recipient(address, kind) for kind, addresses in kinds for address in addresses],
+        attachment_list=[_attachment(path, number) for number, path in enumerate(options.attach, start=1)],
+    )
+    return arguments.checked_message(message, sender)
+
+
+def _digest_of(message: Message) -> str:
+    """A hash of all that recipients get. Reads the files."""
+    digest = hashlib.sha256()
+
+    def add(text: str | None) -> None:
+        content = (text or "").encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(content) + content)
+
+    for recipient in message.recipients:
+        add(f"{recipient.type} {recipient.email.lower()}")
+    for text in (message.subject, message.body, str(message.html_body)):
+        add(text)
+    for attachment in message.attachment_list:
+        add(attachment.filename)
+        if isinstance(attachment.source, Path):
+            with attachment.source.open("rb") as file:
+                add(hashlib.file_digest(file, "sha256").hexdigest())
+    return digest.hexdigest()
+
+
+def _size_of(attachment: Attachment) -> int:
+    """Bytes of a file to send."""
+    return attachment.source.stat().st_size if isinstance(attachment.source, Path) else len(attachment.content)
+
+
+def _body(options: SendOptions) -> str | None:
+    """Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
+    body = _text(options)
+    if options.attach or (body and not body.isspace()):
+        return body
+    was_given = "" if body is None else ": its text is empty"
+    raise RefusedError(f"what does it say{was_given}? Give --body-file FILE, - for stdin, or --body TEXT")
+
+
+def _text(options: SendOptions) -> str | None:
+    if options.body is not None or options.body_file is None:
+        return options.body
+    try:
+        content = sys.stdin.buffer.read() if options.body_file == _STDIN else options.body_file.read_bytes()
+    except OSError as error:
+        raise RefusedError(f"the file of --body-file can't be read ({reason_of(error)}): give another") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RefusedError("the file of --body-file is no text in UTF-8: send it with --attach") from None
+
+
+def _attachment(path: Path, number: int) -> Attachment:
+    """Refused now where it can't be read: nobody likes to learn that after everything else was sent."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        if is_file:  # to open a pipe is to wait for who writes into it
+            with path.open("rb"):
+                pass
+    except OSError as error:
+        raise RefusedError(
+            f"number {number} of --attach can't be read ({reason_of(error)}): see to that file"
+        ) from None
+    if not is_file:
+        raise RefusedError(f"number {number} of --attach is no file: save it as one")
+    refuse_no_text(path.name, f"the name of number {number} of --attach")
+    return Attachment.from_path(path)
+
+
+class _SendRecord:
+    """What is known of one key. first_attempt: None if there was none that may have sent the message."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        lines = [known for line in file.read().splitlines() if (known := _known(line)) is not None]
+        first = next((line for line in lines if "at" in line), None)
+        self._digest = None if first is None else str(first["message"])
+        self.first_attempt = None if first is None else datetime.fromisoformat(str(first["at"]))
+        done = next((line for line in lines if "smtp_id" in line), None)
+        self.is_sent = done is not None
+        self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
+
+    def attempt(self, digest: str) -> None:
+        """Note, before it is sent, that it may have been. Raises RefusedError where the key was another message's."""
+        if self._digest not in (None, digest):
+            raise RefusedError(
+                "this --key was used for another message, which may have gone: give each message a --key of its own"
+            )
+        if self.first_attempt is None:
+            self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
+
+    def sent(self, smtp_id: str) -> None:
+        """Note that it went."""
+        self._write({"smtp_id": smtp_id})
+
+    def not_sent(self) -> None:
+        """Forget the attempt, which sent nothing; one before it is still remembered."""
+        if self.first_attempt is None:
+            self._file.truncate(0)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(b"\n" + json.dumps(line).encode() + b"\n")  # what broke off before it doesn't spoil it
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextlib.contextmanager
+def _record_of(mark: str) -> Generator[_SendRecord]:
+    """The record of a key, by the mark that stands for it, locked. Raises RefusedError."""
+    folder = _folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder / mark, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        (folder / mark).chmod(0o600)  # it may come from a back-up
+    except OSError as error:
+        raise RefusedError(
+            f"what --key needs to remember can't be written ({reason_of(error)}): name another folder with {_STATE}"
+        ) from None
+    with os.fdopen(descriptor, "a+b") as file:
+        _lock(file)
+        files.sync_folder(folder)
+        file.seek(0)
+        yield _SendRecord(file)
+
+
+def _folder() -> Path:
+    if named := os.environ.get(_STATE):
+        return Path(named) / "sends"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "directsuite" / "sends"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "directsuite" / "sends"
+
+
+def _lock(file: BinaryIO) -> None:
+    """Until the file is closed, or the process ends in any way."""
+    try:
+        files.lock(file.fileno())
+    except BlockingIOError:
+        raise RefusedError("another command is sending with this --key: wait until it has ended") from None
+
+
+def _known(line: bytes) -> dict[str, Any] | None:
+    try:
+        document: object = json.loads(line)
+    except ValueError:  # nothing, or a line that broke off with the machine
+        return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None

@@ -1,0 +1,254 @@
+"""`directsuite status`: how far messages have come, for each of their recipients.
+
+With --watch the messages are followed side by side, until all are over or the time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.errors import RefusedError, ending_of
+from directsuite.cli.options import StatusOptions
+from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
+from directsuite.core.clock import AT_ONCE, Clock, SystemClock
+from directsuite.core.failures import HOPELESS, Scope, scope_of
+from directsuite.errors import DirectSuiteError, PermissionDeniedError, ServiceError
+from directsuite.messaging.models import DirectMessageLog
+from directsuite.messaging.service import Mailbox
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, bare, by_recipient, is_delivered, is_end
+
+UNTIL_KNOWN = 900.0
+"""Seconds for which a message that the service doesn't know is waited for.
+
+The specification doesn't say how soon after sending a message is known. A service that takes minutes to write it down
+is waited for several times over; one that is still unknown then was not sent from this mailbox, or under another id.
+"""
+
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
+
+
+def status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
+    """Tell how far messages have come, and return the exit status."""
+    command = Command(options={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"})
+
+    def begin() -> Coroutine[Any, Any, int]:
+        if not all(bare(each) for each in smtp_ids):
+            raise RefusedError("an SMTP id is empty: give what `directsuite send` printed")
+        if _HALF.search("".join(smtp_ids)):
+            raise RefusedError("an SMTP id has bytes that are no UTF-8: give what `directsuite send` printed")
+        unique = list({bare(each): each for each in smtp_ids}.values())
+        return _tell(command, mailbox_access(options.mailbox, options.password_file), unique, options)
+
+    return command.run(begin)
+
+
+@attrs.define(kw_only=True, repr=False, eq=False)
+class Watch:
+    """Messages that are watched side by side."""
+
+    box: Mailbox
+    records: dict[str, Sequence[DirectMessageLog]]
+    """What is known of each message, by its SMTP id; empty before the service knows it."""
+    given_up: set[str] = attrs.field(factory=set[str], init=False)
+    """SMTP ids of messages that came to no end in time, or were never known."""
+    failure: DirectSuiteError | None = attrs.field(default=None, init=False)
+    """Why it isn't known whether the records are the last."""
+    patience: float = GIVE_UP_AFTER
+    """Seconds in which all has to be over."""
+    clock: Clock = attrs.field(factory=SystemClock)
+
+    async def run(self) -> None:
+        """Return when all are over or given up, or no look can succeed any more.
+
+        How many recipients a message has is not known here: more may show when those that were known came to an end.
+        """
+        ends_at = self.clock.monotonic() + self.patience
+        counts = {smtp_id: len(by_recipient(records)) for smtp_id, records in self.records.items()}
+        while counts:
+            await self._follow(counts, ends_at)
+            counts = await self._late() if self.failure is None else {}
+
+    async def _follow(self, counts: Mapping[str, int], ends_at: float) -> None:
+        """Take in what becomes of these messages. counts: the recipients of each that are known."""
+
+        async def followed(smtp_id: str, count: int) -> None:
+            delivery = await self._followed(smtp_id, count, ends_at)
+            if delivery is None or delivery.given_up:
+                self.given_up.add(smtp_id)
+            if delivery is not None:
+                self.records[smtp_id] = delivery.records
+            bar.advance()
+
+        try:
+            async with progress("following", unit="pieces", total=len(counts)) as bar, asyncio.TaskGroup() as group:
+                for smtp_id, count in counts.items():
+                    group.create_task(followed(smtp_id, count))
+        except* DirectSuiteError:  # it ended the others, too, and is the failure
+            pass
+
+    async def _followed(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
+        """What became of a message; None where its looks fail, or are refused, to the end.
+
+        count: its recipients that are known, 0 where the service doesn't know it yet.
+        """
+        try:
+            if not count:
+                try:
+                    delivery = await self.box.track(smtp_id, give_up_after=min(UNTIL_KNOWN, self.patience))
+                except DirectSuiteError as error:
+                    if scope_of(error) not in (Scope.SERVICE, Scope.UNCERTAIN):
+                        raise
+                else:
+                    if not (delivery.given_up and delivery.records):
+                        return delivery
+            left = max(AT_ONCE, ends_at - self.clock.monotonic())  # with no time left it is looked at once
+            return await self.box.track(smtp_id, recipients=max(1, count), give_up_after=left)
+        except DirectSuiteError as error:
+            if not _is_refusal(error):
+                self.failure = error
+            if scope_of(error) in HOPELESS:
+                raise
+            return None
+
+    async def _late(self) -> dict[str, int]:
+        """The recipients of each message of which more are seen now than when it was over: how many."""
+        known = [smtp_id for smtp_id, records in self.records.items() if records]
+        try:
+            latest = (await self.box.get_message_statuses(known)).records
+        except DirectSuiteError as error:
+            self.failure = error
+            return {}
+        late = dict[str, int]()
+        for smtp_id in known:
+            found = list(by_recipient(records_of(smtp_id, latest)).values())
+            if len(found) > len(self.records[smtp_id]):
+                self.records[smtp_id] = found
+                if smtp_id not in self.given_up:  # a service may tell less of one message than of several
+                    late[smtp_id] = len(found)
+        return late
+
+
+def _is_refusal(error: DirectSuiteError) -> bool:
+    """Return True if the service says no, as some do where they don't know a message, or not yet."""
+    return scope_of(error) is Scope.ITEM
+
+
+def records_of(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:
+    """The records of one message; ids count without their angle brackets, which some leave out."""
+    return [each for each in records if each.message_id is not None and bare(each.message_id) == bare(smtp_id)]
+
+
+async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str], options: StatusOptions) -> int:
+    async with command.suite(access.settings) as suite:
+        box = suite.mailbox(access.address, access.password)
+        refusal: ServiceError | None = None
+        denied: Mapping[str, PermissionDeniedError] = {}
+        async with progress("asking"):
+            try:
+                known = (await box.get_message_statuses(smtp_ids)).records
+            except ServiceError as error:
+                if options.watch and _is_refusal(error):
+                    known, refusal = [], error
+                elif smtp_ids[1:] and _may_be_of_one(error):
+                    known, denied = await _each_alone(box, smtp_ids, error)
+                else:
+                    raise
+        watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids if each not in denied})
+        if options.watch:
+            _tell_of_unknown(watch, refusal)
+            await watch.run()
+    records = [record for of_one in watch.records.values() for record in of_one] if options.watch else known
+    if options.json:
+        show_json([members_of(record) for record in records])
+    elif records:
+        show_table(
+            ("to", "status", "details", "sent", "SMTP id"),
+            [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
+        )
+    return _status(command, watch, records, denied)
+
+
+def _may_be_of_one(error: ServiceError) -> bool:
+    """Return True if the service may refuse to tell of one message alone."""
+    return _is_refusal(error) or isinstance(error, PermissionDeniedError)
+
+
+async def _each_alone(
+    box: Mailbox, smtp_ids: Sequence[str], refusal: ServiceError
+) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
+    """What is known, where the service refuses to tell of all together, and which messages the mailbox may not see.
+
+    Raises `refusal` where it tells of none.
+    """
+    found, refused, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
+    for smtp_id in smtp_ids:
+        try:
+            found += (await box.get_message_status(smtp_id)).records
+        except ServiceError as error:
+            if not _may_be_of_one(error):
+                raise
+            refused += 1
+            if isinstance(error, PermissionDeniedError):
+                denied[smtp_id] = error
+    if refused == len(smtp_ids):
+        raise refusal
+    return found, denied
+
+
+def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:
+    """Say how long is waited for messages that the service doesn't know."""
+    until = f"up to {UNTIL_KNOWN / 60:.0f} minutes; where it was sent earlier, check --mailbox"
+    unknown = sum(not records for records in watch.records.values())
+    if refusal is not None:
+        say(
+            f"the service refuses to tell of {unknown} messages (HTTP {refusal.status}), as it may where it doesn't "
+            f"know one yet, right after sending: each is waited for {until}, the ids and the service's URL"
+        )
+    elif unknown:
+        say(
+            f"the service doesn't know {unknown} of these messages of this mailbox, as it may right after sending: it "
+            f"is waited for {until} and the ids"
+        )
+
+
+def _status(
+    command: Command,
+    watch: Watch,
+    records: Sequence[DirectMessageLog],
+    denied: Mapping[str, PermissionDeniedError],
+) -> int:
+    """Say all that isn't well; the exit status of the worst. A look that failed is: more may be wrong than is known."""
+    status = ExitStatus.DONE
+    unknown = sum(not of_one for of_one in watch.records.values())
+    if unknown and watch.failure is not None:
+        say(f"nothing is known of {unknown} of these messages")
+    elif unknown:
+        status = ExitStatus.NOT_FOUND
+        say(
+            "the service knows none of these messages of this mailbox: check --mailbox and the ids"
+            if not records
+            else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids"
+        )
+    undelivered = sum(is_end(record.status) and not is_delivered(record.status) for record in records)
+    if undelivered:
+        status = ExitStatus.FAILED
+        say(f"{undelivered} of {len(records)} deliveries failed: see to the addresses, or send by another way")
+    given_up = sum(bool(watch.records[each]) for each in watch.given_up)
+    if given_up:
+        status = ExitStatus.FAILED
+        say(f"{given_up} of the messages came to no end in time: look again later with the same command")
+    for error in [*denied.values()][:1]:
+        status, sentence = ending_of(error, options=command.options)
+        say(f"it isn't allowed to see {len(denied)} of these messages: {sentence}")
+    if watch.failure is not None:
+        status, sentence = ending_of(watch.failure, options=command.options)
+        say(f"a look failed, and what was known before it is shown: {sentence}")
+    return status
