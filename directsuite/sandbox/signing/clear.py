@@ -9,7 +9,8 @@ from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 from pyhanko.sign.fields import enumerate_sig_fields
 
-from directsuite.sandbox.signing.document import incremental_writer, refuse_if_certified
+from directsuite.sandbox.signing.document import incremental_writer
+from directsuite.sandbox.signing.refusals import InvalidActionError
 
 
 def clear_unsigned_fields(content: bytes) -> tuple[bytes, list[str]]:
@@ -22,13 +23,23 @@ def clear_unsigned_fields(content: bytes) -> tuple[bytes, list[str]]:
     found: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
     if not found:
         return content, []
-    refuse_if_certified(content, "removing its unsigned signature fields")
+    if _certified(writer.root):
+        raise InvalidActionError("the document is certified, which does not allow fields to be removed")
     gone = _with_widgets(reference for _, _, reference in found)
     _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
     _prune_pages(writer, gone)
     output = io.BytesIO()
     writer.write(output)
     return output.getvalue(), [str(name) for name, _, _ in found]
+
+
+def _certified(root: Any) -> bool:
+    permissions: Any = root["/Perms"] if "/Perms" in root else None  # noqa: SIM401  get() does not follow references
+    return (
+        isinstance(permissions, generic.DictionaryObject)
+        and "/DocMDP" in permissions
+        and isinstance(permissions["/DocMDP"], generic.DictionaryObject)
+    )
 
 
 def _with_widgets(fields: Any) -> set[Any]:

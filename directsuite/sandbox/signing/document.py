@@ -22,7 +22,7 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
 from directsuite.sandbox.signing.form import fields, page_numbers, signature_count
-from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError
+from directsuite.sandbox.signing.refusals import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -136,32 +136,6 @@ def _repaired(pdf: pikepdf.Pdf) -> bytes:
             if _can_be_updated(content):
                 return content
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
-
-
-def certification(content: bytes) -> int | None:
-    """What a certified document permits: 1 nothing, 2 filling in and signing, 3 annotating too; None if uncertified."""
-    with open_pdf(content) as pdf:
-        permissions = pdf.Root.get("/Perms")
-        signature = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
-        if not isinstance(signature, pikepdf.Dictionary):
-            return None
-        for reference in list(signature.get("/Reference", pikepdf.Array([]))):
-            if str(reference.get("/TransformMethod")) == "/DocMDP":
-                parameters = reference.get("/TransformParams")
-                return int(str(parameters.get("/P", 2))) if parameters is not None else 2
-        return 2
-
-
-def refuse_if_certified(content: bytes, what: str) -> None:
-    """Raise InvalidActionError if the document is certified."""
-    if certification(content) is not None:
-        raise InvalidActionError(f"the document is certified, which does not allow {what}")
-
-
-def field_kinds(content: bytes) -> dict[str, tuple[str, bool]]:
-    """The document's form: each field's full name, with its kind and whether it is signed."""
-    with open_pdf(content) as pdf:
-        return {field.name: (field.kind, field.signed) for field in fields(pdf)}
 
 
 def new_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:

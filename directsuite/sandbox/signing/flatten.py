@@ -42,17 +42,18 @@ def flatten(content: bytes) -> tuple[bytes, list[str]]:
         return rewritten(pdf), names
 
 
-def without_outdated_appearances(content: bytes) -> bytes:
-    """The document with appearances drawn for what its form says, if it leaves that to viewers (/NeedAppearances).
+def without_outdated_appearances(pdf: pikepdf.Pdf, content: bytes) -> bytes:
+    """Return the document with appearances drawn for what its form says, if it leaves that to viewers.
+
+    pdf: the document of these bytes, opened. One that asks for no drawing (/NeedAppearances) keeps its bytes.
 
     To be done before the first signature: a viewer that redraws the form later would break it.
     """
-    with open_pdf(content) as pdf:
-        form = acro_form(pdf)
-        if form is None or "/NeedAppearances" not in form or signature_count(pdf):
-            return content
-        complete_appearances(pdf)
-        return rewritten(pdf)
+    form = acro_form(pdf)
+    if form is None or "/NeedAppearances" not in form or signature_count(pdf):
+        return content
+    complete_appearances(pdf)
+    return rewritten(pdf)
 
 
 def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import pikepdf
 from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.sign.fields import SigFieldSpec, SigSeedSubFilter
 from pyhanko.sign.general import SigningError
 from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner
 from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
 
-from directsuite.sandbox.signing.document import certification, field_kinds, incremental_writer, open_pdf
+from directsuite.sandbox.signing.document import incremental_writer, open_pdf
 from directsuite.sandbox.signing.flatten import without_outdated_appearances
 from directsuite.sandbox.signing.form import fields, page_numbers
 from directsuite.sandbox.signing.geometry import Rectangle, crop_box, rotation
@@ -28,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from PIL.Image import Image
     from pyhanko.sign.signers import Signer
 
+    from directsuite.sandbox.signing.form import Field
     from directsuite.sandbox.signing.signature_request import Placement, SignatureRequest
 
 _DIGEST = "sha256"
@@ -38,60 +43,128 @@ _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
 
 
 def sign(content: bytes, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> tuple[bytes, list[str]]:
-    """The document with one more signature for each request, and their names. All or none of them are made.
+    """Return the document with one more signature for each request, and their names. All or none of them are made.
 
     at: the time of signing, which each signature tells in its signer's time zone. Raises InvalidActionError where the
     document does not take the signature, InvalidParameterError where the request is at fault.
     """
-    content = without_outdated_appearances(content)
-    permitted = certification(content)
+    with open_pdf(content) as pdf:
+        content = without_outdated_appearances(pdf, content)
+        signatures = _checked(pdf, requests)
+    for signature in signatures:
+        content = _signed(content, signature, signer, at)
+    return content, [signature.name for signature in signatures]
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """A signature that the document takes, before it is made."""
+
+    request: SignatureRequest
+    name: str
+    new_field: SigFieldSpec | None
+    """None for a field that the document has."""
+    rotation: int
+    """How far viewers turn the page that it is on: 0, 90, 180 or 270 degrees clockwise."""
+    picture: Image | None
+
+
+def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Signature]:
+    """Return the signatures to make, each in a field that is free once those before it are made."""
+    permitted = _permitted(pdf)
     if permitted == 1:
         raise InvalidActionError("the document is certified, which does not allow any change")
-    names: list[str] = []
+    existing = {field.name: field for field in fields(pdf)}
+    made: dict[str, _Signature] = {}
     for request in requests:
-        content, name = _sign_once(content, request, signer, at, certified=permitted is not None)
-        names.append(name)
-    return content, names
+        taken = {*existing, *made}
+        name = request.name or next(free for free in map("Signature{}".format, count(1)) if free not in taken)
+        field = existing.get(name)
+        if name in made or (field is not None and field.signed):
+            raise InvalidActionError(f"the signature field {name!r} is signed already")
+        if field is not None and field.kind != "signature":
+            raise InvalidParameterError(
+                f"the form field {name!r} is a {field.kind} field: give the signature another name"
+            )
+        new_field = None
+        if field is None:
+            new_field = _new_field(pdf, name, taken, request.placement)
+            if permitted is not None and new_field.box is not None:
+                raise InvalidActionError("the document is certified, which allows only existing fields to be signed")
+        picture = read_picture(request.picture) if request.picture is not None else None
+        page = new_field.on_page + 1 if new_field is not None else _page_of(pdf, existing[name])
+        turned = rotation(pdf.pages[page - 1]) if page is not None else 0
+        made[name] = _Signature(request, name, new_field, turned, picture)
+    return list(made.values())
 
 
-def _sign_once(
-    content: bytes, request: SignatureRequest, signer: Signer, at: datetime, *, certified: bool
-) -> tuple[bytes, str]:
-    existing = field_kinds(content)
-    name = request.name or _free_name(existing)
-    kind, signed = existing.get(name, (None, False))
-    if signed:
-        raise InvalidActionError(f"the signature field {name!r} is signed already")
-    if kind not in (None, "signature"):
-        raise InvalidParameterError(f"the form field {name!r} is a {kind} field: give the signature another name")
-    new_field = None
-    if kind is None:
-        new_field = _new_field(content, name, existing, request.placement)
-        if certified and new_field.box is not None:
-            raise InvalidActionError("the document is certified, which allows only existing fields to be signed")
-    draw = partial(
-        draw_stamp,
-        lines=_lines(request, signer, at),
-        picture=read_picture(request.picture) if request.picture is not None else None,
-        turned=_turned(content, name, new_field),
+def _permitted(pdf: pikepdf.Pdf) -> int | None:
+    """Return what a certificate permits: 1 nothing, 2 filling in and signing, 3 annotating too; None without one."""
+    permissions = pdf.Root.get("/Perms")
+    signature = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
+    if not isinstance(signature, pikepdf.Dictionary):
+        return None
+    for reference in list(signature.get("/Reference", pikepdf.Array([]))):
+        if str(reference.get("/TransformMethod")) == "/DocMDP":
+            parameters = reference.get("/TransformParams")
+            return int(str(parameters.get("/P", 2))) if parameters is not None else 2
+    return 2
+
+
+def _new_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
+    if "." in name:
+        raise InvalidParameterError(f"the document has no signature field {name!r}, and a new one cannot have a period")
+    if any(other.startswith(f"{name}.") for other in taken):
+        raise InvalidParameterError(f"{name!r} is a group of form fields: give the signature another name")
+    if placement is None:
+        return SigFieldSpec(name)
+    corners: Any = _rectangle(pdf, placement).corners()
+    return SigFieldSpec(name, on_page=placement.page - 1, box=corners)
+
+
+def _rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
+    """Return where a widget is to be in the page's user space."""
+    if placement.page > len(pdf.pages):
+        raise InvalidParameterError(
+            f"the widget is to be on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
+        )
+    page = crop_box(pdf.pages[placement.page - 1])
+    left, top = page.left + placement.left, page.top - placement.top
+    rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
+    if not rectangle.within(page, tolerance=_TOLERANCE):
+        raise InvalidParameterError(
+            f"the widget reaches beyond page {placement.page}, which is {page.width:g} wide and {page.height:g} high"
+            " (points, before rotation, measured from the top-left corner)"
+        )
+    return rectangle
+
+
+def _page_of(pdf: pikepdf.Pdf, field: Field) -> int | None:
+    """Return the number of the page that shows a field, from 1; None if none does."""
+    place = page_numbers(pdf).get(field.widgets[0].objgen)
+    return place[0] if place is not None else None
+
+
+def _signed(content: bytes, signature: _Signature, signer: Signer, at: datetime) -> bytes:
+    request = signature.request
+    local = at.astimezone(request.zone)
+    lines = [request.signer_name or str(signer.subject_name or "")]
+    if request.reason:
+        lines.append(f"Reason: {request.reason}")
+    lines.append(local.strftime(_TIME_FORMAT))
+    draw = partial(draw_stamp, lines=lines, picture=signature.picture, turned=signature.rotation)
+    metadata = PdfSignatureMetadata(
+        field_name=signature.name,
+        md_algorithm=_DIGEST,
+        reason=request.reason,
+        name=request.signer_name,
+        subfilter=SigSeedSubFilter.PADES,
     )
-    pdf_signer = PdfSigner(
-        PdfSignatureMetadata(
-            field_name=name,
-            md_algorithm=_DIGEST,
-            reason=request.reason,
-            name=request.signer_name,
-            subfilter=SigSeedSubFilter.PADES,
-        ),
-        signer,
-        stamp_style=DrawnStampStyle(draw=draw),
-        new_field_spec=new_field,
-    )
+    pdf_signer = PdfSigner(metadata, signer, stamp_style=DrawnStampStyle(draw=draw), new_field_spec=signature.new_field)
     try:
-        output = asyncio.run(_embed(content, pdf_signer, at.astimezone(request.zone)))
-        return output.getvalue(), name  # which BytesIO does not copy
+        return asyncio.run(_embed(content, pdf_signer, local)).getvalue()  # which BytesIO does not copy
     except (SigningError, PdfError) as error:
-        raise InvalidActionError(f"the signature {name!r} cannot be made: {error}") from error
+        raise InvalidActionError(f"the signature {signature.name!r} cannot be made: {error}") from error
 
 
 async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> io.BytesIO:
@@ -111,58 +184,3 @@ async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> io.Byte
     )
     await signed.post_signature_processing(output)
     return output
-
-
-def _free_name(existing: dict[str, tuple[str, bool]]) -> str:
-    number = 1
-    while f"Signature{number}" in existing:
-        number += 1
-    return f"Signature{number}"
-
-
-def _new_field(
-    content: bytes, name: str, existing: dict[str, tuple[str, bool]], placement: Placement | None
-) -> SigFieldSpec:
-    if "." in name:
-        raise InvalidParameterError(f"the document has no signature field {name!r}, and a new one cannot have a period")
-    if any(other.startswith(f"{name}.") for other in existing):
-        raise InvalidParameterError(f"{name!r} is a group of form fields: give the signature another name")
-    if placement is None:
-        return SigFieldSpec(name)
-    corners: Any = _rectangle(content, placement).corners()
-    return SigFieldSpec(name, on_page=placement.page - 1, box=corners)
-
-
-def _rectangle(content: bytes, placement: Placement) -> Rectangle:
-    """Where a widget is to be in the page's user space."""
-    with open_pdf(content) as pdf:
-        if placement.page > len(pdf.pages):
-            raise InvalidParameterError(
-                f"the widget is to be on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
-            )
-        page = crop_box(pdf.pages[placement.page - 1])
-    left, top = page.left + placement.left, page.top - placement.top
-    rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
-    if not rectangle.within(page, tolerance=_TOLERANCE):
-        raise InvalidParameterError(
-            f"the widget reaches beyond page {placement.page}, which is {page.width:g} wide and {page.height:g} high"
-            " (points, before rotation, measured from the top-left corner)"
-        )
-    return rectangle
-
-
-def _turned(content: bytes, name: str, new_field: SigFieldSpec | None) -> int:
-    with open_pdf(content) as pdf:
-        if new_field is not None:
-            return rotation(pdf.pages[new_field.on_page])
-        places = page_numbers(pdf)
-        widgets = next(field.widgets for field in fields(pdf) if field.name == name)
-        place = places.get(widgets[0].objgen)
-        return rotation(pdf.pages[place[0] - 1]) if place is not None else 0
-
-
-def _lines(request: SignatureRequest, signer: Signer, at: datetime) -> list[str]:
-    lines = [request.signer_name or str(signer.subject_name or "")]
-    if request.reason:
-        lines.append(f"Reason: {request.reason}")
-    return [*lines, at.astimezone(request.zone).strftime(_TIME_FORMAT)]
