@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.base64_text import decoded
 from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.inspect import inspect
-from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
+from directsuite.sandbox.signing.request import InvalidActionError, InvalidParameterError, RefusedError, decoded
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from directsuite.sandbox.signing.keys import KeySource
-    from directsuite.sandbox.signing.signature_request import SignatureRequest
+    from directsuite.sandbox.signing.request import SignatureRequest
 
 logger = logging.getLogger("directsuite.sandbox")
 

@@ -1,17 +1,37 @@
 """Flattening: what the form shows becomes part of the pages, and can no longer be filled in.
 
-Links, notes and empty signature fields stay, so that a flattened document can still be signed.
+Links, notes and empty signature fields stay, so that a flattened document can still be signed. Where a document
+brings no appearance for a field, or an outdated one, it is drawn here: qpdf's own generator turns every character
+outside Latin-1 into a question mark and loses borders. Text is written (see `text`) at the size and colour of the
+field's default appearance (/DA), within the border and background of its appearance characteristics (/MK), turned as
+/MK /R says.
 """
 
 from __future__ import annotations
 
-import pikepdf
-from pikepdf import Array, Dictionary
+import re
 
-from directsuite.sandbox.signing.appearance import complete_appearances
-from directsuite.sandbox.signing.document import open_pdf, rewritten
-from directsuite.sandbox.signing.form import Field, acro_form, fields, signature_count, subfields
-from directsuite.sandbox.signing.refusals import InvalidActionError
+import pikepdf
+from pikepdf import Array, Dictionary, Name
+
+from directsuite.sandbox.signing.document import new_stream, open_pdf, rewritten
+from directsuite.sandbox.signing.form import (
+    Field,
+    FieldFlag,
+    Rectangle,
+    acro_form,
+    fields,
+    signature_count,
+    subfields,
+    text_of,
+    upright,
+)
+from directsuite.sandbox.signing.request import InvalidActionError
+from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_list, paragraph, single_line
+
+_SIZE = re.compile(r"/\S+\s+(-?[\d.]+)\s+Tf")
+_PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
+_MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
 def flatten(content: bytes) -> tuple[bytes, list[str]]:
@@ -86,3 +106,188 @@ def _holds_signature_field(node: pikepdf.Object) -> bool:
     remaining = [kid for kid in below if _holds_signature_field(kid)]
     node["/Kids"] = Array(remaining)
     return bool(remaining)
+
+
+def complete_appearances(pdf: pikepdf.Pdf) -> None:
+    """Give every widget of the form, signatures excepted, an appearance that shows its field's value.
+
+    Appearances that the document brings are kept, unless it says that they are outdated (/NeedAppearances).
+    Raises InvalidActionError for a value with characters that no font of this machine has.
+    """
+    form = acro_form(pdf)
+    if form is None:
+        return
+    outdated = str(form.get("/NeedAppearances", False)).lower() == "true"
+    for field in fields(pdf):
+        for widget in field.widgets:
+            if "/Rect" not in widget:
+                continue
+            if field.kind in _MARKS:
+                _show_state(pdf, field, widget, outdated=outdated)
+            elif (outdated or not _has_appearance(widget)) and (
+                field.kind in ("text", "choice") or _caption(field, widget) is not None
+            ):
+                _draw_text(pdf, form, field, widget)
+    if "/NeedAppearances" in form:
+        del form["/NeedAppearances"]
+
+
+def _has_appearance(widget: pikepdf.Object) -> bool:
+    appearance = widget.get("/AP")
+    return appearance is not None and isinstance(appearance.get("/N"), pikepdf.Stream)
+
+
+def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pikepdf.Object) -> None:
+    caption = _caption(field, widget)
+    text = _shown_text(field) if caption is None else caption
+    font = font_for(text)
+    if font is None:
+        raise InvalidActionError(
+            f"the form field {field.name} holds characters that no font of the sandbox's machine has: install a font"
+            " that covers them, or let the document bring its own appearance"
+        )
+    width, height, frame, matrix = _frame(widget)
+    default = text_of(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
+    sized = _SIZE.search(default)
+    style = TextStyle(
+        font=font,
+        size=abs(float(sized.group(1))) if sized else 0.0,
+        colour=_SIZE.sub("", default).strip() or "0 g",
+        alignment=1 if caption is not None else _integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
+        width=width,
+        height=height,
+    )
+    cells = _integer(field.get("/MaxLen"))
+    if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
+        body = item_list(style, [shown for _, shown in _options(field)], _chosen(field), _integer(field.get("/TI")))
+    elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
+        body = paragraph(style, text)
+    elif FieldFlag.COMB in field.flags and cells > 0:
+        body = comb(style, text, cells)
+    else:
+        body = single_line(style, text)
+    content = frame + b"/Tx BMC\n" + body + b"EMC\n"
+    resources = Dictionary(Font=Dictionary(Text=font.resource(pdf)))
+    stream = _form_object(pdf, content, width, height, matrix, resources)
+    widget["/AP"] = Dictionary(N=stream)
+    if "/AS" in widget:
+        del widget["/AS"]
+
+
+def _caption(field: Field, widget: pikepdf.Object) -> str | None:
+    """The text on a push button that tells how it looks, icons excepted; None for any other field."""
+    looks = widget.get("/MK")
+    if field.kind != "pushbutton" or looks is None or "/I" in looks:
+        return None
+    return text_of(looks.get("/CA"))
+
+
+def _shown_text(field: Field) -> str:
+    if field.kind == "choice":
+        if FieldFlag.COMBO not in field.flags:
+            return "".join(shown for _, shown in _options(field))
+        return dict(_options(field)).get(field.value, field.value)
+    return "*" * len(field.value) if FieldFlag.PASSWORD in field.flags else field.value
+
+
+def _options(field: Field) -> list[tuple[str, str]]:
+    """A choice field's items: what is exported, and what is shown."""
+    options = field.get("/Opt")
+    items: list[pikepdf.Object] = list(options) if isinstance(options, pikepdf.Array) else []
+    pairs: list[tuple[str, str]] = []
+    for item in items:
+        if isinstance(item, pikepdf.Array) and len(item) == 2:
+            pairs.append((text_of(item[0]), text_of(item[1])))
+        else:
+            pairs.append((text_of(item), text_of(item)))
+    return pairs
+
+
+def _chosen(field: Field) -> set[int]:
+    value = field.get("/V")
+    values = [text_of(item) for item in value] if isinstance(value, pikepdf.Array) else [text_of(value)]
+    return {position for position, (exported, shown) in enumerate(_options(field)) if {exported, shown} & set(values)}
+
+
+def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outdated: bool) -> None:
+    """Make a check box or radio button show what its field's value says, whatever it showed before."""
+    own = widget.get("/AS")
+    wanted = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
+    appearance = widget.get("/AP")
+    states = appearance.get("/N") if appearance is not None else None
+    if isinstance(states, pikepdf.Dictionary) and not isinstance(states, pikepdf.Stream):
+        names = list(states.keys())
+        drawn: dict[str, pikepdf.Object] = {
+            name: state for name, state in states.items() if isinstance(state, pikepdf.Stream)
+        }
+    else:  # without any appearance, what a button's own state is called stands in /AS alone
+        names = [str(own)] if own is not None else [wanted] * (len(field.widgets) == 1)
+        drawn = {}
+    shown = wanted if wanted in names else "/Off"
+    if shown not in drawn and (outdated or not drawn):
+        drawn[shown] = _mark(pdf, field, widget, lit=shown != "/Off")
+        widget["/AP"] = Dictionary(N=Dictionary(drawn))
+    widget["/AS"] = Name(shown)
+
+
+def _mark(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, lit: bool) -> pikepdf.Object:
+    """What a check box or radio button looks like in one of its two states."""
+    width, height, content, matrix = _frame(widget)
+    if lit:
+        size = min(width, height) * 0.8
+        across, up = (width - size * 0.8) / 2, (height - size * 0.7) / 2
+        content += b"q BT /Mark %.3f Tf 0 g %.3f %.3f Td (%s) Tj ET Q\n" % (size, across, up, _MARKS[field.kind])
+    dingbats = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.ZapfDingbats)
+    resources = Dictionary(Font=Dictionary(Mark=pdf.make_indirect(dingbats)))
+    return _form_object(pdf, content, width, height, matrix, resources)
+
+
+def _frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
+    """The size to draw for, the widget's background and border, and the matrix that turns the drawing."""
+    rectangle = Rectangle.of(iter(widget["/Rect"]))
+    looks = widget.get("/MK")
+    width, height, matrix = upright(
+        _integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
+    )
+    border = widget.get("/BS")
+    thickness = float(str(border.get("/W", 1))) if border is not None else 1.0
+    content = b""
+    background = _colour(looks, "/BG", 0)
+    if background:
+        content += background + b" 0 0 %.3f %.3f re f\n" % (width, height)
+    line = _colour(looks, "/BC", 1)
+    if line and thickness > 0:
+        inset = thickness / 2
+        content += line + b" %.3f w %.3f %.3f %.3f %.3f re S\n" % (
+            thickness, inset, inset, width - thickness, height - thickness,
+        )  # fmt: skip
+    return width, height, b"q\n" + content + b"Q\n" if content else b"", Array(list(matrix))
+
+
+def _colour(looks: pikepdf.Object | None, key: str, use: int) -> bytes:
+    colour = looks.get(key) if looks is not None else None
+    if not isinstance(colour, pikepdf.Array) or len(colour) not in _PAINT or len(colour) == 0:
+        return b""
+    components = " ".join(str(component) for component in colour)
+    return f"{components} {_PAINT[len(colour)][use]}".encode()
+
+
+def _form_object(
+    pdf: pikepdf.Pdf, content: bytes, width: float, height: float, matrix: Array, resources: Dictionary
+) -> pikepdf.Object:
+    return new_stream(
+        pdf,
+        content,
+        Type=Name.XObject,
+        Subtype=Name.Form,
+        BBox=Array([0, 0, round(width, 3), round(height, 3)]),
+        Matrix=matrix,
+        Resources=resources,
+    )
+
+
+def _integer(value: pikepdf.Object | None) -> int:
+    try:
+        return int(str(value)) if value is not None else 0
+    except ValueError:
+        return 0

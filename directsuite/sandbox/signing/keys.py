@@ -1,7 +1,8 @@
 """The seam to the signing key: where signers and the trust in them come from.
 
 `FileKeyStore` keeps a key and a certificate authority of the sandbox's own, in files or in memory. A hardware
-security module comes behind the same protocol: its signer asks the module for each signature.
+security module comes behind the same protocol: its signer asks the module for each signature. cryptography and pyHanko
+are imported when a key is first used: the sandbox starts without them.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from directsuite.sandbox.database import make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from cryptography.hazmat.primitives.asymmetric import rsa
     from pyhanko.sign.signers import Signer
-
-    from directsuite.sandbox.signing.file_signer import FileSigner
 
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
 
@@ -64,21 +65,17 @@ class FileKeyStore:
         """The key store in `folder`, or one in memory for None; nothing is made before the first use."""
         return cls(folder)
 
-    def signer(self) -> FileSigner:
+    def signer(self) -> Signer:
         """A signer of the caller's own, whose private key is parsed once.
 
         Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
         """
-        from directsuite.sandbox.signing.file_signer import FileSigner, load_certificate
-
         key, pem = self._load()
-        return FileSigner(key, load_certificate(pem.certificate), load_certificate(pem.authority))
+        return _signer_class()(key, _certificate(pem.certificate), _certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
         """The sandbox's own certificate authority, in a certificate of the caller's own."""
-        from directsuite.sandbox.signing.file_signer import load_certificate
-
-        return [load_certificate(self._load()[1].authority)]
+        return [_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
         """The certificate of the sandbox's authority as PEM text, for those who check signatures with other tools."""
@@ -88,10 +85,8 @@ class FileKeyStore:
         """The private key, and all of it as text."""
         with self._lock:
             if self._loaded is None:
-                from directsuite.sandbox.signing.file_signer import load_key
-
                 pem = self._read() or self._write(_generate())
-                self._loaded = load_key(pem.key), pem
+                self._loaded = _private_key(pem.key), pem
             return self._loaded
 
     def _read(self) -> _Pem | None:
@@ -164,3 +159,53 @@ def _generate() -> _Pem:
     encoding = serialization.Encoding.PEM
     key = signer_key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))
+
+
+def _private_key(pem: bytes) -> rsa.RSAPrivateKey:
+    """Return the private key of this PEM text. Raises ValueError for one that is not RSA."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    private = load_pem_private_key(pem, password=None)
+    if not isinstance(private, rsa.RSAPrivateKey):
+        raise ValueError("the sandbox's signing key must be an RSA key: delete its file to have a new one made")
+    return private
+
+
+def _certificate(pem: bytes) -> Certificate:
+    from pyhanko.keys import load_certs_from_pemder_data
+
+    load: Any = load_certs_from_pemder_data
+    return next(iter(load(pem)))
+
+
+@cache
+def _signer_class() -> Callable[..., Signer]:
+    """Return a pyHanko signer's class: with an RSA key in memory (PKCS #1 v1.5) that is parsed once.
+
+    pyHanko's SimpleSigner parses and checks its key twice for every signature, which takes three times as long as all
+    the rest of signing.
+    """
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from pyhanko.sign.signers import Signer
+    from pyhanko_certvalidator.registry import SimpleCertificateStore
+
+    digests: dict[str, type[hashes.HashAlgorithm]] = {
+        "sha256": hashes.SHA256,
+        "sha384": hashes.SHA384,
+        "sha512": hashes.SHA512,
+    }
+
+    class FileSigner(Signer):
+        def __init__(self, key: rsa.RSAPrivateKey, certificate: Certificate, authority: Certificate) -> None:
+            registry: Any = SimpleCertificateStore
+            super().__init__(signing_cert=certificate, cert_registry=registry.from_certs([authority]))
+            self.key = key
+
+        async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
+            if dry_run:  # pyHanko makes one to learn the size of a signature
+                return bytes(self.key.key_size // 8)
+            return self.key.sign(data, padding.PKCS1v15(), digests[digest_algorithm.lower()]())
+
+    return FileSigner

@@ -22,9 +22,15 @@ from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.refusals import MalformedBodyError, parse_json, refusal
 from directsuite.sandbox.signing import store
-from directsuite.sandbox.signing.base64_text import encoded
-from directsuite.sandbox.signing.refusals import InvalidParameterError, NoSuchDocumentError, RefusedError
-from directsuite.sandbox.signing.signature_request import SignatureRequest, read_multi_sign, read_sign
+from directsuite.sandbox.signing.request import (
+    InvalidParameterError,
+    NoSuchDocumentError,
+    RefusedError,
+    SignatureRequest,
+    encoded,
+    read_multi_sign,
+    read_sign,
+)
 
 if TYPE_CHECKING:
     import sqlite3

@@ -22,9 +22,8 @@ from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
 
 from directsuite.sandbox.signing.document import incremental_writer, open_pdf
 from directsuite.sandbox.signing.flatten import without_outdated_appearances
-from directsuite.sandbox.signing.form import fields, page_numbers
-from directsuite.sandbox.signing.geometry import Rectangle, crop_box, rotation
-from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError
+from directsuite.sandbox.signing.form import Rectangle, crop_box, fields, page_numbers, rotation
+from directsuite.sandbox.signing.request import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.stamp import DrawnStampStyle, draw_stamp, read_picture
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pyhanko.sign.signers import Signer
 
     from directsuite.sandbox.signing.form import Field
-    from directsuite.sandbox.signing.signature_request import Placement, SignatureRequest
+    from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST = "sha256"
 _TOLERANCE = 0.5  # points that a widget may reach beyond the page, for rounding in the caller's units

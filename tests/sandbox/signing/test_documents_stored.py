@@ -17,11 +17,16 @@ from hypothesis import strategies as st
 from pikepdf import Name, String
 
 from directsuite.sandbox.signing import engine, store
-from directsuite.sandbox.signing.base64_text import decoded, encoded
+from directsuite.sandbox.signing.inspect import validate
 from directsuite.sandbox.signing.keys import FileKeyStore
-from directsuite.sandbox.signing.refusals import InvalidActionError, InvalidParameterError, RefusedError
-from directsuite.sandbox.signing.signature_request import SignatureRequest
-from directsuite.sandbox.signing.validate import validate
+from directsuite.sandbox.signing.request import (
+    InvalidActionError,
+    InvalidParameterError,
+    RefusedError,
+    SignatureRequest,
+    decoded,
+    encoded,
+)
 from tests.examples import examples
 
 from . import documents

@@ -1,7 +1,14 @@
-"""The bodies of Sign and MultiSign, checked and understood before any document is touched.
+"""What requests bring, checked and understood before any document is touched, and why the service refuses them.
 
-The specification leaves the widget's members open. Two spellings are taken, both in points from the top-left corner
-of the page's crop box before rotation, pages counted from 1:
+RefusedError
+├── InvalidActionError        the document cannot take this action (400)
+├── InvalidParameterError     something in the request is missing or wrong (400)
+├── PermissionDeniedError     the document belongs to another account (403)
+└── NoSuchDocumentError       unknown, deleted or expired (400, or what the service was told to answer)
+
+Base64 is taken with or without line breaks, and behind a `data:` prefix. The specification leaves the members of a
+widget open. Two spellings are taken, both in points from the top-left corner of the page's crop box before rotation,
+pages counted from 1:
 
     {"x": 72, "y": 620, "width": 200, "height": 70, "page": 1}
     {"left": 72, "top": 620, "width": 200, "height": 70, "pageIndex": 1}
@@ -11,17 +18,19 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 from zoneinfo import ZoneInfo
 
-from directsuite.sandbox.signing.base64_text import decoded
-from directsuite.sandbox.signing.refusals import InvalidParameterError
+import pybase64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
+_WHITE_SPACE = b" \t\r\n"
 _MEMBERS = ("name", "widget", "reason", "gsName", "timezone", "GMTOffset", "graphicalSignature")
 _LONGEST = 1000  # characters of a name or reason
 _HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
@@ -31,6 +40,62 @@ _ABBREVIATIONS = {  # what people write for time zones that the IANA database do
     "CDT": "America/Chicago", "EDT": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
     "Z": "UTC",
 }  # fmt: skip
+
+
+class RefusedError(Exception):
+    """A request that the signing service refuses; its text is the `description` of the answer."""
+
+    status: ClassVar[int] = 400
+    error: ClassVar[str] = "invalid_action"
+
+    @property
+    def description(self) -> str:
+        """What was wrong and what to do, in one sentence."""
+        return str(self)
+
+
+class InvalidActionError(RefusedError):
+    """The stored document cannot take the requested action."""
+
+
+class InvalidParameterError(RefusedError):
+    """A parameter is missing or invalid."""
+
+    error = "invalid_parameter"
+
+
+class PermissionDeniedError(RefusedError):
+    """The document belongs to another account."""
+
+    status = 403
+    error = "permission_denied"
+
+
+class NoSuchDocumentError(RefusedError):
+    """No document has this identifier, or no longer."""
+
+    error = "no_such_document"
+
+
+def decoded(text: bytes | str, what: str) -> bytes:
+    """The bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
+    raw = text.encode("ascii", "replace") if isinstance(text, str) else text
+    with suppress(ValueError):  # the usual text has nothing to take out, which would be a copy of it
+        if raw:
+            return pybase64.b64decode(raw, validate=True)
+    prefix = _DATA_PREFIX.match(raw)
+    compact = (raw[prefix.end() :] if prefix else raw).translate(None, _WHITE_SPACE)
+    if not compact:
+        raise InvalidParameterError(f"{what} is empty: base64 text is expected")
+    try:
+        return pybase64.b64decode(compact, validate=True)
+    except ValueError:
+        raise InvalidParameterError(f"{what} is not valid base64") from None
+
+
+def encoded(content: bytes) -> bytes:
+    """Bytes as base64 text without line breaks."""
+    return pybase64.b64encode(content)
 
 
 @dataclass(frozen=True, slots=True)
