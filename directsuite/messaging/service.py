@@ -382,11 +382,11 @@ class Mailbox(Facade):
         Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
         """
         arguments.new_folder(folder, "folder")
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
 
         async def created() -> APIResponse | None:
             """Success where the folder is there."""
-            return _DONE if _is_listed(folder, await looking.get_folders()) else None
+            return _DONE if _is_listed(folder, await within_call.get_folders()) else None
 
         confirm = Confirmation(verify=created)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
@@ -398,11 +398,11 @@ class Mailbox(Facade):
         """
         arguments.changeable_folder(folder, "folder")
         arguments.new_folder(new_folder, "new_folder")
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
 
         async def moved() -> APIResponse | None:
             """Success where the folder stands under its new name only."""
-            names = await looking.get_folders()
+            names = await within_call.get_folders()
             return _DONE if _is_listed(new_folder, names) and not _is_listed(folder, names) else None
 
         segments, confirm = (folder, new_folder), Confirmation(verify=moved)
@@ -418,11 +418,11 @@ class Mailbox(Facade):
         a `&`, since IMAP spells such names in another way, and a listing may do so too.
         """
         arguments.changeable_folder(folder, "folder")
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
 
         async def deleted() -> APIResponse | None:
             """Success where the folder is gone with what was below it."""
-            return _DONE if _is_deleted(folder, await looking.get_folders(folder.rpartition(".")[0])) else None
+            return _DONE if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
 
         confirm = Confirmation(verify=deleted, seconds=SETTLE_TIMEOUT) if _shows_its_deletion(folder) else None
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
@@ -640,11 +640,11 @@ class Mailbox(Facade):
 
     def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
         """Confirmation that a repeat was refused because the first attempt had taken the messages away."""
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
 
         async def gone() -> APIResponse | None:
             """Success where none of them is left in the folder."""
-            return _DONE if set(uids).isdisjoint(await looking.get_uids(folder)) else None
+            return _DONE if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
 
         return Confirmation(verify=gone)
 
@@ -660,11 +660,11 @@ class Mailbox(Facade):
         if not expected or None in listed:
             return None
         known = frozenset(await self.get_uids(folder, timeout=deadline.left()))
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
 
         async def arrived() -> APIResponse | None:
             """Success where each is there, as often as it was to arrive."""
-            now = await looking.get_message_metadata(folder, timeout=deadline.left())
+            now = await within_call.get_message_metadata(folder, timeout=deadline.left())
             new = Counter(message.msg_id for message in now if message.uid not in known)
             return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
 

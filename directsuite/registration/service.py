@@ -158,10 +158,10 @@ class PatientSearch:
 
     def confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """The search, as the transport makes it."""
-        return Confirmation(verify=self.look, seconds=SETTLE_TIMEOUT, reserve=_RESERVE, verdict=self.verdict)
+        return Confirmation(verify=self.verify, seconds=SETTLE_TIMEOUT, reserve=_RESERVE, verdict=self.verdict)
 
-    async def look(self) -> None:
-        """Prove nothing, but end the looking when the user is there."""
+    async def verify(self) -> None:
+        """Prove nothing, but end the search when the user is there."""
         try:
             users = await self.find()
         except NotFoundError:

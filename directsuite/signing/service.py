@@ -78,7 +78,7 @@ class Signing(Facade):
     that document are not looked for.
 
     A pull to a file has no more time than its call until the answer begins; then, without `timeout`, only a pause of
-    `attempt_timeout` seconds ends it, and looking what became of it may take as long as another call.
+    `attempt_timeout` seconds ends it, and finding out what became of it may take as long as another call.
     """
 
     def __init__(self, transport: Transport, options: Options | None = None) -> None:
@@ -508,7 +508,7 @@ class Signing(Facade):
         operation.check((name,))
         refuse_max_bytes(max_bytes)
         refuse_progress(progress)
-        looking = self._within_a_call()
+        within_call = self._within_a_call()
         if destination is None:
             if max_bytes is not None:
                 raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
@@ -517,7 +517,7 @@ class Signing(Facade):
 
             async def fetch() -> bytes:
                 """The PDF, after its answer got lost."""
-                return await looking._call(operations.GET_DOC, name)
+                return await within_call._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
         async with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
@@ -530,7 +530,7 @@ class Signing(Facade):
                     raise receiving.failure
                 if sink.spent:
                     raise PartlyPassedOnError("the answer broke off")
-                return await looking._call(_streamed(operations.GET_DOC), name, receive=receiving.apart())
+                return await within_call._call(_streamed(operations.GET_DOC), name, receive=receiving.apart())
 
             return await self._change_and_pull(
                 _streamed(operation), document, effect, timeout, body, fetch=stream, keep=sink.keep, receive=receiving

@@ -78,7 +78,7 @@ class Model(ValueSemantics):
 
 def is_loose(cls: type[Model]) -> bool:
     """Return True if the specification leaves the fields of this model open."""
-    return cls._loose
+    return cls._loose  # pyright: ignore[reportPrivateUsage]
 
 
 Uid = Annotated[int, "uid"]
