@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.course import Ending
     from benchmarks.soak.tally import Tally
 
-OPERATIONS = [
+OPERATIONS: list[Operation[Any]] = [
     each
     for service in (signing, fax, messaging, registration)
     for each in vars(service).values()

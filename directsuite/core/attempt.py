@@ -335,7 +335,7 @@ class Attempt(Generic[R]):
 
     @property
     def _has_begun(self) -> bool:
-        """Whether anything of the request may have left: it has where an answer came."""
+        """Anything of the request may have left: it has where an answer came."""
         return self._status is not None or self._is_written
 
     @property
@@ -344,7 +344,7 @@ class Attempt(Generic[R]):
 
     @property
     def _is_unfed(self) -> bool:
-        """Whether there is a connection, and nothing to send on it from the caller's source."""
+        """There is a connection, and the caller's source gives nothing to send on it."""
         return self._payload is not None and self._payload.waiting
 
     def _record_failure(self, error: BaseException) -> None:
@@ -374,7 +374,7 @@ class Attempt(Generic[R]):
         )
 
     def _is_answered(self, error: DirectSuiteError) -> bool | None:
-        """Whether the service answered; None where the failure says nothing of it, such as a caller's own slowness."""
+        """Return True if the service answered, None if the failure says nothing of it, as a caller's own slowness."""
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired:
             full_time = self._elapsed() >= _NEARLY * self._env.attempt_timeout

@@ -89,7 +89,7 @@ class TokenCache:
 
     @property
     def renewable(self) -> bool:
-        """Whether a refused token may be replaced by another."""
+        """A refused token may be replaced by another."""
         return self._source.renewable
 
     def at_once(self) -> Credential | None:
@@ -109,7 +109,7 @@ class TokenCache:
         return credential
 
     def holds(self, credential: Credential) -> bool:
-        """Whether this one is still in use and good."""
+        """Return True if `credential` is the current one and has not expired."""
         return self._credential is credential and self._clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
@@ -274,7 +274,7 @@ class TokenSource(Protocol):
 
     @property
     def renewable(self) -> bool:
-        """Whether another fetch may give another token."""
+        """Another fetch may give another token."""
         ...
 
     async def fetch(self) -> AccessToken:
@@ -288,7 +288,7 @@ class SpendingSource(Protocol):
 
     @property
     def spends(self) -> bool:
-        """Whether that is so."""
+        """Its fetch spends what it sends."""
         ...
 
 

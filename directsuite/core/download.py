@@ -109,7 +109,7 @@ class Destination(Generic[R]):
 
     @property
     def spent(self) -> bool:
-        """Whether asking for another answer is of no use."""
+        """Asking for another answer is of no use."""
         return self._refused or self.sink.spent
 
     def apart(self) -> Destination[R]:
@@ -199,7 +199,7 @@ class Destination(Generic[R]):
 
 
 def is_spent(receive: object) -> bool:
-    """Whether what receives an answer should not receive another."""
+    """Return True if what receives an answer should not receive another."""
     return isinstance(receive, Destination) and receive.spent
 
 

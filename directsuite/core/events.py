@@ -198,7 +198,7 @@ class Events:
 
     @property
     def detailed(self) -> bool:
-        """Whether anybody wants to know of what goes well."""
+        """Some listener, or the log, wants to know of what goes well."""
         return bool(self._listeners) or self._logger.isEnabledFor(logging.DEBUG)
 
     def add(self, listener: Listener) -> None:

@@ -203,7 +203,7 @@ class Limits:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no connection is left; right after a `release`, whether a call waited for it."""
+        """No connection is left; right after a `release` this means that a call waited for it."""
         return not self._free
 
     def release(self) -> None:
@@ -252,7 +252,7 @@ class CircuitBreaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether all attempts may be made."""
+        """All attempts may be made."""
         return self._probe_at is None
 
     def wait(self) -> float | None:

@@ -48,7 +48,7 @@ class Semantics(enum.Enum):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether the request may be sent again although the first may have been acted upon."""
+        """The request may be sent again although the first may have been acted upon."""
         return self is not Semantics.NON_IDEMPOTENT
 
 
@@ -109,17 +109,17 @@ class Operation(ValueSemantics, Generic[R]):
 
     @functools.cached_property
     def may_repeat(self) -> bool:
-        """Whether it may be sent again although the first request may have been acted upon."""
+        """It may be sent again although the first request may have been acted upon."""
         return self.semantics.may_repeat
 
     @functools.cached_property
     def limited(self) -> bool:
-        """Whether a call takes one of the connections; a login doesn't: those who hold them may be waiting for it."""
+        """A call takes one of the connections. A login doesn't: calls that hold them may be waiting for it."""
         return self.auth is not Auth.NONE
 
     @functools.cached_property
     def needs_credential(self) -> bool:
-        """Whether each request carries a token or session that has to be had first."""
+        """Each request carries a token or session that has to be had first."""
         return self.auth in (Auth.BEARER, Auth.SESSION)
 
     @functools.cached_property
@@ -228,7 +228,7 @@ class Refusals(ValueSemantics):
         return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.flag or "") is True
 
     def says_yes(self, document: Any) -> bool:
-        """Whether a JSON document claims success in the service's own form, or needs no such claim."""
+        """Return True if a JSON document claims success in the service's own form, or needs no such claim."""
         if self.flag is None or self._plainly_says_yes(document):
             return True
         if not isinstance(document, dict):

@@ -166,7 +166,7 @@ def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Ou
 
 
 def asks_for_new_credential(error: DirectSuiteError) -> bool:
-    """Whether the service would take the same request with a fresh token or session."""
+    """Return True if the service would take the same request with a fresh token or session."""
     return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
 
 

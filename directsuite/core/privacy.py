@@ -57,7 +57,7 @@ def forget(error: BaseException, handled: BaseException | None) -> None:
 
 
 def _is_foreseen(error: BaseException) -> bool:
-    """Whether it is no fault of the package: one of its own errors, the system's, or one from another's code."""
+    """Return True for what is no fault of the package: its own errors, the system's, and those of others' code."""
     expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError | MemoryError | RecursionError)
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 

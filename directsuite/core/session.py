@@ -36,7 +36,7 @@ _DRAIN = 5.0
 
 
 _ASKING_IS_DEAR = sys.version_info < (3, 12)
-"""Whether asyncio makes a system call when it is asked for the running loop."""
+"""asyncio makes a system call when it is asked for the running loop."""
 
 _forks = 0
 """How many forks led to this process: cheaper to look at than its number in the system."""
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def shared(self) -> bool:
-        """Whether the session may be another's too, with cookies of theirs."""
+        """The session may be another program part's, too, with cookies of its own."""
         return self._factory is not None
 
     @property
@@ -156,7 +156,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether closing has begun."""
+        """Closing has begun."""
         return self._closed
 
     async def open(self) -> None:
@@ -400,7 +400,7 @@ class Timeout:
 
     @property
     def expired(self) -> bool:
-        """Whether the end was reached."""
+        """Its time was up before the block ended."""
         return self._error is TimeoutError
 
     def __enter__(self) -> None:

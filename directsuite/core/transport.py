@@ -356,7 +356,7 @@ class Polling:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over, so that asking now is the last time."""
+        """The time is over, so that asking now is the last time."""
         return self._clock.monotonic() >= self._end
 
     async def pause(self) -> None:
@@ -366,7 +366,7 @@ class Polling:
 
 
 def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool:
-    """Whether another attempt may be made after this failure."""
+    """Return True if another attempt may be made after this failure."""
     if not isinstance(error, DirectSuiteError) or history.is_consumed or error is history.own_error:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
@@ -381,7 +381,7 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
 
 
 def _renews(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
-    """Whether the attempt failed for want of a fresh credential, which the next one is going to have."""
+    """Return True if the attempt failed for want of a fresh credential, which the next one is going to have."""
     if failure is history.own_error or not asks_for_new_credential(failure):
         return False
     cache = call.endpoint.credentials

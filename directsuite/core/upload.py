@@ -197,12 +197,12 @@ class RequestPayload(Payload):
 
     @property
     def spent(self) -> bool:
-        """Whether the body can't be sent again."""
+        """The body can't be sent again."""
         return self._taken and not self._body.replayable
 
     @property
     def streamed(self) -> bool:
-        """Whether the body comes in chunks."""
+        """The body comes in chunks."""
         return self._body.chunks is not None
 
     def __repr__(self) -> str:
