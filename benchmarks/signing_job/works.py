@@ -24,6 +24,7 @@ from benchmarks.peers import work
 from benchmarks.server import at
 from benchmarks.server.pinning import CLIENTS, pin
 from benchmarks.soak.census import resident
+from directsuite.durable.database import sql
 from directsuite.jobs.signing import Folder, Journal, Pdf, SigningJob, State, TargetFolder
 
 DOCUMENTS, SIZE, AT_A_TIME = 400, 200_000, 10
@@ -129,7 +130,7 @@ async def many(url: str, folder: Path) -> Figures:
             names = [f"{number:07}.pdf" for number in range(start, start + _FILLED)]
             for entry in await journal.entries(names):
                 assert entry.state is State.NEW
-        await journal._do(lambda connection: connection.execute("UPDATE document SET state = 5"))
+        await journal._database.execute(sql("UPDATE directsuite.signing_document SET state = 5"))
 
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(MANY):

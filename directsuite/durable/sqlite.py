@@ -337,7 +337,7 @@ def result_of(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("Within a transaction of SQLite await nothing but what the transaction has.")
 
 
-def _stored(value: Any) -> Any:
+def _stored(value: object) -> Any:
     store = _STORED.get(type(value))
     return value if store is None else store(value)
 

@@ -4,9 +4,8 @@ from directsuite.jobs.signing.documents import Elsewhere, Folder, Pdf
 from directsuite.jobs.signing.entry import Entry, State
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
-from directsuite.jobs.signing.journal import Journal
+from directsuite.jobs.signing.journal import Journal, PostgresJournal
 from directsuite.jobs.signing.keeping import JournalError, Tally
-from directsuite.jobs.signing.postgres_journal import PostgresJournal
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
 from directsuite.jobs.signing.targets import Target, TargetFolder
 

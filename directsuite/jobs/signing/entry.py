@@ -69,12 +69,12 @@ class Entry:
 
 
 def entry_of(values: Sequence[Any]) -> Entry:
-    """The entry of a row, its values in their order. A name that is no Unicode text stands there as bytes."""
+    """The entry of a row, its values in their order. A name stands there as bytes."""
     number, name, state, *rest = values
     identifier, saved_at, source_sha, output_sha, tries, problem = rest
     return Entry(
         number=number,
-        name=name if isinstance(name, str) else bytes(name).decode("utf-8", "surrogatepass"),
+        name=bytes(name).decode("utf-8", "surrogatepass"),
         state=State(state),
         identifier=identifier,
         saved_at=saved_at,

@@ -1,212 +1,314 @@
-"""The journal of a signing job: an SQLite file that knows how far each document is, whatever happens to the program.
+"""The journal of a signing job, which knows how far each document is, whatever happens to the program.
 
-document     one row each, by its name
-abandoned    stored documents that are to be deleted when there is time, for they may be signed or not
-job          what is signed with: a journal belongs to one job; and its part of a target's workshop, by chance
+Journal          a file of SQLite, for one process
+PostgresJournal  for many processes: each has some documents, a Chunk, for a turn
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
 
 import attrs
 
-from directsuite.durable.database import sql
-from directsuite.durable.sqlite import SqliteFile
+from directsuite.core.checks import AT_LEAST_ONE
+from directsuite.durable.database import Database, Transaction
+from directsuite.durable.postgres import Connections, PostgresDatabase
+from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError
+from directsuite.jobs.signing import sql
 from directsuite.jobs.signing.entry import Entry, State, entry_of
 from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
-from directsuite.jobs.sqlite_journal import SqliteJournal
+from directsuite.secret import Secret
 
-_AT_A_TIME = 500
-"""Names of a statement."""
-
-
-_FILE = SqliteFile(
-    noun="journal",
-    error=JournalError,
-    application=0x64735367,
-)
-_TABLES = (
-    sql("""
-        CREATE TABLE document (
-            number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, state INTEGER NOT NULL, identifier TEXT,
-            saved_at REAL, source_sha TEXT, output_sha TEXT, tries INTEGER NOT NULL, problem TEXT
-        )
-    """),
-    sql("""
-        CREATE INDEX document_state ON document (state)
-    """),
-    sql("""
-        CREATE TABLE abandoned (identifier TEXT PRIMARY KEY, asked INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID
-    """),
-    sql("""
-        CREATE TABLE job (kind TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID
-    """),
-    sql("""
-        CREATE TABLE tally (name TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID
-    """),
-)
-
-_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
-_PUT = """
-    UPDATE document SET state = ?, identifier = ?, saved_at = ?, source_sha = ?, output_sha = ?, tries = ?, problem = ?
-    WHERE number = ?
-"""
-_RENEW = """
-    UPDATE document SET state = 1, problem = NULL, tries = 0, source_sha = NULL
-    WHERE state = 6 AND problem = coalesce(?, problem)
-"""
-_COUNT = "INSERT INTO tally VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET count = count + 1"
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A)
+_WOKEN = 100  # chunks that workers are told of at a time: more than that start their turns in no second
 
 
-class Journal(SqliteJournal):
+class LostChunkError(JournalError):
+    """The turn is over, here or because another worker has the next: this one has nothing to write any more."""
+
+
+class JobJournal:
+    """What is known of a whole job. job: its number in the database; identity: no other job's, in whatever database."""
+
+    def __init__(self, database: Database, job: int | None = None, identity: str = "") -> None:
+        self._database = database
+        self._job = job
+        self._identity = identity
+
+    @property
+    def job(self) -> int:
+        """Its number in the database. Raises ConfigurationError where the journal isn't open."""
+        if self._job is None:
+            raise ConfigurationError("the journal isn't open: use it within `async with`")
+        return self._job
+
+    def part_of(self, chunk: int) -> str:
+        """The part of a target's workshop that is a chunk's: the same in all processes, and no other journal's."""
+        return hashlib.sha256(f"{self._identity} {chunk}".encode()).hexdigest()[:16]
+
+    async def claim(self, digest: str) -> None:
+        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+        ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self.job})
+        if found != digest:
+            raise ConfigurationError(ANOTHER_JOBS)
+
+    async def claimed(self) -> str | None:
+        """The digest of what its job signs with; None where no job has claimed it, or what it signs with varies."""
+        ((digest,),) = await self._database.fetch(sql.CLAIMED, {"job": self.job})
+        return None if digest is None else str(digest)
+
+    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
+        """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
+        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, entry_of)
+
+    async def renew(self, problem: str | None = None) -> int:
+        """Have documents that failed tried again, all or those with this problem; how many they are."""
+
+        async def work(transaction: Transaction) -> int:
+            """Documents and chunks."""
+            renewed = await transaction.execute(sql.RENEW, {"job": self.job, "problem": problem})
+            await transaction.execute(sql.REOPEN, {"chunks": sorted({chunk for (chunk,) in renewed})})
+            return len(renewed)
+
+        return await self._database.transaction(work)
+
+    async def tally(self) -> Tally:
+        """The job in numbers."""
+        states = await self._database.fetch(sql.STATES, {"job": self.job})
+        ((abandoned, asked),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
+        counted = Counter({State(state): count for state, count in states})
+        return Tally(states=counted, abandoned=abandoned, asked=asked)
+
+    async def _open(self, transaction: Transaction, name: str) -> None:
+        """The job, and the tables, where there are none."""
+        await transaction.ensure(sql.TABLES)
+        named = {"name": name, "identity": secrets.token_hex(16)}
+        ((self._job, self._identity),) = await transaction.execute(sql.JOB, named)
+
+
+class Chunk(JobJournal):
+    """Documents of a job that are one worker's, for a turn: the journal that a SigningJob of them writes.
+
+    Where another worker has begun a later turn, what writes raises LostChunkError, and nothing is written.
+    """
+
+    def __init__(self, database: Database, job: int | None, identity: str, chunk: int, turn: int) -> None:
+        super().__init__(database, job, identity)
+        self.id = chunk
+        self.turn = turn
+
+    async def part(self) -> str:
+        """The part of a target's workshop that is this chunk's, in whatever turn, and no other journal's."""
+        return self.part_of(self.id)
+
+    async def names(self) -> Sequence[str]:
+        """Documents that have not come to their end."""
+        return [_name(name) for (name,) in await self._database.fetch(sql.NAMES, {"chunk": self.id})]
+
+    async def confirm(self) -> None:
+        """Let others know that this worker lives."""
+        self._refuse_lost(await self._database.execute(sql.SEEN, self._turn))
+
+    async def leave(self) -> None:
+        """End the turn: the chunk is done, or there for others."""
+
+        async def leave(transaction: Transaction) -> None:
+            """Two statements: the second one sees what was committed while the first waited."""
+            if await transaction.execute(sql.HOLD, self._turn):
+                await transaction.execute(sql.LEAVE, self._turn)
+
+        await self._database.transaction(leave)
+
+    async def entries(self, names: Sequence[str]) -> list[Entry]:
+        """The entry of each of these documents of the chunk. Raises ConfigurationError where it has no such one."""
+        known = await self.known(names)
+        if len(known) < len(set(names)):
+            raise ConfigurationError("a document has another name than the one that it was asked for by: keep its name")
+        return [known[name] for name in names]
+
+    async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
+        """The entries of those of these documents that have one."""
+        values = [{"job": self.job, "chunk": self.id, "name": _stored(name)} for name in set(names)]
+        return {entry.name: entry for entry in await self._database.fetch_each(sql.ENTRY, values, entry_of)}
+
+    async def put(self, entry: Entry) -> Entry:
+        """Write how far a document is; the entry itself, for whoever goes on with it."""
+        self._refuse_lost(await self._database.execute(sql.PUT, self._values(entry)))
+        return entry
+
+    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+        """Have nothing to do any more with what is stored for a document. at: Unix time."""
+        abandoned = left(entry, then, problem)
+        is_stored, asked = entry.identifier is not None, entry.state is State.SIGNING
+        counts = {"abandoned": int(is_stored and then is not State.DONE), "asked": int(is_stored and asked)}
+
+        async def abandon(transaction: Transaction) -> None:
+            """All of it. The first statement holds the chunk's row, which nobody shares who waits for more."""
+            self._refuse_lost(await transaction.execute(sql.COUNT, counts | self._turn))
+            if is_stored:
+                values = {"identifier": entry.identifier, "chunk": self.id, "at": at}
+                await transaction.execute(sql.ABANDON, values)
+            await transaction.execute(sql.SET, self._values(abandoned))
+
+        await self._database.transaction(abandon)
+        return abandoned
+
+    async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
+        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
+        values = {"chunk": self.id, "after": after, "most": most}
+        return [identifier for (identifier,) in await self._database.fetch(sql.ABANDONED, values)]
+
+    async def forget(self, identifiers: Iterable[str]) -> None:
+        """These stored documents are deleted, or have expired."""
+        await self._database.execute(sql.FORGET, {"identifiers": list(identifiers)})
+
+    async def forget_before(self, at: float) -> None:
+        """What was abandoned before this, in Unix time, by others of the job too, has expired."""
+        await self._database.execute(sql.FORGET_BEFORE, {"job": self.job, "at": at})
+
+    @property
+    def _turn(self) -> dict[str, Any]:
+        return {"chunk": self.id, "turn": self.turn}
+
+    def _values(self, entry: Entry) -> dict[str, Any]:
+        return attrs.asdict(entry) | {"state": int(entry.state)} | self._turn
+
+    def _refuse_lost(self, found: Sequence[object]) -> None:
+        if not found:
+            raise LostChunkError("Another worker has these documents by now: this one was not heard of for too long.")
+
+
+class Journal(Chunk):
     """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
 
     Each method raises JournalError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _FILE, _TABLES)
+        super().__init__(SqliteDatabase(path, _FILE), None, "", 0, 0)
 
-    turn = 0
-    """One process at a time has the file, so none comes late."""
+    async def __aenter__(self) -> Self:
+        await self._database.open(self._prepare)
+        return self
 
-    async def part(self) -> str:
-        """The part of a target's workshop that is this job's, wherever its file is moved."""
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._database.aclose()
 
-        def work(connection: sqlite3.Connection) -> str:
-            """Made where there is none: two machines may have files of one path, and one target."""
-            connection.execute("INSERT INTO job VALUES ('part', ?) ON CONFLICT DO NOTHING", (secrets.token_hex(8),))
-            (found,) = connection.execute("SELECT digest FROM job WHERE kind = 'part'").fetchone()
-            return str(found)
-
-        return await self._do(work)
-
-    async def claim(self, digest: str) -> None:
-        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
-
-        def work(connection: sqlite3.Connection) -> str:
-            """The digest that it belongs to."""
-            connection.execute("INSERT INTO job VALUES ('signing', ?) ON CONFLICT DO NOTHING", (digest,))
-            (found,) = connection.execute("SELECT digest FROM job WHERE kind = 'signing'").fetchone()
-            return str(found)
-
-        if await self._do(work) != digest:
-            raise ConfigurationError(ANOTHER_JOBS)
-
-    async def claimed(self) -> str | None:
-        """The digest of what its job signs with; None where no job has claimed it, or what it signs with varies."""
-
-        def work(connection: sqlite3.Connection) -> str | None:
-            """It changes nothing."""
-            found = connection.execute("SELECT digest FROM job WHERE kind = 'signing'").fetchone()
-            return None if found is None else str(found[0])
-
-        return await self._do(work)
+    async def _prepare(self, transaction: Transaction) -> None:
+        """The one job, and its one chunk."""
+        await self._open(transaction, "")
+        values = {"job": self.job}
+        found = await transaction.execute(sql.CHUNKS, values) or await transaction.execute(sql.MAKE_CHUNK, values)
+        ((self.id,),) = found
 
     async def entries(self, names: Sequence[str]) -> list[Entry]:
         """The entry of each of these documents, made where there is none."""
-
-        def work(connection: sqlite3.Connection) -> list[Entry]:
-            """All of them in one transaction."""
-            known = _known(connection, names)
-            for name in names:
-                if name not in known:
-                    values = (_stored(name),)
-                    made = connection.execute("INSERT INTO document (name, state, tries) VALUES (?, 1, 0)", values)
-                    known[name] = Entry(number=made.lastrowid or 0, name=name)
-            return [known[name] for name in names]
-
-        return await self._do(work)
-
-    async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
-        """The entries of those of these documents that have one."""
-        return await self._do(lambda connection: _known(connection, names))
-
-    async def put(self, entry: Entry) -> Entry:
-        """Write how far a document is; the entry itself, for whoever goes on with it."""
-        await self._do(lambda connection: _put(connection, entry))
-        return entry
-
-    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
-        """Have nothing to do any more with what is stored for a document. at: Unix time."""
-        abandoned = left(entry, then, problem)
-        asked = entry.state is State.SIGNING
-
-        def work(connection: sqlite3.Connection) -> None:
-            """Both in one transaction."""
-            if entry.identifier is not None:
-                connection.execute("INSERT OR IGNORE INTO abandoned VALUES (?, ?, ?)", (entry.identifier, asked, at))
-                for name in ("abandoned",) * (then is not State.DONE) + ("asked",) * asked:
-                    connection.execute(_COUNT, (name,))
-            _put(connection, abandoned)
-
-        await self._do(work)
-        return abandoned
-
-    async def abandoned(self, *, after: str = "", most: int | None = None) -> Sequence[str]:
-        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
-        select = "SELECT identifier FROM abandoned WHERE identifier > ? ORDER BY identifier LIMIT ?"
-        values = (after, -1 if most is None else most)
-        return await self._do(lambda connection: [each for (each,) in connection.execute(select, values)])
-
-    async def forget(self, identifiers: Iterable[str]) -> None:
-        """These stored documents are deleted, or have expired."""
-        values = [(each,) for each in identifiers]
-        await self._do(lambda connection: connection.executemany("DELETE FROM abandoned WHERE identifier = ?", values))
-
-    async def forget_before(self, at: float) -> None:
-        """What was abandoned before this, in Unix time, has expired."""
-        await self._do(lambda connection: connection.execute("DELETE FROM abandoned WHERE at < ?", (at,)))
-
-    async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
-        """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
-        select = f"SELECT {_COLUMNS} FROM document WHERE state = 6 AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
-        values = (after, -1 if most is None else most)
-        return await self._do(lambda connection: [entry_of(each) for each in connection.execute(select, values)])
-
-    async def renew(self, problem: str | None = None) -> int:
-        """Have documents that failed tried again, all or those with this problem; how many they are."""
-        return await self._do(lambda connection: connection.execute(_RENEW, (problem,)).rowcount)
-
-    async def tally(self) -> Tally:
-        """The job in numbers."""
-
-        def work(connection: sqlite3.Connection) -> Tally:
-            """All of one moment."""
-            states = Counter[State]()
-            for state, count in connection.execute("SELECT state, count(*) FROM document GROUP BY state"):
-                states[State(state)] = count
-            counts = dict(connection.execute("SELECT name, count FROM tally"))
-            return Tally(states=states, abandoned=counts.get("abandoned", 0), asked=counts.get("asked", 0))
-
-        return await self._do(work)
+        known = await self.known(names)
+        new = [(self.job, self.id, _stored(name)) for name in dict.fromkeys(names) if name not in known]
+        if new:
+            await self._database.transaction(lambda transaction: transaction.insert(sql.ADD, new))
+            known = await self.known(names)
+        return [known[name] for name in names]
 
 
-def _known(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, Entry]:
-    known = dict[str, Entry]()
-    for start in range(0, len(names), _AT_A_TIME):
-        some = [_stored(name) for name in names[start : start + _AT_A_TIME]]
-        marks = ", ".join("?" * len(some))
-        found = connection.execute(f"SELECT {_COLUMNS} FROM document WHERE name IN ({marks})", some)  # noqa: S608
-        known |= {entry.name: entry for entry in map(entry_of, found)}
-    return known
+class PostgresJournal(JobJournal):
+    """The journal of one job. Each method raises JournalError.
+
+        async with PostgresJournal(conninfo, "consents") as journal:
+            await journal.add(names)
+
+    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. job: its
+    name in the database. chunk: documents that a worker takes at a time. Raises ConfigurationError where the extra
+    `fleet` isn't installed.
+    """
+
+    def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
+        self.connections = Connections(conninfo, error=JournalError)
+        del conninfo  # this frame may stand in a traceback
+        AT_LEAST_ONE.require("chunk", chunk)
+        super().__init__(PostgresDatabase(self.connections))
+        self._name = job
+        self._size = chunk
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._database.open(lambda transaction: self._open(transaction, self._name))
+        except BaseException:
+            await self._database.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._database.aclose()
+
+    async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
+        """Have documents signed, by their names; how many are new to the job. Raises ConfigurationError."""
+        if isinstance(names, str):
+            raise ConfigurationError("names has to be a list of them, or another iterable: [name] for one")
+        some, added = list[str](), 0
+        async for name in _each(names):
+            some.append(name)
+            if len(some) == self._size:
+                added += await self._add(some)
+                some.clear()
+        return added + await self._add(some)
+
+    async def due(self, patience: float) -> Sequence[int]:
+        """Chunks that workers are to be told of, by nobody else for so many seconds: a few, till those are taken."""
+        values = {"job": self.job, "patience": patience, "most": _WOKEN}
+        return [chunk for (chunk,) in await self._database.execute(sql.DUE, values)]
+
+    async def take(self, chunk: int, patience: float) -> Chunk | None:
+        """A chunk, unless it is done, or has a worker that was heard of within so many seconds."""
+        found = await self._database.execute(sql.TAKE, {"chunk": chunk, "patience": patience})
+        return Chunk(self._database, self.job, self._identity, chunk, *found[0]) if found else None
+
+    async def pass_over(self, chunk: int) -> None:
+        """Have others told of a chunk at once: who was told of it begins no more turns."""
+        await self._database.execute(sql.WAKE_ANEW, {"chunk": chunk})
+
+    async def open_chunks(self) -> int:
+        """How many are not done, those included that workers have."""
+        ((count,),) = await self._database.fetch(sql.OPEN, {"job": self.job})
+        return int(count)
+
+    async def _add(self, names: Sequence[str]) -> int:
+        async def add(transaction: Transaction) -> int:
+            """A chunk of those that are new."""
+            ((chunk,),) = await transaction.execute(sql.MAKE_CHUNK, {"job": self.job})
+            rows = [(self.job, chunk, _stored(name)) for name in sorted(set(names))]
+            added = len(await transaction.insert(sql.ADD, rows))
+            if not added:
+                await transaction.execute(sql.DROP_CHUNK, {"chunk": chunk})
+            return added
+
+        return await self._database.transaction(add) if names else 0
 
 
-def _stored(name: str) -> str | bytes:
-    """A name as it stands in the file: that of a file may be no Unicode text, which SQLite takes as bytes only."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogatepass")
-    return name
+async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str]:
+    if isinstance(names, AsyncIterable):
+        async for name in names:
+            yield name
+        return
+    for name in names:
+        yield name
 
 
-def _put(connection: sqlite3.Connection, entry: Entry) -> None:
-    values = attrs.astuple(entry)[2:]
-    connection.execute(_PUT, (*values, entry.number))
+def _stored(name: str) -> bytes:
+    """That of a file may be no Unicode text."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _name(stored: bytes) -> str:
+    return bytes(stored).decode("utf-8", "surrogatepass")

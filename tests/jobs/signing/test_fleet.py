@@ -14,14 +14,14 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
+from directsuite.jobs.signing.journal import Chunk, LostChunkError, PostgresJournal
 from directsuite.jobs.signing.keeping import JournalError
-from directsuite.jobs.signing.postgres_journal import Chunk, LostChunkError, PostgresJournal
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 
-from directsuite.durable.postgres import Connection, Connections
+from directsuite.durable.postgres import Connection, Connections, PostgresDatabase
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -163,6 +163,7 @@ async def scene(conninfo: str, tmp_path: Path) -> AsyncIterator[Scene]:
         assert await journal.add(NAMES) == len(NAMES)
         await journal.connections.aclose()
         journal.connections = connections = Interrupted(conninfo, error=JournalError, most=8)
+        journal._database = PostgresDatabase(connections)
         yield Scene(journal, connections, tmp_path / "out")
 
 
@@ -190,7 +191,7 @@ async def test_no_two_chunks_have_one_part_of_a_workshop(scene: Scene, conninfo:
                 [key] = await journal.due(30.0)
                 chunk = await journal.take(key, 30.0)
                 assert chunk is not None
-                parts |= {await chunk.part(), journal.part(first.id)}
+                parts |= {await chunk.part(), journal.part_of(first.id)}
     assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
 
 

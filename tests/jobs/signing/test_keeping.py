@@ -10,8 +10,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, State
+from directsuite.jobs.signing.journal import PostgresJournal
 from directsuite.jobs.signing.keeping import Keeping, digest_of
-from directsuite.jobs.signing.postgres_journal import PostgresJournal
 from tests.jobs.signing.jobs import SIGN, Jobs, pdfs
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]

@@ -1,0 +1,146 @@
+"""The tables of signing jobs, and every statement that is made of them. A file of SQLite has one job of one chunk.
+
+signing_job        what is signed with; identity: no other job's, in whatever database
+signing_chunk      documents that one worker at a time has: the turn's number is its lease; seen_at: it was heard of;
+                   woken_at: workers were told that it is there to be taken
+signing_document   one row each, by its name, which may be no Unicode text
+signing_abandoned  stored documents that are to be deleted when there is time, for they may be signed or not
+
+A worker writes only in a turn that is the chunk's last one: each statement that writes holds the chunk's row meanwhile,
+for which another turn has to wait.
+"""
+
+from __future__ import annotations
+
+from directsuite.durable.database import Tables, sql
+
+TABLES = Tables(
+    "signing",
+    (
+        sql("""
+            CREATE TABLE directsuite.signing_job (
+                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, digest text,
+                identity text NOT NULL
+            )
+        """),
+        sql("""
+            CREATE TABLE directsuite.signing_chunk (
+                id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                job bigint NOT NULL REFERENCES directsuite.signing_job, turn bigint NOT NULL DEFAULT 0,
+                seen_at timestamptz, woken_at timestamptz, done boolean NOT NULL DEFAULT false,
+                abandoned bigint NOT NULL DEFAULT 0, asked bigint NOT NULL DEFAULT 0
+            )
+        """),
+        sql("CREATE INDEX signing_chunk_open ON directsuite.signing_chunk (job, id) WHERE NOT done"),
+        sql("""
+            CREATE TABLE directsuite.signing_document (
+                number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL,
+                chunk bigint NOT NULL REFERENCES directsuite.signing_chunk, name bytea NOT NULL,
+                state smallint NOT NULL DEFAULT 1, identifier text, saved_at float8, source_sha text, output_sha text,
+                tries bigint NOT NULL DEFAULT 0, problem text, UNIQUE (job, name)
+            )
+        """),
+        sql("CREATE INDEX signing_document_chunk ON directsuite.signing_document (chunk, number)"),
+        sql("CREATE INDEX signing_document_failed ON directsuite.signing_document (job, number) WHERE state = 6"),
+        sql("""
+            CREATE TABLE directsuite.signing_abandoned (
+                identifier text PRIMARY KEY, chunk bigint NOT NULL REFERENCES directsuite.signing_chunk,
+                at float8 NOT NULL
+            )
+        """),
+        sql("CREATE INDEX signing_abandoned_chunk ON directsuite.signing_abandoned (chunk, identifier)"),
+    ),
+)
+
+JOB = sql("""
+    INSERT INTO directsuite.signing_job (name, identity) VALUES (:name, :identity)
+    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, identity
+""")
+CLAIM = sql("UPDATE directsuite.signing_job SET digest = coalesce(digest, :digest) WHERE id = :job RETURNING digest")
+CLAIMED = sql("SELECT digest FROM directsuite.signing_job WHERE id = :job")
+
+MAKE_CHUNK = sql("INSERT INTO directsuite.signing_chunk (job) VALUES (:job) RETURNING id")
+CHUNKS = sql("SELECT id FROM directsuite.signing_chunk WHERE job = :job")
+DROP_CHUNK = sql("DELETE FROM directsuite.signing_chunk WHERE id = :chunk")
+ADD = sql("""
+    INSERT INTO directsuite.signing_document (job, chunk, name) VALUES :rows
+    ON CONFLICT (job, name) DO NOTHING RETURNING number
+""")
+
+# Of many workers, in PostgreSQL alone.
+DUE = sql("""
+    WITH due AS (
+        SELECT id FROM directsuite.signing_chunk
+        WHERE job = :job AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
+            AND (woken_at IS NULL OR woken_at < now() - make_interval(secs => :patience))
+        ORDER BY id FOR UPDATE SKIP LOCKED LIMIT (
+            SELECT greatest(0, :most - count(*)) FROM directsuite.signing_chunk
+            WHERE job = :job AND NOT done AND woken_at >= now() - make_interval(secs => :patience))
+    )
+    UPDATE directsuite.signing_chunk c SET woken_at = now() FROM due WHERE c.id = due.id RETURNING c.id
+""")
+TAKE = sql("""
+    UPDATE directsuite.signing_chunk SET turn = turn + 1, seen_at = now(), woken_at = NULL
+    WHERE id = :chunk AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
+    RETURNING turn
+""")
+WAKE_ANEW = sql("UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = :chunk")
+SEEN = sql("""
+    UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = :chunk AND turn = :turn AND seen_at IS NOT NULL
+    RETURNING id
+""")
+HOLD = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND turn = :turn FOR UPDATE")
+LEAVE = sql("""
+    UPDATE directsuite.signing_chunk c SET seen_at = NULL, woken_at = NULL, done = NOT EXISTS (
+        SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state < 5)
+    WHERE id = :chunk AND turn = :turn
+""")
+OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
+
+_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
+NAMES = sql("SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state < 5 ORDER BY number")
+ENTRY = sql(f"""
+    SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND chunk = :chunk AND name = :name
+""")  # noqa: S608  of constants
+FAILURES = sql(f"""
+    SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND state = 6 AND number > :after
+    ORDER BY number LIMIT coalesce(:most, 9223372036854775807)
+""")  # noqa: S608  of constants
+_PUT = """
+    SET state = :state, identifier = :identifier, saved_at = :saved_at, source_sha = :source_sha,
+        output_sha = :output_sha, tries = :tries, problem = :problem
+"""
+PUT = sql(f"""
+    WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND turn = :turn FOR SHARE)
+    UPDATE directsuite.signing_document AS d {_PUT}
+    FROM held WHERE d.chunk = held.id AND d.number = :number RETURNING number
+""")  # noqa: S608  of constants
+SET = sql(f"UPDATE directsuite.signing_document {_PUT} WHERE chunk = :chunk AND number = :number")
+
+COUNT = sql("""
+    UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, asked = asked + :asked
+    WHERE id = :chunk AND turn = :turn RETURNING id
+""")
+ABANDON = sql("""
+    INSERT INTO directsuite.signing_abandoned VALUES (:identifier, :chunk, :at) ON CONFLICT (identifier) DO NOTHING
+""")
+ABANDONED = sql("""
+    SELECT identifier FROM directsuite.signing_abandoned WHERE chunk = :chunk AND identifier > :after
+    ORDER BY identifier LIMIT coalesce(:most, 9223372036854775807)
+""")
+FORGET = sql("DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(:identifiers)")
+FORGET_BEFORE = sql("""
+    DELETE FROM directsuite.signing_abandoned
+    WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
+""")  # of chunks that are done, too, whose turn nobody takes any more
+
+RENEW = sql("""
+    UPDATE directsuite.signing_document SET state = 1, problem = NULL, tries = 0, source_sha = NULL
+    WHERE job = :job AND state = 6 AND problem = coalesce(:problem::text, problem) RETURNING chunk
+""")
+REOPEN = sql("UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)")
+STATES = sql("SELECT state, count(*) FROM directsuite.signing_document WHERE job = :job GROUP BY state")
+COUNTS = sql("""
+    SELECT coalesce(sum(abandoned), 0)::bigint, coalesce(sum(asked), 0)::bigint FROM directsuite.signing_chunk
+    WHERE job = :job
+""")
