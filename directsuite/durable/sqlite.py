@@ -161,6 +161,11 @@ class SqliteFile(Generic[E]):
             raise self.error(
                 f"The {self.noun}'s file was written by a newer directsuite: upgrade directsuite to use it."
             )
+        if 0 < version < self.version:
+            raise self.error(
+                f"The {self.noun}'s file was written by an earlier directsuite, whose form this one does not read: "
+                f"finish with that one, and give the {self.noun} another path."
+            )
         return int(version)
 
     def _make(self, path: Path) -> None:

@@ -250,7 +250,8 @@ async def test_files_that_others_may_read_are_taken_from_them(
     restored = tmp_path / "restored.db"
     await kind(path)
     with contextlib.closing(sqlite3.connect(path)) as connection:  # keeps the files beside it, with what is in them
-        connection.execute("PRAGMA user_version = 1")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version}")
         for suffix in ("", "-wal", "-shm"):
             copy = tmp_path / f"restored.db{suffix}"
             copy.write_bytes((tmp_path / f"store.db{suffix}").read_bytes())

@@ -33,6 +33,7 @@ _FILE = SqliteFile(
     noun="journal",
     error=JournalError,
     application=0x64734476,
+    version=2,
 )
 _TABLES = (
     sql("""

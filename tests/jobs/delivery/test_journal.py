@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker
+from directsuite.jobs.delivery import DeliveryTracker, JournalError
 from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.trackers import NEVER, PROMPT, SLOW, Scene, course, first_of, told
@@ -33,6 +35,18 @@ async def test_a_restart_goes_on_and_tells_what_was_not_done(scene: Scene) -> No
         tracker = scene.tracker(journal)
         await tracker.add(smtp_id)  # the program begins its batch anew
         assert await told(tracker) == []
+
+
+async def test_a_file_of_an_earlier_form_is_refused_and_left_as_it_is(scene: Scene) -> None:
+    async with scene.journal():
+        pass
+    with contextlib.closing(sqlite3.connect(scene.file)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    before = scene.file.read_bytes()
+    with pytest.raises(JournalError, match="give the journal another path"):
+        async with scene.journal():
+            pass
+    assert scene.file.read_bytes() == before
 
 
 async def test_one_with_and_without_angle_brackets_is_the_same(scene: Scene) -> None:
