@@ -9,7 +9,6 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
-from directsuite.cli.doctor.app import doctor
 from directsuite.cli.options import (
     COMMANDS,
     EPILOGUE,
@@ -17,6 +16,7 @@ from directsuite.cli.options import (
     OTHERS,
     SERVICES,
     TRYING,
+    DoctorOptions,
     FaxListOptions,
     FaxNumber,
     FaxOptions,
@@ -272,9 +272,6 @@ def sign(sources: Sources, /, *, options: SignOptions) -> int:
     return sign(sources, options)
 
 
-app.command(doctor, group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
-
-
 @fax.command(name="list", sort_key=1)
 def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
     """List the faxes of a number, newest first."""
@@ -360,6 +357,19 @@ def passwords(file: Path, /, *, options: PatientOptions) -> int:
     from directsuite.cli import patient
 
     return patient.set_passwords(file, options)
+
+
+@app.command(group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
+def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
+    """Find what is wrong, and say what to do about it.
+
+    It looks at this machine's settings, and at each service's URL, name, connection, certificate, clock, and whether it
+    takes your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 says that nothing
+    failed.
+    """
+    from directsuite.cli.doctor import doctor
+
+    return doctor(options)
 
 
 @app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)

@@ -359,3 +359,18 @@ class InboxSaveOptions(InboxOptions):
     """The folder for the files, made where it isn't there."""
     eml: Annotated[bool, Flag, Parameter(group=_WHAT)] = False
     """The messages themselves, as .eml files that mail programs read."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class DoctorOptions:
+    """The options of `doctor`."""
+
+    mailbox: Mailbox = None
+    password_file: PasswordFile = None
+    token_file: TokenFile = None
+    login: Login = None
+    login_password_file: LoginPasswordFile = None
+    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=600))] = 10.0
+    """Seconds for each check."""
+    json: Json = False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from directsuite.cli.doctor import credentials
+from directsuite.cli import doctor_checks
 from directsuite.errors import ConnectFailedError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine, server
@@ -151,5 +151,5 @@ async def test_a_service_that_fails_is_told(machine: Machine, sandbox: Sandbox, 
 
 def test_a_connection_that_fails_after_all_points_to_the_checks_before_it_and_not_to_doctor() -> None:
     error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
-    said = credentials._of(error, "signing")
+    said = doctor_checks._advice(error, "signing")
     assert said == "GetDocInfo: no connection: see to what the checks before it say, and try again"

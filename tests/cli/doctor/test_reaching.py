@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from directsuite.cli.doctor import reaching
+from directsuite.cli import doctor_checks
 from tests.cli.doctor.conftest import Machine, server
 from tests.core.certificates import certificate, server_context
 
@@ -116,7 +116,7 @@ async def test_an_address_that_is_silent_beside_one_that_answers_is_a_warning(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.9", "127.0.0.1")]
 
     async with server() as url:
-        way = reaching.Way(URL(url), limit=5)
+        way = doctor_checks.Route(URL(url), limit=5)
         monkeypatch.setattr(socket, "getaddrinfo", two)
         monkeypatch.setattr(asyncio, "open_connection", open_connection)
         assert (await way.name()).result == "ok"
@@ -203,7 +203,7 @@ async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
 
 
 async def test_a_connection_in_clear_to_another_machine_is_a_warning() -> None:
-    way = reaching.Way(URL("http://mail.example.org"), limit=1)
+    way = doctor_checks.Route(URL("http://mail.example.org"), limit=1)
     way._open = "192.0.2.1"
     assert (await way.tls()).result == "warning"
     way._open = "::1"

@@ -1,0 +1,290 @@
+"""`directsuite doctor`: what keeps this machine from using the services, and what to do about it.
+
+    this machine   versions, extras, settings, trusted certificates, proxy
+    each service   URL ──► name ──► connection ──► TLS ──► answer ──► clock ──► token, login or mailbox
+
+Each check ends within its time; what stands behind a failed one isn't checked. The services go side by side. Nothing is
+saved, sent or changed anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+from yarl import URL
+
+from directsuite.cli import credentials
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, in_keyring
+from directsuite.cli.doctor_checks import (
+    MACHINE,
+    Credentials,
+    Finding,
+    HttpAnswer,
+    Result,
+    Route,
+    failed,
+    not_checked,
+    of_this_machine,
+    ok,
+)
+from directsuite.cli.errors import RefusedError, in_own_words
+from directsuite.cli.options import DoctorOptions
+from directsuite.cli.output import progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
+from directsuite.errors import ConfigurationError
+from directsuite.registration.models import Login
+from directsuite.secret import Secret
+from directsuite.settings import SERVICES, Settings, Variables
+
+T = TypeVar("T")
+Check = tuple[str, Callable[[], Awaitable[Finding]]]
+
+_SAFE = "http://127.0.0.1"
+_NAMES = {"signing": "signing", "fax": "fax", "message": "messaging", "registration": "registration"}
+_BY_PROXY = "connections go by the proxy of the settings"
+
+
+def doctor(options: DoctorOptions) -> int:
+    """Find what is wrong, and return the exit status."""
+
+    def begin() -> Coroutine[Any, Any, int]:
+        sources = settings_of()
+        settings = sources.settings
+        urls = [getattr(settings, f"{service}_url") for service in SERVICES]
+        findings = [
+            sources.finding.of(MACHINE, "settings"),
+            *of_this_machine(
+                os.environ,
+                uses_proxy=settings.proxy is not None,
+                uses_tls=any(url is not None and url.startswith("https:") for url in urls),
+            ),
+        ]
+        examination = Examination(
+            sources=sources,
+            token=token_of(options.token_file),
+            login=login_of(options.login, options.login_password_file),
+            mailbox=mailbox_of(options.mailbox, options.password_file, settings),
+            limit=options.timeout,
+        )
+        return _examine(examination, findings, as_json=options.json)
+
+    return Command().run(begin)
+
+
+async def _examine(examination: Examination, of_machine: Sequence[Finding], *, as_json: bool) -> int:
+    async with progress("examining"):
+        findings = [*of_machine, *await examination.findings()]
+    failures = sum(each.result is Result.FAILED for each in findings)
+    warnings = sum(each.result is Result.WARNING for each in findings)
+    if as_json:
+        show_json({"ok": not failures, "failed": failures, "warnings": warnings, "checks": [*map(_member, findings)]})
+    else:
+        show_table(
+            ("of", "check", "result", "in words"),
+            [(each.subject, each.check, each.result.value, each.sentence) for each in findings],
+        )
+    if failures:
+        say(f"{_counted(failures, 'check')} failed: what to do stands beside {'it' if failures == 1 else 'each'}")
+        return ExitStatus.FAILED
+    say(f"nothing failed; {_counted(warnings, 'warning')}" if warnings else "nothing failed")
+    return ExitStatus.DONE
+
+
+def _member(finding: Finding) -> dict[str, Any]:
+    return {
+        "subject": finding.subject,
+        "check": finding.check,
+        "result": finding.result.value,
+        "sentence": finding.sentence,
+        "details": dict(finding.details),
+    }
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+@attrs.frozen(kw_only=True)
+class Examination:
+    """What is examined, and with what. limit: seconds for each check."""
+
+    sources: SettingsSources
+    token: Secret | Finding
+    login: Login | Finding
+    mailbox: MailboxAccess | Finding
+    limit: float
+
+    async def findings(self) -> list[Finding]:
+        """Of the proxy, where there is one, and of all services."""
+        settings, behind = self.sources.settings, list[Finding]()
+        if settings.proxy is not None:
+            route = Route(URL(settings.proxy), limit=self.limit)
+            behind = await self._in_turn("proxy", [("name", route.name), ("connection", route.connection)])
+            route.close()
+            if any(each.result is Result.FAILED for each in behind):
+                unreached = not_checked("the proxy can't be reached")
+                return [*behind, *(unreached.of(name, "connection") for name in _NAMES.values())]
+        credentials = Credentials(settings=settings, limit=self.limit)
+        last: dict[str, Check] = {
+            "signing": _tried("token", self.token, credentials.signing),
+            "fax": _tried("token", self.token, credentials.fax),
+            "message": _tried("mailbox", self.mailbox, credentials.mailbox),
+            "registration": _tried("login", self.login, credentials.registration),
+        }
+        found = await asyncio.gather(*(self._service(service, check) for service, check in last.items()))
+        return [*behind, *(each for some in found for each in some)]
+
+    async def _service(self, service: str, last: Check) -> list[Finding]:
+        name, url = _NAMES[service], getattr(self.sources.settings, f"{service}_url")
+        if url is None:
+            return [self._without_url(service).of(name, "URL")]
+        proxy = self.sources.settings.proxy
+        route, answer = Route(URL(url), limit=self.limit), HttpAnswer(url, proxy=proxy)
+        reaching: list[Check] = [("name", route.name), ("connection", route.connection), ("TLS", route.tls)]
+        if proxy is not None:
+            reaching = [("connection", partial(_at_once, not_checked(_BY_PROXY)))]
+        checks: list[Check] = [
+            ("URL", partial(_at_once, ok(url, url=url))),
+            *reaching,
+            ("answer", answer.answer),
+            ("clock", answer.clock),
+            last,
+        ]
+        try:
+            return await self._in_turn(name, checks)
+        finally:
+            route.close()
+
+    def _without_url(self, service: str) -> Finding:
+        problem = self.sources.problems.get(service)
+        variable = f"DIRECTSUITE_{service.upper()}_URL"
+        if problem is not None:
+            return failed(f"{variable}, or {service}_url in the file of DIRECTSUITE_CONFIG, {problem}")
+        if self.sources.lacks_file:
+            return not_checked("its URL may stand in the file of DIRECTSUITE_CONFIG: see to that one first")
+        wanted = f"set {variable}, or {service}_url in the file of DIRECTSUITE_CONFIG"
+        if service == "message" and (not isinstance(self.mailbox, Finding) or self.mailbox.result is Result.FAILED):
+            return failed(f"there is no URL for the mailbox: {wanted}")
+        return not_checked(f"there is no URL; if you use this service, {wanted}")
+
+    async def _in_turn(self, subject: str, checks: Sequence[Check]) -> list[Finding]:
+        findings, broken = list[Finding](), ""
+        for name, check in checks:
+            if broken:
+                found = not_checked(f"the check of {broken} failed")
+            else:
+                found = await self._in_time(check)
+            if found.result is Result.FAILED:
+                broken = broken or name
+            findings.append(found.of(subject, name))
+        return findings
+
+    async def _in_time(self, check: Callable[[], Awaitable[Finding]]) -> Finding:
+        try:
+            async with asyncio.timeout(self.limit):
+                return await check()
+        except TimeoutError:
+            return failed(
+                f"it took more than {self.limit:g} s: see to the network and to the service, or give --timeout SECONDS"
+            )
+
+
+def _tried(name: str, credential: T | Finding, check: Callable[[T], Awaitable[Finding]]) -> Check:
+    """The check of a credential, or why there is none."""
+    if isinstance(credential, Finding):
+        return name, partial(_at_once, credential)
+    return name, partial(check, credential)
+
+
+async def _at_once(found: Finding) -> Finding:
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class SettingsSources:
+    """The settings, of which one wrong URL doesn't hide the others."""
+
+    settings: Settings
+    """Without the URLs that can't be right."""
+    problems: Mapping[str, str]
+    """What is wrong with those URLs, by service."""
+    finding: Finding
+    lacks_file: bool = False
+    """The file of DIRECTSUITE_CONFIG can't be used, and what stands in it isn't known."""
+
+
+def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
+    """The settings of the environment."""
+    names = ("DIRECTSUITE_CONFIG", *(f"DIRECTSUITE_{service.upper()}_URL" for service in SERVICES))
+    variables, problems = {name: environment[name] for name in names if name in environment}, dict[str, str]()
+    trouble: Finding | None = None
+    while True:
+        try:
+            settings = Settings.from_env(Variables(variables))
+        except ConfigurationError as error:
+            origin = variables.get("DIRECTSUITE_CONFIG") or "the environment"
+            problem = error.explanation.removeprefix(f"{origin}: ")
+            wrong = next((each for each in SERVICES if problem.startswith(f"{each}_url ")), None)
+            if wrong is not None and wrong not in problems:
+                problems[wrong] = in_own_words(problem).removeprefix(f"{wrong}_url ")
+                variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = (
+                    _SAFE  # it goes before the file's, and is left out below
+                )
+            elif variables.pop("DIRECTSUITE_CONFIG", None):
+                trouble = failed(in_own_words(error.explanation))  # the URLs of variables are looked at all the same
+            else:
+                return SettingsSources(
+                    settings=Settings(), problems={}, finding=failed(in_own_words(error.explanation))
+                )
+        else:
+            break
+    without: dict[str, Any] = {f"{each}_url": None for each in problems}
+    settings = attrs.evolve(settings, **without)
+    if trouble is not None:
+        found = trouble
+    elif not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
+        found = failed(
+            "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
+            "or name a TOML file with them in DIRECTSUITE_CONFIG"
+        )
+    else:
+        file = " and the file of DIRECTSUITE_CONFIG" if variables.get("DIRECTSUITE_CONFIG") else ""
+        found = ok(f"read from the environment{file}")
+    return SettingsSources(settings=settings, problems=problems, finding=found, lacks_file=trouble is not None)
+
+
+def token_of(file: Path | None) -> Secret | Finding:
+    """The token for signing and fax; nobody is asked for one."""
+    if file is None and not os.environ.get("DIRECTSUITE_TOKEN") and in_keyring("token") is None:
+        return not_checked("there is no token: set DIRECTSUITE_TOKEN, or give --token-file FILE")
+    return _or_finding(lambda: credentials.token(file))
+
+
+def login_of(username: str | None, file: Path | None) -> Login | Finding:
+    """The login for registration."""
+    if not username:
+        return not_checked(f"there is no login: set {credentials.LOGIN}, or give --login USERNAME")
+    return _or_finding(lambda: credentials.login(username, file))
+
+
+def mailbox_of(address: str | None, file: Path | None, settings: Settings) -> MailboxAccess | Finding:
+    """The mailbox, and its password; whether there is a URL for it is another check's."""
+    if not address:
+        return not_checked("no mailbox is named: give --mailbox ADDRESS")
+    return _or_finding(lambda: credentials.mailbox_access(address, file, settings=settings))
+
+
+def _or_finding(read: Callable[[], T]) -> T | Finding:
+    try:
+        return read()
+    except RefusedError as refused:
+        return failed(str(refused))
+    except ConfigurationError as error:
+        return failed(in_own_words(error.explanation))
