@@ -43,7 +43,7 @@ _Specs = dict[str, FieldComparisonSpec]
 
 
 def clear_unsigned_fields(content: bytes) -> tuple[bytes, list[str]]:
-    """The document without its empty signature fields, and their names; unchanged if it has none.
+    """Return the document without its empty signature fields, and their names; unchanged if it has none.
 
     Raises InvalidActionError for a certified document: its certificate does not allow fields to be removed.
     """
@@ -82,7 +82,7 @@ def _with_widgets(fields: Any) -> set[Any]:
 
 
 def _prune_fields(writer: Any, container: Any, key: str, gone: set[Any]) -> bool:
-    """Take the removed fields out of a level of the form; whether that level is left without any field."""
+    """Take the removed fields out of a level of the form. Return True if no field is left there."""
     before = _raw_items(container[key])
     after = [item for item in before if not _is_gone(writer, item, gone)]
     if len(after) < len(before) and (after or key == "/Fields"):
@@ -124,7 +124,7 @@ class SigFieldCreationOrRemovalRule(FieldMDPRule):
     """Accepts new signature fields as pyHanko does, and the removal of those that were never signed."""
 
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        """The updates that are in order; raises SuspiciousModification for a change that is not."""
+        """Yield the updates that are in order. Raises SuspiciousModification for a change that is not."""
         removed = {name: spec for name, spec in context.field_specs.items() if _removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
@@ -188,7 +188,7 @@ def _parent_updates(kept: _Specs) -> _Updates:
 
 
 def _lost_subfields(spec: FieldComparisonSpec) -> bool:
-    """Whether a field's /Kids differ only in fields that are no longer there, each of which is judged by its name.
+    """Return True if a field's /Kids differ only in fields that are gone, each of which is judged by its name.
 
     A kid without a name is a widget, not a field: losing it is a change of this field, which the other rules judge.
     """

@@ -34,12 +34,12 @@ _HEADER_WITHIN = 1024  # bytes; readers accept this much rubbish before the head
 
 
 def open_pdf(content: bytes) -> AbstractContextManager[pikepdf.Pdf]:
-    """The document for reading and rewriting."""
+    """Open a document for reading and rewriting."""
     return pikepdf.open(io.BytesIO(content))
 
 
 def rewritten(pdf: pikepdf.Pdf, encryption: pikepdf.Encryption | None = None) -> bytes:
-    """The bytes of a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
+    """Return the bytes of a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
     output = io.BytesIO()
     if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
         pdf.trailer["/Size"] = 0
@@ -55,7 +55,7 @@ def rewritten(pdf: pikepdf.Pdf, encryption: pikepdf.Encryption | None = None) ->
 
 
 def reader(content: bytes) -> Any:
-    """pyHanko's reader: tolerant, and unlocked where the user password is empty."""
+    """Return pyHanko's reader: tolerant, and unlocked where the user password is empty."""
     opened: Any = PdfFileReader(io.BytesIO(content), strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
@@ -63,7 +63,7 @@ def reader(content: bytes) -> Any:
 
 
 def incremental_writer(content: bytes) -> Any:
-    """pyHanko's writer, which appends an update; unlocked where the user password is empty."""
+    """Return pyHanko's writer, which appends an update; unlocked where the user password is empty."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content), strict=False)
     if writer.prev.encrypted:
         writer.encrypt(user_pwd=b"")
@@ -71,7 +71,7 @@ def incremental_writer(content: bytes) -> Any:
 
 
 def accepted(content: bytes) -> tuple[bytes, bool]:
-    """The bytes to store for an uploaded document, and whether it had to be rewritten to be signed later.
+    """Return the bytes to store for an uploaded document, and whether it had to be rewritten to be signed later.
 
     Raises InvalidParameterError, which says why, for what is no PDF, has no pages, cannot be decrypted, or cannot be
     signed: what is stored, Sign takes. A document that carries signatures is never rewritten: that would break them.
@@ -139,7 +139,7 @@ def _repaired(pdf: pikepdf.Pdf) -> bytes:
 
 
 def new_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
-    """A stream with this content and these dictionary entries, made in `pdf`."""
+    """Return a stream with this content and these dictionary entries, made in `pdf`."""
     stream: pikepdf.Object = _untyped(pdf).make_stream(content, **entries)
     return stream
 

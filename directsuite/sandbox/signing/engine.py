@@ -83,20 +83,20 @@ CHANGES: dict[str, Callable[[bytes, Circumstances], Change]] = {
 
 
 def receive(body: bytes) -> tuple[bytes, bool]:
-    """The document in the base64 body of Save, and whether it had to be repaired. Raises InvalidParameterError."""
+    """Return the document in the base64 body of Save, True beside it once repaired. Raises InvalidParameterError."""
     content = decoded(body, "the body")
     with _at_work_on_a_document(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.accepted(content)
 
 
 def change(operation: str, content: bytes, circumstances: Circumstances) -> Change:
-    """What one of `CHANGES` makes of a document. Raises RefusedError."""
+    """Return what one of `CHANGES` makes of a document. Raises RefusedError."""
     with _at_work_on_a_document():
         return CHANGES[operation](content, circumstances)
 
 
 def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any]:
-    """The members of GetDocInfo that come from the document. Raises RefusedError."""
+    """Return the members of GetDocInfo that come from the document. Raises RefusedError."""
     with _at_work_on_a_document():
         return inspect(content, keys.trust_roots(), moment)
 

@@ -35,7 +35,7 @@ _MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
 def flatten(content: bytes) -> tuple[bytes, list[str]]:
-    """The document with its form baked into the pages, and the names of the fields that went; unchanged without any.
+    """Return the document with its form baked into the pages, and the names of the fields that went.
 
     Raises InvalidActionError for a signed document: rewriting it would break its signatures.
     """
@@ -99,7 +99,7 @@ def _keep_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> Non
 
 
 def _holds_signature_field(node: pikepdf.Object) -> bool:
-    """Whether there are signature fields in this part of the form; takes everything else out of it."""
+    """Take everything but signature fields out of this part of the form. Return True if there are any."""
     below = subfields(node)
     if not below:
         return Field("", node, []).kind == "signature"

@@ -46,7 +46,7 @@ class Field:
     widgets: list[pikepdf.Object]
 
     def get(self, key: str) -> pikepdf.Object | None:
-        """The field's own or inherited value of `key`."""
+        """Return the field's own or inherited value of `key`."""
         return inherited(self.dictionary, key)
 
     @property
@@ -78,18 +78,18 @@ class Field:
 
     @property
     def signed(self) -> bool:
-        """Whether it is a signature field that holds a signature."""
+        """Return True for a signature field that holds a signature."""
         return self.kind == "signature" and isinstance(self.get("/V"), pikepdf.Dictionary)
 
 
 def acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
-    """The document's form dictionary; None if it has no form."""
+    """Return the document's form dictionary, None if it has no form."""
     form = pdf.Root.get("/AcroForm")
     return form if isinstance(form, pikepdf.Dictionary) else None
 
 
 def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
-    """All terminal fields in the order of the form."""
+    """Yield all terminal fields in the order of the form."""
     form = acro_form(pdf)
     roots = form.get("/Fields") if form is not None else None
     seen: set[tuple[int, int]] = set()
@@ -98,17 +98,17 @@ def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
 
 
 def signature_count(pdf: pikepdf.Pdf) -> int:
-    """How many signatures the document carries."""
+    """Return the number of signatures that the document carries."""
     return sum(field.signed for field in fields(pdf))
 
 
 def subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
-    """The fields right below `node`: those of its kids that have a name of their own."""
+    """Return the fields right below `node`: those of its kids that have a name of their own."""
     return [kid for kid in _dictionaries(node.get("/Kids")) if kid.get("/T") is not None]
 
 
 def page_numbers(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
-    """Where each widget is: its object number to its page and its place among the page's widgets, both from 1.
+    """Map the object number of each widget to its page and its place among the page's widgets, both from 1.
 
     Looked up through the pages' annotations, since a widget's own /P is optional and often wrong.
     """
@@ -121,7 +121,7 @@ def page_numbers(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def text_of(value: pikepdf.Object | None) -> str:
-    """A PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
+    """Return a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
@@ -163,7 +163,7 @@ class Rectangle:
 
     @classmethod
     def of(cls, corners: Iterable[object]) -> Rectangle:
-        """The rectangle of four PDF numbers that name two opposite corners in either order."""
+        """Return the rectangle of four PDF numbers that name two opposite corners in either order."""
         x0, y0, x1, y1 = (float(str(number)) for number in corners)
         return cls(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
@@ -178,7 +178,7 @@ class Rectangle:
         return self.top - self.bottom
 
     def within(self, other: Rectangle, *, tolerance: float) -> bool:
-        """Whether it lies inside `other`, give or take `tolerance` points."""
+        """Return True if it lies inside `other`, give or take `tolerance` points."""
         return (
             self.left >= other.left - tolerance
             and self.bottom >= other.bottom - tolerance
@@ -187,25 +187,25 @@ class Rectangle:
         )
 
     def intersection(self, other: Rectangle) -> Rectangle | None:
-        """The part that both cover; None if they do not overlap."""
+        """Return the part that both cover, None if they do not overlap."""
         left, bottom = max(self.left, other.left), max(self.bottom, other.bottom)
         right, top = min(self.right, other.right), min(self.top, other.top)
         return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
 
     def corners(self) -> tuple[float, float, float, float]:
-        """Left, bottom, right, top: the order of a PDF rectangle."""
+        """Return left, bottom, right and top: the order of a PDF rectangle."""
         return self.left, self.bottom, self.right, self.top
 
 
 def crop_box(page: pikepdf.Page) -> Rectangle:
-    """The visible part of a page in its own user space, before rotation."""
+    """Return the visible part of a page in its own user space, before rotation."""
     media = _inherited_box(page, "/MediaBox") or Rectangle(*_LETTER)
     crop = _inherited_box(page, "/CropBox")
     return (crop.intersection(media) if crop is not None else None) or media
 
 
 def rotation(page: pikepdf.Page) -> int:
-    """How far viewers turn the page clockwise: 0, 90, 180 or 270 degrees."""
+    """Return how far viewers turn the page clockwise: 0, 90, 180 or 270 degrees."""
     turned = inherited(page.obj, "/Rotate")
     try:
         return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
@@ -214,7 +214,7 @@ def rotation(page: pikepdf.Page) -> int:
 
 
 def upright(turned: int, width: float, height: float) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
-    """How to draw in a `width` by `height` rectangle so that it reads upright when turned clockwise by `turned`.
+    """Return how to draw in a `width` by `height` rectangle so that it reads upright when turned clockwise by `turned`.
 
     Gives the width and height to draw for, and the matrix that puts the drawing into the rectangle.
     """
@@ -228,7 +228,7 @@ def upright(turned: int, width: float, height: float) -> tuple[float, float, tup
 
 
 def inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
-    """The value of `key` in a page or form field, or in the nearest /Parent that has it."""
+    """Return the value of `key` in a page or form field, or in the nearest /Parent that has it."""
     for _ in range(64):  # a limit, since a damaged file may make a field its own ancestor
         value = node.get(key)
         if value is not None:

@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def inspect(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """The members signatures, formFields, pages and metaData of GetDocInfo; validity is judged as of `moment`.
+    """Return the members signatures, formFields, pages and metaData of GetDocInfo; validity is judged as of `moment`.
 
     A form field is listed once for each of its widgets, so that the buttons of a radio group tell their places.
     """
@@ -89,7 +89,7 @@ def _signature(field: Field, verdict: Verdict | None) -> Json:
 
 
 def _written(moment: datetime) -> str:
-    """A moment in the form of moments.py, but with the offset of the signer's zone, which the signature tells."""
+    """Write a moment as `timestamp` does, but with the offset of the signer's zone, which the signature tells."""
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
@@ -121,7 +121,7 @@ class Verdict:
 
 
 def validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Verdict]:
-    """The verdict on each signature, by the name of its field; certificates are judged as of `moment`."""
+    """Return the verdict on each signature, by the name of its field; certificates are judged as of `moment`."""
     return asyncio.run(_validate(content, trust_roots, moment))
 
 

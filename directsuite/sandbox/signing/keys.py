@@ -31,11 +31,11 @@ class KeySource(Protocol):
     """Gives pyHanko's Signer and the roots that its signatures are trusted by. Called in worker threads."""
 
     def signer(self) -> Signer:
-        """The signer for one or more signatures."""
+        """Return the signer for one or more signatures."""
         ...
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """The certificates that a signature must lead to in order to be valid."""
+        """Return the certificates that a signature must lead to in order to be valid."""
         ...
 
 
@@ -62,11 +62,11 @@ class FileKeyStore:
 
     @classmethod
     def open(cls, folder: Path | None) -> FileKeyStore:
-        """The key store in `folder`, or one in memory for None; nothing is made before the first use."""
+        """Return the key store in `folder`, or one in memory for None; nothing is made before the first use."""
         return cls(folder)
 
     def signer(self) -> Signer:
-        """A signer of the caller's own, whose private key is parsed once.
+        """Return a signer of the caller's own, whose private key is parsed once.
 
         Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
         """
@@ -74,11 +74,11 @@ class FileKeyStore:
         return _signer_class()(key, _certificate(pem.certificate), _certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """The sandbox's own certificate authority, in a certificate of the caller's own."""
+        """Return the sandbox's own certificate authority, in a certificate of the caller's own."""
         return [_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
-        """The certificate of the sandbox's authority as PEM text, for those who check signatures with other tools."""
+        """Return the certificate of the sandbox's authority as PEM text, for other tools that check signatures."""
         return self._load()[1].authority
 
     def _load(self) -> tuple[Any, _Pem]:

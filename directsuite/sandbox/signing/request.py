@@ -78,7 +78,7 @@ class NoSuchDocumentError(RefusedError):
 
 
 def decoded(text: bytes | str, what: str) -> bytes:
-    """The bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
+    """Return the bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
     with suppress(ValueError):  # the usual text has nothing to take out, which would be a copy of it
         if raw:
@@ -94,7 +94,7 @@ def decoded(text: bytes | str, what: str) -> bytes:
 
 
 def encoded(content: bytes) -> bytes:
-    """Bytes as base64 text without line breaks."""
+    """Return bytes as base64 text without line breaks."""
     return pybase64.b64encode(content)
 
 
@@ -122,12 +122,12 @@ class SignatureRequest:
 
 
 def read_sign(body: object) -> SignatureRequest:
-    """The signature that a Sign body asks for. Raises InvalidParameterError."""
+    """Return the signature that a Sign body asks for. Raises InvalidParameterError."""
     return _read(_object(body, "the body"), "")
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
-    """The signatures that a MultiSign body asks for, in order. Raises InvalidParameterError."""
+    """Return the signatures that a MultiSign body asks for, in order. Raises InvalidParameterError."""
     signatures = _object(body, "the body").get("Signatures")
     if not isinstance(signatures, list) or not signatures:
         raise InvalidParameterError("Signatures must be a list of at least one signature")

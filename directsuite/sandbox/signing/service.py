@@ -74,7 +74,7 @@ class SigningService:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def routes(self) -> list[web.RouteDef]:
-        """The service's routes, named as the specification names its operations."""
+        """Return the service's routes, named as the specification names its operations."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
             web.post(_BASE, self._refusing(self._save), name="Save"),
@@ -185,7 +185,7 @@ class SigningService:
         return self._locks.setdefault(identifier, asyncio.Lock())
 
     def _refusing(self, handler: Handler) -> Handler:
-        """The handler, with what it refuses turned into the service's error body."""
+        """Return the handler, with what it refuses turned into the service's error body."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             try:

@@ -36,7 +36,7 @@ Draw = Callable[[float, float], bytes]
 
 
 def read_picture(picture: bytes) -> Image:
-    """A graphical signature as an image. Raises InvalidParameterError for what is no picture, or too large a one."""
+    """Return a graphical signature as an image. Raises InvalidParameterError for an unreadable or too large one."""
     from PIL import Image
 
     try:
@@ -53,7 +53,7 @@ def read_picture(picture: bytes) -> Image:
 
 
 def draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
-    """A PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees.
+    """Return a PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees.
 
     Its background is white, since the page below may be a dark scan.
     """

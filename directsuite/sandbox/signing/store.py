@@ -39,7 +39,7 @@ class StoredDocument:
 
 
 def digest_of(content: bytes) -> str:
-    """The documentDigest of a document's bytes: SHA-256 in hex."""
+    """Return the documentDigest of a document's bytes: SHA-256 in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -54,7 +54,7 @@ def insert(connection: sqlite3.Connection, document: StoredDocument, account: st
 
 
 def use(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredDocument:
-    """The document, whose 4 hours begin anew at `at`.
+    """Return the document, whose 4 hours begin anew at `at`.
 
     Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
     """
@@ -73,7 +73,7 @@ def use(connection: sqlite3.Connection, identifier: str, account: str, at: int) 
 
 
 def replace(connection: sqlite3.Connection, before: StoredDocument, content: bytes) -> str:
-    """Put new bytes in place of those that were read as `before`; the new digest.
+    """Put new bytes in place of those that were read as `before`. Return the new digest.
 
     Raises InvalidActionError if the document was changed or deleted since.
     """
