@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ async def test_a_step_leads_into_another_file_and_a_resumed_coroutine_counts_onc
 ) -> None:
     (tmp_path / "walked_first.py").write_text(_FIRST, "utf-8")
     (tmp_path / "walked_second.py").write_text(_SECOND, "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     first = importlib.import_module("walked_first")
     with Follower(tmp_path) as follower:
         await first.work()
