@@ -155,6 +155,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         _runs_without_processes = False
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let fixtures of other tests end: a process stops the PostgreSQL server, after whichever test comes last."""
+    global _runs_without_processes
+    _runs_without_processes = False
+
+
 def _refuse_processes(event: str, arguments: Sequence[object]) -> None:
     if not _runs_without_processes or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
         return
