@@ -282,6 +282,7 @@ class Attempt(Generic[R]):
                 history.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
             self._extend()
             if call.receive is None:
+                self._show(Answer(response.status, response.headers, b""))
                 return cast("R", self)
             try:
                 value = await call.receive(response, self._extend)
