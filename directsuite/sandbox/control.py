@@ -106,7 +106,7 @@ def _answering(sandbox: SandboxState, control: Control, expected: Any) -> Answer
             return refusal(HTTPStatus.CONFLICT, "taken", str(taken))
         except (UnknownSubjectError, UnknownAccount) as unknown:
             return refusal(HTTPStatus.NOT_FOUND, "unknown", str(unknown))
-        except (ValueError, OverflowError, RecursionError, RefusedError) as bad:
+        except (ValueError, msgspec.DecodeError, OverflowError, RecursionError, RefusedError) as bad:
             return refusal(HTTPStatus.BAD_REQUEST, "bad_input", str(bad))
         status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
         return web.json_response(answered, status=status)

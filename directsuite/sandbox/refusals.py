@@ -59,7 +59,7 @@ def parse_json(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except UnicodeError:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
-    except (ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         raise MalformedBodyError("the request body is not valid JSON") from None
 
 

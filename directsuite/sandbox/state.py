@@ -227,7 +227,10 @@ class SandboxState:
         """Add a fax and return its handle. Raises ValueError for bad values, NumberTakenError for a foreign number."""
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
         listed = None if recipients is None else list(recipients)
-        new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
+        try:
+            new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
+        except msgspec.ValidationError as mismatch:  # a ValueError in newer versions only
+            raise ValueError(str(mismatch)) from None
         now = self.clock.milliseconds()
         return await self._database.write(lambda connection: fax.add_fax(connection, new, now=now))
 
