@@ -16,7 +16,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Generator, Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
 
@@ -30,14 +31,17 @@ if TYPE_CHECKING:
     from directsuite.testing.loop_thread import LoopThread
 
 _REMEDY = "pip install 'directsuite[sandbox]'"
+_Scope = Literal["function", "class", "module", "package", "session"]
+_RUNNER = pytest.StashKey["asyncio.Runner"]()
+"""Where an async test that no other plugin runs keeps the runner that its suite is open in."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Bring the fixtures that rest on pytest-asyncio, where it is used."""
     if _uses_pytest_asyncio(config):
-        from directsuite.testing import asyncio_fixtures
-
-        config.pluginmanager.register(asyncio_fixtures, "directsuite_asyncio_fixtures")
+        fixtures = ModuleType("directsuite_asyncio_fixtures")  # pytest reads fixtures from modules and classes alone
+        vars(fixtures).update({f"in_{scope}_loop": _suite_in(scope) for scope in get_args(_Scope)})
+        config.pluginmanager.register(fixtures, fixtures.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,10 +49,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test that takes one of our fixtures, and that no other plugin runs."""
     if "directsuite_sandbox" not in pyfuncitem.fixturenames or _loop_of(pyfuncitem) != "own":
         return None
-    from directsuite.testing import own_loop
+    import asyncio
 
     named = [name for name in inspect.signature(pyfuncitem.obj).parameters if name in pyfuncitem.funcargs]
-    own_loop.run(pyfuncitem, pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in named}))
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in named})
+    if _RUNNER in pyfuncitem.stash:
+        pyfuncitem.stash[_RUNNER].run(test)
+    else:
+        asyncio.run(test)
     return True
 
 
@@ -152,11 +160,24 @@ async def _directsuite_suite_in_anyio_loop(_directsuite_unopened: DirectSuite) -
         yield suite
 
 
+def _suite_in(scope: _Scope) -> Any:
+    """A fixture: the suite, open for one test in that event loop of pytest-asyncio's, which may last longer."""
+    import pytest_asyncio
+
+    @pytest_asyncio.fixture(loop_scope=scope, name=f"_directsuite_suite_in_{scope}_loop")
+    async def suite_in_loop(_directsuite_unopened: DirectSuite) -> AsyncIterator[DirectSuite]:
+        async with _directsuite_unopened as suite:
+            yield suite
+
+    return suite_in_loop
+
+
 @pytest.fixture
 def _directsuite_runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
-    from directsuite.testing import own_loop
+    import asyncio
 
-    with own_loop.runner_of(request.node) as runner:
+    with asyncio.Runner() as runner:
+        request.node.stash[_RUNNER] = runner
         yield runner
 
 
@@ -180,7 +201,7 @@ def _loop_of(item: Any) -> str:
 
 
 def _uses_pytest_asyncio(config: pytest.Config) -> bool:
-    """Whether it is loaded, by itself or by name."""
+    """Return True if pytest-asyncio is loaded, by itself or by name."""
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin"))
 
 
