@@ -236,12 +236,6 @@ class Attempt(Generic[R]):
         if payload is not None and payload.streamed:
             payload.flowing = self._request_flows
 
-        def once(
-            request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-        ) -> Awaitable[aiohttp.ClientResponse]:
-            """Send once. Not a bound method: aioresponses copies arguments deeply, and with this one the event loop."""
-            return self._send_once(request, handler)
-
         return http.request(
             operation.method,
             self._url(),
@@ -250,7 +244,7 @@ class Attempt(Generic[R]):
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
-            middlewares=(once,) if session.shared or operation.method in _SENT_TWICE else (),
+            middlewares=(self._send_once,) if session.shared or operation.method in _SENT_TWICE else (),
             timeout=self._env.client_timeout,
             **session.request_options,
         )
@@ -293,8 +287,7 @@ class Attempt(Generic[R]):
         if not call.operation.may_repeat:
             self._timeout.reschedule(history.deadline)  # no time has to be kept for verifying any more
         answer = await response.read(env.max_response_bytes)
-        if call.options.observe is not None:
-            self._show(answer)
+        self._show(answer)
         if len(answer.body) >= _LONG and call.operation.may_repeat:
             response.close()
             if call.operation.limited and self._limits.is_exhausted:
