@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import attrs
 
@@ -164,3 +165,25 @@ class Database(Protocol):
     ) -> list[Any]:
         """As `fetch`, done with each of these values."""
         ...
+
+
+class DatabaseContext:
+    """Has a database open within `async with`. Subclasses set it, and say what its first transaction does."""
+
+    _database: Database
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._database.open(self._prepare)
+        except BaseException:
+            await self._database.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._database.aclose()
+
+    async def _prepare(self, transaction: Transaction) -> None:
+        raise NotImplementedError

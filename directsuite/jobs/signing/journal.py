@@ -11,13 +11,12 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.durable.database import Database, Transaction
+from directsuite.durable.database import Database, DatabaseContext, Transaction
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError
@@ -185,7 +184,7 @@ class Chunk(JobJournal):
             raise LostChunkError("Another worker has these documents by now: this one was not heard of for too long.")
 
 
-class Journal(Chunk):
+class Journal(Chunk, DatabaseContext):
     """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
 
     Each method raises JournalError.
@@ -193,15 +192,6 @@ class Journal(Chunk):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(SqliteDatabase(path, _FILE), None, "", 0, 0)
-
-    async def __aenter__(self) -> Self:
-        await self._database.open(self._prepare)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._database.aclose()
 
     async def _prepare(self, transaction: Transaction) -> None:
         """The one job, and its one chunk."""
@@ -220,7 +210,7 @@ class Journal(Chunk):
         return [known[name] for name in names]
 
 
-class PostgresJournal(JobJournal):
+class PostgresJournal(JobJournal, DatabaseContext):
     """The journal of one job. Each method raises JournalError.
 
         async with PostgresJournal(conninfo, "consents") as journal:
@@ -238,19 +228,6 @@ class PostgresJournal(JobJournal):
         super().__init__(PostgresDatabase(self.connections))
         self._name = job
         self._size = chunk
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._database.open(lambda transaction: self._open(transaction, self._name))
-        except BaseException:
-            await self._database.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._database.aclose()
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
         """Have documents signed, by their names; how many are new to the job. Raises ConfigurationError."""
@@ -282,6 +259,9 @@ class PostgresJournal(JobJournal):
         """How many are not done, those included that workers have."""
         ((count,),) = await self._database.fetch(sql.OPEN, {"job": self.job})
         return int(count)
+
+    async def _prepare(self, transaction: Transaction) -> None:
+        await self._open(transaction, self._name)
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(transaction: Transaction) -> int:

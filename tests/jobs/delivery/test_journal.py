@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite.durable.database import sql
 from directsuite.jobs.delivery import DeliveryTracker, JournalError
 from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
@@ -118,7 +119,7 @@ async def test_the_journal_has_neither_password_nor_mailbox_and_forgets_recipien
         assert ALICE.encode() not in written
         await told(tracker)
         # pages that were written over remain in the file until it is vacuumed; the tables are what is asked for
-        assert await journal._do(lambda connection: connection.execute("SELECT * FROM recipient").fetchall()) == []
+        assert await journal._database.fetch(sql("SELECT * FROM recipient")) == []
 
 
 async def test_a_tracker_takes_a_journal_and_not_its_path(scene: Scene) -> None:
