@@ -110,8 +110,8 @@ if TYPE_CHECKING:
     from directsuite.signing.models import Widget as Widget
     from directsuite.signing.service import Signing as Signing
     from directsuite.suite import DirectSuite as DirectSuite
-    from directsuite.wire.hooks import make_converter as make_converter
-    from directsuite.wire.hooks import register_hooks as register_hooks
+    from directsuite.wire.codec import make_converter as make_converter
+    from directsuite.wire.codec import register_hooks as register_hooks
     from directsuite.wire.models import Model as Model
     from directsuite.wire.models import OpenEnum as OpenEnum
 else:
@@ -156,7 +156,7 @@ else:
         ),
         "signing.service": "Signing",
         "suite": "DirectSuite",
-        "wire.hooks": "make_converter register_hooks",
+        "wire.codec": "make_converter register_hooks",
         "wire.models": "Model OpenEnum",
     }
     _MODULES = {name: f"directsuite.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -305,6 +305,7 @@ class Blocks:
 
 
 def cut(content: Piece) -> Iterator[Piece]:
+    """The content in slices of PIECE bytes, not copied."""
     if 0 < len(content) <= PIECE:
         yield content
         return

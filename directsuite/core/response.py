@@ -18,8 +18,7 @@ from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.hooks import unread_list, wire_name
-from directsuite.wire.models import Model
+from directsuite.wire.models import Model, unread_list, wire_name
 from directsuite.wire.parsing import BROKEN, MismatchError, parse
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import Attachment, GetMessageResponse, MessageDetail, SendRequest
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.hooks import unread_list
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError
+from directsuite.wire.models import unread_list
+from directsuite.wire.parsing import ArraySplitter, MismatchError
 
 
 async def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:

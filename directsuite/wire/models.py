@@ -1,4 +1,4 @@
-"""What the models of all services share: base classes, the mark for a wire name, enums that stay open, validators.
+"""What the models of all services share: base classes, open enums, validators, and their fields on the wire.
 
 A model is a frozen, slotted, keyword-only attrs class. Its fields are snake_case here and camelCase on the wire;
 `Annotated[..., Wire("GMTOffset")]` gives the specification's spelling where it is another. Fields that the
@@ -9,14 +9,19 @@ an address, a subject or a body.
 from __future__ import annotations
 
 import enum
+import functools
 import sys
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import attrs
+import msgspec
 
 from directsuite.errors import InvalidArgumentError
 from directsuite.secret import Secret
+from directsuite.wire.parsing import Elements
 
 T = TypeVar("T")
 
@@ -152,3 +157,189 @@ def needs_whole_number(_model: object, field: attrs.Attribute[Any], value: objec
     """A validator: the field is a whole number, or None."""
     if value is not None and not (isinstance(value, int) and is_number(value)):
         raise InvalidArgumentError("give a whole number", parameter=field.name)
+
+
+NOTHING = (None, "null")
+"""What stands for no value."""
+TEXTS = (str, bytes, Secret)
+"""Types whose values are texts on the wire, where "null" is a text like any other (and the base64 of three bytes)."""
+
+
+def is_nothing(value: Any, kind: Any) -> bool:
+    """Return True if it stands for no value of this type: null, or the text "null" where that can't be a value."""
+    return value is None or (kind not in TEXTS and value in NOTHING)
+
+
+def is_model(cls: Any) -> bool:
+    """Return True if this is a model's class."""
+    return isinstance(cls, type) and issubclass(cls, Model)
+
+
+def once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
+    """The same function of a class, which makes its result once."""
+    made: dict[Any, T] = {}
+
+    def get(cls: Any) -> T:
+        """What was made for this class."""
+        if cls not in made:
+            made[cls] = make(cls)
+        return made[cls]
+
+    return get
+
+
+@attrs.frozen
+class Field:
+    """A model's field: its name here, its names on the wire, its type and its default."""
+
+    name: str
+    wire: Wire
+    annotation: Any
+    default: Any
+
+    @functools.cached_property
+    def key(self) -> str:
+        """How it is spelled on the wire."""
+        if self.wire.name is not None:
+            return self.wire.name
+        head, *tail = self.name.split("_")
+        return head + "".join(part.capitalize() for part in tail)
+
+    @functools.cached_property
+    def kinds(self) -> list[Any]:
+        """The types that the field takes, None apart."""
+        united = isinstance(self.annotation, types.UnionType)
+        return [kind for kind in get_args(self.annotation) if kind is not type(None)] if united else [self.annotation]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its names on the wire: the specification's, then others."""
+        return (self.key, *self.wire.also)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it lists things."""
+        return get_origin(self.annotation) is list
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is attrs.NOTHING
+
+    def absent(self, value: Any) -> bool:
+        """Return True if this value stands for the default."""
+        return not self.required and is_nothing(value, self.kinds[0])
+
+    @functools.cached_property
+    def made_anew(self) -> bool:
+        """Whether each model gets a default of its own."""
+        return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # its stubs say that it is a function
+
+    def fallback(self) -> Any:
+        """The default."""
+        return self.default.factory() if self.made_anew else self.default
+
+    def spelled_otherwise(self, value: Any, extra: dict[str, Any]) -> Any:
+        """The field's value, which may stand under another name: what is used is taken out of `extra`.
+
+        What is filled goes before what is empty. Of two lists that both are, nothing is lost: what stands in both is
+        given once.
+        """
+        for name in self.wire.also:
+            other = extra.get(name)
+            if self.is_list:
+                if other and isinstance(other, list | dict | Elements):
+                    value = _joined(value, extra.pop(name))
+            elif self._empty(value) and not self._empty(other):
+                value = extra.pop(name)
+        return value
+
+    def _empty(self, value: Any) -> bool:
+        return value == "" or is_nothing(value, self.kinds[0])
+
+
+def _joined(value: Any, other: Any) -> Any:
+    """The elements of two lists, or bare elements; those that only the second has stand last."""
+    if not value or value == "null":
+        return other
+    first, second = _listed(value), _listed(other)
+    known = Counter(map(_canonical, first))
+    known.subtract(map(_canonical, second))
+    lacking = Counter({text: -count for text, count in known.items() if count < 0})
+    more: list[Any] = []
+    for element in reversed(second):
+        if lacking[_canonical(element)] > 0:
+            lacking[_canonical(element)] -= 1
+            more.append(element)
+    return [*first, *reversed(more)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, dict) else list(value)
+
+
+def _canonical(element: Any) -> bytes:
+    return msgspec.json.encode(element, order="sorted")
+
+
+@once_per_class
+def fields_of(cls: type[Any]) -> tuple[Field, ...]:
+    """A model's fields that stand on the wire, `extra` apart."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
+    return tuple(field for field in found if not field.wire.local)
+
+
+def _field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
+    marks = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return Field(attribute.name, marks[0] if marks else Wire(), kind, attribute.default)
+
+
+def plain_type(kind: Any) -> Any:
+    """The type that a program knows: `list[int]` for a list of uids."""
+    if get_origin(kind) is list:
+        return list[plain_type(get_args(kind)[0])]  # type: ignore[misc]  # a type made when it runs
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def wire_name(cls: type[Model], name: str) -> str:
+    """How a model's field is spelled on the wire."""
+    return next(field.key for field in fields_of(cls) if field.name == name)
+
+
+def unread_list(cls: type[Model], document: Mapping[str, Any]) -> str | None:
+    """The list that an answer should have, if it has none of its own but one under a name that nobody knows.
+
+    Without it the answer would seem empty. A bare object counts as a list where most of its members are an element's,
+    or where there is a list in it; under a list's own name, too, where none of them is.
+    """
+    fields = fields_of(cls)
+    lists = [field for field in fields if field.is_list]
+    contents = [
+        field for field in fields if field.is_list or get_origin(field.annotation) is dict or bytes in field.kinds
+    ]
+    items = {name for field in lists for name in _names_within(field)}
+    names = {name for field in contents for name in field.keys if not is_nothing(document.get(name), list)}
+    unread = {name for name in names if _is_no_element(document[name], items)}
+    if not lists or names != unread:
+        return None
+    unread.update(document.keys() - {name for field in fields for name in field.keys})
+    return lists[0].key if any(_may_be_a_list(document[name], items) for name in unread) else None
+
+
+def _is_no_element(value: Any, items: set[str]) -> bool:
+    return isinstance(value, dict) and not items & value.keys()
+
+
+def _may_be_a_list(value: Any, items: set[str]) -> bool:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        named = 2 * len(items & members.keys()) > len(members)
+        return named or any(_may_be_a_list(member, items) for member in members.values())
+    return isinstance(value, list) and any(element is not None for element in cast("list[object]", value))
+
+
+def _names_within(field: Field) -> Iterable[str]:
+    item = get_args(field.annotation)[0]
+    return [name for inner in fields_of(item) for name in inner.keys] if is_model(item) else ()

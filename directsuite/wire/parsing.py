@@ -1,4 +1,8 @@
-"""JSON text to plain values: whole, or where it is large with the elements of its arrays one after the other."""
+"""JSON text to plain values: whole, with the elements of large arrays one after the other, or while it is coming.
+
+{"success": true, "messages": [ {...}, {...}, ... ], "code": 0}
+                                └─ ArraySplitter.feed() gives each as soon as it is whole
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import binascii
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, cast
 
 import attrs
@@ -26,6 +31,22 @@ _SURROGATE = re.compile(
     r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>[89a-fA-F][0-9a-fA-F]{2}))"
 )
 """An escaped half of a pair, or both; its first backslash may be escaped itself."""
+
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_BETWEEN = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
+"""The end of an object, and the beginning of the next one up to its first name."""
+
+_PLAIN = rb'[^"{}\[\]]*+'
+_SHORT_STRING = rb'"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"'  # a long one is crossed faster by looking for its end
+_INNERMOST = rb"[{\[]%b(?:%b%b)*+[}\]]" % (_PLAIN, _SHORT_STRING, _PLAIN)
+_CLOSED = re.compile(rb"%b(?:(?>%b|%b)%b)*+" % (_PLAIN, _SHORT_STRING, _INNERMOST, _PLAIN), re.DOTALL)
+"""Text inside brackets, as far as every short string and innermost bracket in it is closed."""
+_UNMARKED = re.compile(rb'[^"{}\[\],:]*+')
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _OBJECT, _ARRAY = b'"\\,:{['
+
+_LONG_STRING = 65_536
+"""Bytes from which on a string's place is noted, and an element is too large to guess where the next one ends."""
 
 
 class MismatchError(ValueError):
@@ -158,3 +179,230 @@ def _fill_in(value: Any, shape: Shape, decoded: dict[str, bytes]) -> None:
         listed = members[name]
         for each in cast("Iterable[Any]", listed) if isinstance(listed, list) else (listed,):
             _fill_in(each, shape.lists[name], decoded)
+
+
+class _Place(Enum):
+    """What the next byte that isn't settled belongs to."""
+
+    START = auto()
+    NAME = auto()
+    VALUE = auto()  # of the member that is looked for
+    OTHER_VALUE = auto()
+    ELEMENT = auto()
+    ONLY_ELEMENT = auto()  # without brackets of an array around it
+    AFTER = auto()
+
+
+class ArraySplitter:
+    """The elements of the top-level object's array `key`, parsed; a bare object there counts as an array of one.
+
+    Cut anywhere: inside a string, an escape, a UTF-8 character. What stands around the elements is kept, with a 0 in
+    the place of each, and read at the end: `finish()` gives the rest of the document, or raises MismatchError where the
+    whole was not JSON.
+
+    Every byte is looked at a few times at most, however the document is cut: strings are crossed by searching for their
+    end, short ones many at a time by one regular expression, and a whole element at once where it ends as the one
+    before did (`},{"uid"`): what parses from its first byte to such a place is the element.
+    """
+
+    def __init__(self, key: str, *, shape: Shape | None = None) -> None:
+        """shape: where the elements have base64 text; of large elements it is then given decoded."""
+        self._key = key
+        self._shape = shape
+        self._buffer = bytearray()  # what isn't settled: the current element, or the current member of the top level
+        self._rest = bytearray()  # the document without its elements
+        self._place = _Place.START
+        self._walk = _Walk()
+        self._between = b""  # how one element ended and the next one began
+        self._guessing = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept since they are not whole yet, or stand around the elements."""
+        return len(self._buffer) + len(self._rest)
+
+    def feed(self, piece: bytes) -> Iterator[Any]:
+        """The elements that are whole by now."""
+        self._buffer += piece
+        self._guessing = True  # until it fails: one search in vain for each piece
+        while True:
+            if self._place is _Place.START or self._place is _Place.VALUE:
+                if not self._opens():
+                    return
+            elif self._place is _Place.AFTER:
+                self._settle(len(self._buffer))
+                return
+            else:
+                if self._place is _Place.ELEMENT and self._between and self._guessing and not self._walk.position:
+                    yield from self._alike()
+                if not self._walk.to_mark(self._buffer):
+                    return
+                yield from self._marked(self._walk.position)
+
+    def finish(self) -> dict[str, Any]:
+        """The document without the array's elements (a list of zeros in their place)."""
+        document = parse(bytes(self._rest))  # what isn't settled stands inside a bracket, which is refused
+        if not isinstance(document, dict):
+            raise MismatchError("an object")
+        return cast("dict[str, Any]", document)
+
+    def _opens(self) -> bool:
+        """Look at the first byte of the document, or of the value that is looked for; False where it isn't here."""
+        first = self._walk.position = cast("re.Match[bytes]", _SPACE.match(self._buffer, self._walk.position)).end()
+        if first == len(self._buffer):
+            return False
+        mark = self._buffer[first]
+        if self._place is _Place.START:
+            self._place = _Place.NAME if mark == _OBJECT else _Place.AFTER
+            self._settle(first + 1)
+        elif mark == _ARRAY:
+            self._place = _Place.ELEMENT
+            self._settle(first + 1)
+        else:
+            self._place = _Place.ONLY_ELEMENT if mark == _OBJECT else _Place.OTHER_VALUE
+        return True
+
+    def _marked(self, position: int) -> Iterator[Any]:
+        """The element that ends at this mark, if it isn't a name or another value that does."""
+        mark = self._buffer[position]
+        if mark == _COLON:
+            if self._place is _Place.NAME:
+                self._place = _Place.VALUE if self._is_key(position) else _Place.OTHER_VALUE
+                self._settle(position + 1)
+            else:
+                self._walk.position += 1  # no JSON, as the parser will say
+        elif self._place is _Place.ELEMENT:
+            yield from self._element(position, last=mark != _COMMA)
+        else:
+            if self._place is _Place.ONLY_ELEMENT:
+                element = self._parsed(position)
+                self._drop(position)
+                self._rest += b"[0]"
+                self._place, position = _Place.OTHER_VALUE, 0
+                yield element
+            self._place = _Place.NAME if mark == _COMMA else _Place.AFTER
+            self._settle(position + 1)
+
+    def _is_key(self, end: int) -> bool:
+        try:
+            return bool(parse(bytes(self._buffer[:end])) == self._key)
+        except MismatchError:
+            return False
+
+    def _element(self, end: int, *, last: bool) -> Iterator[Any]:
+        """The element that ends before the comma, or before the array's bracket."""
+        if last:
+            self._place = _Place.OTHER_VALUE
+        if _SPACE.fullmatch(self._buffer, 0, end) is not None:
+            if not last:
+                raise MismatchError("an element between commas", f"$.{self._key}")
+            self._settle(end + 1)  # an empty array, or a comma before the bracket, which `finish` refuses
+            return
+        element = self._parsed(end)
+        if not last:
+            self._learn(end)
+        self._rest += b"0"
+        self._rest.append(self._buffer[end])
+        self._drop(end + 1)
+        yield element
+
+    def _learn(self, end: int) -> None:
+        """Keep the text around this comma, if it stands between two objects; larger ones gain nothing from a guess."""
+        if end > _LONG_STRING:
+            self._between = b""
+            return
+        between = _BETWEEN.match(self._buffer, max(self._buffer.rfind(b"}", 0, end), 0))
+        if between is not None:
+            self._between = bytes(between[0])
+
+    def _alike(self) -> Iterator[Any]:
+        """The elements that end as the last one did, as far as they are here."""
+        between, buffer, start = self._between, self._buffer, 0
+        to_next = between.index(b",")
+        try:
+            while end := buffer.find(between, start) + 1:
+                element = parse_strictly(bytes(buffer[start:end]))
+                start = end + to_next
+                self._rest += b"0,"
+                yield element
+        except MismatchError:
+            pass  # it ends elsewhere, or nowhere
+        finally:
+            self._drop(start)
+        self._guessing = False
+
+    def _parsed(self, end: int) -> Any:
+        with memoryview(self._buffer) as whole, whole[:end] as text:  # as good as bytes, without a copy
+            if self._shape is not None and self._walk.long_strings:
+                return parse_around(text, self._walk.long_strings, self._shape)
+            return parse(text)
+
+    def _settle(self, end: int) -> None:
+        """Move what stands before `end` to the rest of the document."""
+        self._rest += self._buffer[:end]
+        self._drop(end)
+
+    def _drop(self, end: int) -> None:
+        del self._buffer[:end]
+        self._walk.restart()
+
+
+class _Walk:
+    """A way over JSON text that is still coming, from one mark to the next."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._depth = 0
+        self._in_string = False
+        self._string = 0  # where it began
+        self.long_strings: list[tuple[int, int]] = []
+        """From where to where they go, without their quotes."""
+
+    def restart(self) -> None:
+        """Begin at the first byte, outside strings and brackets."""
+        self.position = self._depth = 0
+        self._in_string = False
+        self.long_strings = []
+
+    def to_mark(self, text: bytearray) -> bool:
+        """Go to the next comma, colon or closing bracket that belongs to no bracket opened on the way.
+
+        False where the text ends before that: the way goes on when there is more of it.
+        """
+        while not self._in_string or self._crosses_string(text):
+            skip = _CLOSED if self._depth else _UNMARKED
+            self.position = position = cast("re.Match[bytes]", skip.match(text, self.position)).end()
+            if position == len(text):
+                return False
+            mark = text[position]
+            if mark == _QUOTE:
+                self._in_string, self._string = True, position + 1
+            elif mark in (_OBJECT, _ARRAY):
+                self._depth += 1
+            elif not self._depth:
+                return True
+            else:
+                self._depth -= 1
+            self.position += 1
+        return False
+
+    def _crosses_string(self, text: bytearray) -> bool:
+        """Go past the end of the string; False where more of it is to come."""
+        while True:
+            start, quote = self.position, text.find(b'"', self.position)
+            end = len(text) if quote < 0 else quote
+            # An odd number of backslashes escapes what follows; `start` is not escaped itself.
+            escaped = end > start and text[end - 1] == _BACKSLASH and _odd_backslashes(text[start:end])
+            if quote < 0:
+                self.position = end - escaped
+                return False
+            self.position = end + 1
+            if not escaped:
+                self._in_string = False
+                if end - self._string >= _LONG_STRING:
+                    self.long_strings.append((self._string, end))
+                return True
+
+
+def _odd_backslashes(text: bytearray) -> bool:
+    return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1

@@ -24,7 +24,7 @@ import msgspec
 
 from directsuite.secret import Secret
 from directsuite.wire import base64
-from directsuite.wire.models import MAX_UID, OpenEnum, Uid
+from directsuite.wire.models import MAX_UID, NOTHING, TEXTS, OpenEnum, Uid, is_nothing
 from directsuite.wire.parsing import Elements, MismatchError
 
 Read = Callable[[Any], Any]
@@ -36,14 +36,6 @@ _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = re.compile(r"-?\d+\Z")
 _A_DATE = "a date: milliseconds since 1970, or ISO 8601"
-_NOTHING = (None, "null")
-_TEXTS = (str, bytes, Secret)
-"""Types whose values are texts on the wire, where "null" is a text like any other (and the base64 of three bytes)."""
-
-
-def is_nothing(value: Any, kind: Any) -> bool:
-    """Return True if it stands for no value of this type: null, or the text "null" where that can't be a value."""
-    return value is None or (kind not in _TEXTS and value in _NOTHING)
 
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:
@@ -110,7 +102,7 @@ class Maybe:
         self.inner = inner
         self.kind = kind
         read = inner.read
-        nothing = (None,) if kind in _TEXTS else _NOTHING
+        nothing = (None,) if kind in TEXTS else NOTHING
         self.read: Read = lambda value: None if value in nothing else read(value)
 
     def find(self, value: Any, path: str) -> MismatchError | None:
@@ -141,7 +133,7 @@ class Sequence:
 
         def read_list(value: Any) -> list[Any]:
             if not (_is_list(value) or isinstance(value, Elements)):
-                return [] if value in _NOTHING else [read(value)]
+                return [] if value in NOTHING else [read(value)]
             elements: list[Any] = []
             for element in value:
                 if element is None:
@@ -154,7 +146,7 @@ class Sequence:
 
     def find(self, value: Any, path: str) -> MismatchError | None:
         """The mismatch in `value` with its JSON path, or None where it reads well."""
-        if value in _NOTHING:
+        if value in NOTHING:
             return None
         if not (_is_list(value) or isinstance(value, Elements)):
             return self.item.find(value, path)
@@ -267,7 +259,7 @@ def read_secret(value: Any) -> Secret:
 
 def read_pairs(value: Any) -> dict[str, str]:
     """A mapping of texts: an object, or a list of objects with `key` and `value`, or a single one of these."""
-    if value in _NOTHING:
+    if value in NOTHING:
         return {}
     if _is_object(value) and value.keys() != PAIR:
         return {key: _as_text(member) for key, member in value.items()}

@@ -23,8 +23,7 @@ from directsuite.messaging.report import COLUMNS, rows
 from directsuite.messaging.streams import MessageReader
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError
+from directsuite.wire.parsing import ArraySplitter, MismatchError
 from directsuite.wire.values import read_datetime, read_day
 
 from .whole_answers import MARKER

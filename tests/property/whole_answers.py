@@ -17,7 +17,7 @@ from directsuite.fax import operations as fax
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from directsuite.wire.hooks import fields_of
+from directsuite.wire.models import fields_of
 
 OPERATIONS: list[Operation[Any]] = [
     value

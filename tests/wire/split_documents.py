@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError
+from directsuite.wire.parsing import ArraySplitter, MismatchError
 
 KEY = "messages"
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from directsuite.messaging import operations
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.streams import MessageReader
-from directsuite.wire import json_stream, parsing
+from directsuite.wire import parsing
 from directsuite.wire.codec import Codec
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError, parse
+from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 
 CODEC = Codec()
 
@@ -58,7 +57,7 @@ MESSAGES = st.fixed_dictionaries(
 def short_strings_are_long() -> Any:
     """Strings of a few characters count as long, and elements of them as large."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_stream, "_LARGE", LONG)
+        patched.setattr(parsing, "_LONG_STRING", LONG)
         yield
 
 
@@ -119,7 +118,6 @@ def test_content_is_decoded_without_the_parser(monkeypatch: pytest.MonkeyPatch) 
         return parse(text)
 
     monkeypatch.setattr(parsing, "parse", counted)
-    monkeypatch.setattr(json_stream, "parse", counted)
     content = base64.b64encode(bytes(3000)).decode()
     document = json.dumps({"success": True, "messages": [{"uid": 1, "attachments": [{"content": content}]}]}).encode()
     reader = MessageReader(operations.GET_MESSAGES, CODEC)

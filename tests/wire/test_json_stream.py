@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError, parse
+from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from tests.wire.model_classes import JSON_VALUES
 from tests.wire.split_documents import KEY, bytes_of, split
 

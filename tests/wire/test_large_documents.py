@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from directsuite.messaging.models import GetMessageResponse
 from directsuite.wire import parsing
-from directsuite.wire.codec import Codec
-from directsuite.wire.hooks import ModelReader
+from directsuite.wire.codec import Codec, ModelReader
 from directsuite.wire.models import Model
 from directsuite.wire.parsing import MismatchError
 from tests.examples import examples

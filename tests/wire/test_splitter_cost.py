@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex, cast
 
 import pytest
 
-from directsuite.wire import json_stream
-from directsuite.wire.json_stream import ArraySplitter
+from directsuite.wire import parsing
+from directsuite.wire.parsing import ArraySplitter
 from tests.wire.split_documents import KEY
 
 SIZE = 32 * 1024
@@ -112,11 +112,11 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_byte_is_looked_at_a_few_times_at_most(shape: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     work = _Work()
-    monkeypatch.setattr(json_stream, "bytearray", _counting_buffer(work), raising=False)
-    for name, value in vars(json_stream).copy().items():
+    monkeypatch.setattr(parsing, "bytearray", _counting_buffer(work), raising=False)
+    for name, value in vars(parsing).copy().items():
         if isinstance(value, re.Pattern):
             pattern = _CountingPattern(cast("re.Pattern[bytes]", value), work)
-            monkeypatch.setattr(json_stream, name, pattern)
+            monkeypatch.setattr(parsing, name, pattern)
     splitter = ArraySplitter(KEY)
     for piece in _pieces(SHAPES[shape], size):
         for _ in splitter.feed(piece):

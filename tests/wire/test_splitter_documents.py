@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from directsuite.wire.json_stream import ArraySplitter
-from directsuite.wire.parsing import MismatchError, parse
+from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from tests.property.lengths import holds, quick_and_long
 from tests.wire.split_documents import ARRAYS, KEY, MEMBERS, Member, bytes_of, cut, expected_of, seen, written
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
-from directsuite.wire.hooks import Field, fields_of
+from directsuite.wire.models import Field, fields_of
 from directsuite.wire.parsing import LARGE, MismatchError, parse
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
 from tests.property.whole_answers import filled
