@@ -25,8 +25,8 @@ from directsuite.core.download import DestinationError, is_spent
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, NullElementsSkipped
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
-from directsuite.core.outcome import ConnectionDroppedError, of_exception
-from directsuite.core.response import Answer, ResponseStream, interpret, unreadable
+from directsuite.core.outcome import ConnectionDroppedError, interpret, of_exception, unreadable
+from directsuite.core.response import Answer, ResponseStream
 from directsuite.core.session import NEVER, Session
 from directsuite.core.upload import EMPTY, nothing
 from directsuite.errors import (
@@ -233,7 +233,7 @@ class Attempt(Generic[R]):
         elif call.confirm is not None:
             # Should no answer come, there has to be time left to verify whether it happened.
             self._timeout.reschedule(history.deadline - call.confirm.reserve_from(call.time_left()))
-        if payload is not None and payload.streamed:
+        if payload is not None:
             payload.flowing = self._request_flows
 
         return http.request(
@@ -310,8 +310,7 @@ class Attempt(Generic[R]):
 
     def _extend(self) -> None:
         """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
-        time = self._env.session.timeouts.loop.time
-        self._timeout.reschedule(min(time() + self._env.attempt_timeout, self._history.deadline))
+        self._timeout.extend(self._env.attempt_timeout, self._history.deadline)
 
     def _request_flows(self) -> None:
         """The connection has taken more of a streamed body: its pauses bound it, its length only if the caller says."""

@@ -29,9 +29,10 @@ from directsuite.errors import CircuitOpenError, DeadlineExceededError, Outcome
 
 
 class RateLimiter(Protocol):
-    """RateLimiter for requests, one after the other. interval: seconds between two, where there is no burst."""
+    """The rate of a service's requests."""
 
     interval: float
+    """Seconds between two requests, where there is no burst."""
 
     def wait(self) -> float:
         """Seconds until a request that came now might go."""
@@ -55,7 +56,7 @@ class SharedLimits(Protocol):
         ...
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
-        """RateLimiter for requests to a service."""
+        """The rate of requests to a service."""
         ...
 
 
@@ -209,9 +210,9 @@ class Limits:
     def release(self) -> None:
         """Give a connection back: to the call that has waited longest."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._free += 1
 
@@ -220,16 +221,16 @@ class Limits:
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
-            await turn
+            await waiter
         except BaseException:
-            if turn.done() and not turn.cancelled():
+            if waiter.done() and not waiter.cancelled():
                 self.release()  # it was given to a call that just left
             else:
                 with contextlib.suppress(ValueError):
-                    self._waiting.remove(turn)
+                    self._waiting.remove(waiter)
             raise
 
 

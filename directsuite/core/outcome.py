@@ -47,12 +47,14 @@ is refused as well. An operation that may not be repeated has the deadline for i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 import aiohttp
+import attrs
 
 from directsuite.core.operation import Auth, Operation
+from directsuite.core.response import KEPT, Answer
 from directsuite.core.retry import retry_after
 from directsuite.errors import (
     AuthenticationError,
@@ -68,7 +70,16 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
+from directsuite.secret import Secret
+from directsuite.wire import base64
+from directsuite.wire.codec import Codec
+from directsuite.wire.models import Model, ValueSemantics, unread_list, wire_name
+from directsuite.wire.parsing import BROKEN, MismatchError, parse
 
+R = TypeVar("R")
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
+_MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
 _NO_CONNECTION = (
     aiohttp.ClientConnectorError,
@@ -78,8 +89,6 @@ _NO_CONNECTION = (
     aiohttp.InvalidURL,  # the proxy's
 )
 _NOT_ACTED_UPON = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
-KEPT = 64 * 1024
-"""Bytes of an answer that hang on its error."""
 
 
 class ConnectionDroppedError(Exception):
@@ -118,6 +127,90 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
 def _named(error: BaseException) -> str:
     number = getattr(error, "errno", None)
     return type(error).__name__ if number is None else f"{type(error).__name__}, errno {number}"
+
+
+def interpret(
+    operation: Operation[R],
+    answer: Answer,
+    limit: int,
+    codec: Codec,
+    skipped: Callable[[int], None] | None = None,
+) -> R | DirectSuiteError:
+    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
+
+    skipped: told how many elements of lists were null, and passed over.
+    """
+    about = operation.about
+    if answer.too_large:
+        hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
+        text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
+        return ResponseDecodeError(text, body=answer.body[:KEPT], too_large=True, **about)
+    if operation.response is not bytes or answer.status >= 300:
+        document = _parsed(operation, answer, codec)
+        refusal = judge(operation, answer.status, answer.headers, document, answer.body)
+        if refusal is not None:
+            return refusal
+    else:
+        document = None
+    try:
+        return _read(operation, answer, document, codec, skipped)
+    except MismatchError as mismatch:
+        expected, path = mismatch.expected, mismatch.path
+    except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+        expected, path = "nested less deeply", "$"
+    got = _media_type(answer.headers.get("Content-Type", ""))
+    text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
+    return ResponseDecodeError(text, path=path, body=answer.body[:KEPT], **about)
+
+
+def _read(
+    operation: Operation[R], answer: Answer, document: Any, codec: Codec, skipped: Callable[[int], None] | None
+) -> R:
+    if answer.status < 200:
+        raise MismatchError("of a final status")
+    if operation.response is bytes:
+        if not answer.body:
+            raise MismatchError("base64 text")
+        return cast("R", base64.decode(answer.body))
+    if document is None:
+        raise MismatchError("JSON")
+    if not operation.refusals.says_yes(document):
+        raise MismatchError("true", f"$.{operation.refusals.flag}")
+    model = cast("type[Model]", operation.response)
+    response = codec.structure(model, document, skipped)
+    for name in operation.essential:
+        value = getattr(response, name)
+        value = value.reveal() if isinstance(value, Secret) else value
+        whole = not isinstance(value, str) or BROKEN not in value  # with another in its place it would name another
+        if value is None or value == "" or not whole:
+            value = None  # the frame may stand in a traceback
+            raise MismatchError("present" if whole else "whole", f"$.{wire_name(model, name)}")
+    odd = getattr(response, "extra", True) or any(type(member) is dict for member in document.values())
+    if odd and (unread := unread_list(model, document)) is not None:
+        raise MismatchError("present", f"$.{unread}")
+    return cast("R", response)
+
+
+def _media_type(header: str) -> str:
+    """The bare media type for an error's text, which takes nothing that a log could stumble over."""
+    bare = header.partition(";")[0].strip()
+    return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
+
+
+def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
+    # In parts, what spoils the last one is found after the rest was believed: not where that decides what happened.
+    try:
+        if operation.response is not bytes and operation.may_repeat and answer.status < 300:
+            return codec.parse_for(operation.response, answer.body)
+        return parse(answer.body)
+    except MismatchError:
+        return None
+
+
+def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
+    """The typed error for a part of an answer that is not what it should be."""
+    text = f"the answer does not fit the operation: {mismatch}"
+    return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)
 
 
 def judge(
@@ -190,3 +283,84 @@ _STATUSES: dict[int, tuple[type[ServiceError], str]] = {
     404: (NotFoundError, "endpoint not found: check the URL in the settings, or the thing asked for is gone"),
     429: (RateLimitedError, "too many requests"),
 }
+
+
+Code = int | str
+
+
+@attrs.frozen(repr=False, eq=False)
+class Refused(ValueSemantics):
+    """What a service's own body says: its code, where it has one, and its text for people."""
+
+    code: Code | None
+    message: str | None
+
+
+_DIGITS = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Refusals(ValueSemantics):
+    """A service's way of saying no, as data.
+
+    flag: the member that is true on success, None where the service has none. texts: members that hold the text for
+    people, the first one found counts. codes: what each of the service's codes means. renewal: the code that asks for
+    a new session.
+    """
+
+    flag: str | None = None
+    texts: tuple[str, ...]
+    codes: Mapping[Code, tuple[type[ServiceError], str]] = attrs.field(
+        factory=dict[Code, tuple[type[ServiceError], str]]
+    )
+    success_code: Code | None = None
+    renewal: Code | None = None
+
+    def read(self, document: Any) -> Refused | None:
+        """The refusal that a JSON document is, or None where it is no refusal in the service's own form."""
+        if self.flag is not None and self._plainly_says_yes(document):
+            return None
+        if not isinstance(document, dict):
+            return None
+        body = cast("dict[str, Any]", document)
+        if self.flag is not None and not self._says_no(body):
+            return None
+        texts = [body[name] for name in self.texts if isinstance(body.get(name), str)]
+        message = texts[0] if texts else None
+        if self.flag is None:
+            return Refused(None, message) if isinstance(body.get(self.texts[0]), str) else None
+        return Refused(self._code(body.get("code")), message)
+
+    def _says_no(self, body: dict[str, Any]) -> bool:
+        success = body.get(self.flag or "")
+        if success is None and self.success_code is not None:  # registration: the code alone decides as well
+            return "code" in body and self._code(body["code"]) != self.success_code
+        return success is False or (isinstance(success, str) and success.lower() == "false")
+
+    def _code(self, value: Any) -> Code | None:
+        if isinstance(value, str):
+            return value if value in self.codes or not _DIGITS.fullmatch(value) else self._numbered(int(value), value)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def _numbered(self, number: int, text: str) -> Code:
+        return number if number in self.codes else text
+
+    def _plainly_says_yes(self, document: Any) -> bool:
+        return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.flag or "") is True
+
+    def says_yes(self, document: Any) -> bool:
+        """Return True if a JSON document claims success in the service's own form, or needs no such claim."""
+        if self.flag is None or self._plainly_says_yes(document):
+            return True
+        if not isinstance(document, dict):
+            return False
+        body = cast("dict[str, Any]", document)
+        success = body.get(self.flag)
+        return success is True or (isinstance(success, str) and success.lower() == "true") or self._code_says_yes(body)
+
+    def _code_says_yes(self, body: dict[str, Any]) -> bool:
+        return (
+            self.success_code is not None
+            and body.get(self.flag or "") is None
+            and body.get("code") == self.success_code
+        )

@@ -1,36 +1,25 @@
-"""What comes back: an answer while it is coming, an answer that was read, and what it says.
+"""An answer: while it is coming, and read.
 
 Objects here show nothing of what they hold, so that no frame's locals do.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import aiohttp
 import attrs
 
-from directsuite.core import outcome
-from directsuite.core.operation import Operation
-from directsuite.errors import DirectSuiteError, ResponseDecodeError
-from directsuite.secret import Secret
-from directsuite.wire import base64
-from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, unread_list, wire_name
-from directsuite.wire.parsing import BROKEN, MismatchError, parse
+from directsuite.errors import ResponseDecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from directsuite.core.limits import Limits
 
-R = TypeVar("R")
-
-_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
-_MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
-
+KEPT = 64 * 1024
+"""Bytes of an answer that hang on its error."""
 _MOST_EXPANDED = 20
 """Times its size that a compressed answer of base64 text may expand to: more than documents do, and less than bombs."""
 _SMALL = 2**20
@@ -79,7 +68,7 @@ class ResponseStream:
                 if content.at_eof():
                     break
             kept = size
-            while size > limit and kept - len(pieces[-1]) >= outcome.KEPT:
+            while size > limit and kept - len(pieces[-1]) >= KEPT:
                 kept -= len(pieces.pop())
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             return Answer(self.status, self.headers, body, too_large=size > limit, size=size)
@@ -135,87 +124,3 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"Answer(status={self.status}, bytes={self.size})"
-
-
-def interpret(
-    operation: Operation[R],
-    answer: Answer,
-    limit: int,
-    codec: Codec,
-    skipped: Callable[[int], None] | None = None,
-) -> R | DirectSuiteError:
-    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
-
-    skipped: told how many elements of lists were null, and passed over.
-    """
-    about = operation.about
-    if answer.too_large:
-        hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
-        text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
-        return ResponseDecodeError(text, body=answer.body[: outcome.KEPT], too_large=True, **about)
-    if operation.response is not bytes or answer.status >= 300:
-        document = _parsed(operation, answer, codec)
-        refusal = outcome.judge(operation, answer.status, answer.headers, document, answer.body)
-        if refusal is not None:
-            return refusal
-    else:
-        document = None
-    try:
-        return _read(operation, answer, document, codec, skipped)
-    except MismatchError as mismatch:
-        expected, path = mismatch.expected, mismatch.path
-    except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
-        expected, path = "nested less deeply", "$"
-    got = _media_type(answer.headers.get("Content-Type", ""))
-    text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
-    return ResponseDecodeError(text, path=path, body=answer.body[: outcome.KEPT], **about)
-
-
-def _read(
-    operation: Operation[R], answer: Answer, document: Any, codec: Codec, skipped: Callable[[int], None] | None
-) -> R:
-    if answer.status < 200:
-        raise MismatchError("of a final status")
-    if operation.response is bytes:
-        if not answer.body:
-            raise MismatchError("base64 text")
-        return cast("R", base64.decode(answer.body))
-    if document is None:
-        raise MismatchError("JSON")
-    if not operation.refusals.says_yes(document):
-        raise MismatchError("true", f"$.{operation.refusals.flag}")
-    model = cast("type[Model]", operation.response)
-    response = codec.structure(model, document, skipped)
-    for name in operation.essential:
-        value = getattr(response, name)
-        value = value.reveal() if isinstance(value, Secret) else value
-        whole = not isinstance(value, str) or BROKEN not in value  # with another in its place it would name another
-        if value is None or value == "" or not whole:
-            value = None  # the frame may stand in a traceback
-            raise MismatchError("present" if whole else "whole", f"$.{wire_name(model, name)}")
-    odd = getattr(response, "extra", True) or any(type(member) is dict for member in document.values())
-    if odd and (unread := unread_list(model, document)) is not None:
-        raise MismatchError("present", f"$.{unread}")
-    return cast("R", response)
-
-
-def _media_type(header: str) -> str:
-    """The bare media type for an error's text, which takes nothing that a log could stumble over."""
-    bare = header.partition(";")[0].strip()
-    return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
-
-
-def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
-    # In parts, what spoils the last one is found after the rest was believed: not where that decides what happened.
-    try:
-        if operation.response is not bytes and operation.may_repeat and answer.status < 300:
-            return codec.parse_for(operation.response, answer.body)
-        return parse(answer.body)
-    except MismatchError:
-        return None
-
-
-def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
-    """The typed error for a part of an answer that is not what it should be."""
-    text = f"the answer does not fit the operation: {mismatch}"
-    return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)

@@ -90,6 +90,8 @@ class Session:
         self._proxy = proxy
         self._factory = factory
         self._close_session = close_session or factory is None
+        self.shared = factory is not None
+        """The HTTP session may be another program part's, too, with cookies of its own."""
         self.reading: set[ResponseStream] = set()
         """Answers that are being read; closing ends each."""
         self.fetching: Sequence[Fetching] = ()
@@ -103,16 +105,12 @@ class Session:
         self._thread = 0
         self._forks = 0
         self._opening = False
-        self._closed = False
+        self.closed = False
+        """Closing has begun."""
         self._ended: asyncio.Event | None = None
         self.calls = 0
         """Calls that are under way; who ends the last one tells `idle`."""
         self._idle: asyncio.Event | None = None
-
-    @property
-    def shared(self) -> bool:
-        """The session may be another program part's, too, with cookies of its own."""
-        return self._factory is not None
 
     @property
     def http(self) -> aiohttp.ClientSession:
@@ -150,18 +148,13 @@ class Session:
         finally:
             self._waiting.discard(waiting)
             waiting.cancel()
-        if waiting.cancelled() and self._closed:
+        if waiting.cancelled() and self.closed:
             raise _closed()
         return waiting.result()
 
-    @property
-    def closed(self) -> bool:
-        """Closing has begun."""
-        return self._closed
-
     async def open(self) -> None:
         """Create the session in the running loop. A suite opens once."""
-        if self._closed:
+        if self.closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
         if self._http is not None or self._opening:
             raise ConfigurationError("the suite is open already: share it between tasks, don't enter it twice")
@@ -192,7 +185,7 @@ class Session:
 
         within_a_call: for the sake of a call that is under way, which closing waits for.
         """
-        if self._closed and not (within_a_call and self.calls and self._http is not None):
+        if self.closed and not (within_a_call and self.calls and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
@@ -223,7 +216,7 @@ class Session:
         A second closer waits for the first. A token request that spends what it sends gets up to 5 more seconds.
         """
         if self._http is None and self._ended is None:
-            self._closed = True
+            self.closed = True
             return
         if self._ended is not None:
             if not self._ended.is_set():
@@ -231,7 +224,7 @@ class Session:
                 await self._ended.wait()
             return
         self._check_place()
-        self._closed = True
+        self.closed = True
         self._ended = asyncio.Event()
         try:
             if self.calls and grace > 0:
@@ -420,6 +413,10 @@ class Timeout:
             return
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error from error
+
+    def extend(self, seconds: float, most: float) -> None:
+        """Let it end so many seconds from now, and at `most` at the latest."""
+        self.reschedule(min(self._scheduler.loop.time() + seconds, most))
 
     def reschedule(self, when: float) -> None:
         """Let it end at another time; too late where it has ended already."""

@@ -24,8 +24,7 @@ from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, NullElementsSkipped, OutcomeLeftUnknown, RetryScheduled
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import asks_for_new_credential
-from directsuite.core.response import unreadable
+from directsuite.core.outcome import asks_for_new_credential, unreadable
 from directsuite.core.retry import Backoff, RetryPolicy
 from directsuite.core.session import NEVER
 from directsuite.core.upload import RequestBody

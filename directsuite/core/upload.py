@@ -200,11 +200,6 @@ class RequestPayload(Payload):
         """The body can't be sent again."""
         return self._taken and not self._body.replayable
 
-    @property
-    def streamed(self) -> bool:
-        """The body comes in chunks."""
-        return self._body.chunks is not None
-
     def __repr__(self) -> str:
         return f"RequestPayload({self._body!r}, started={self.started})"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from directsuite.core.operation import Auth, Operation, Refusals, Semantics, Service
+from directsuite.core.operation import Auth, Operation, Semantics, Service
+from directsuite.core.outcome import Refusals
 from directsuite.fax.models import FaxMessageInformation
 
 REFUSALS = Refusals(texts=("error", "description"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from directsuite.core.operation import Auth, Code, MediaType, Operation, Refusals, Semantics, Service
+from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
+from directsuite.core.outcome import Code, Refusals
 from directsuite.errors import AddressError, AuthenticationError, ServiceError
 from directsuite.messaging.models import (
     APIResponse,

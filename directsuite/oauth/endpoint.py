@@ -16,7 +16,8 @@ from urllib.parse import quote_plus
 import attrs
 
 from directsuite.core.call import Confirmation, Options
-from directsuite.core.operation import Auth, Code, MediaType, Operation, Refusals, Refused, Semantics, Service
+from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
+from directsuite.core.outcome import Code, Refusals, Refused
 from directsuite.core.response import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody

@@ -392,7 +392,7 @@ def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict
             field.name,
             field.key,
             field.required or field.wire.always,
-            field.fallback,
+            None if field.required else field.fallback(),
             _writer(field.annotation, converter),
         )
         for field in fields_of(cls)
@@ -400,9 +400,9 @@ def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict
 
     def unstructure(model: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for name, key, always, fallback, write in plan:
+        for name, key, always, default, write in plan:
             value = getattr(model, name)
-            if always or (value is not None and value != fallback()):
+            if always or (value is not None and value != default):
                 document[key] = value if write is None or value is None else write(value)
         for key, value in model.extra.items():
             document.setdefault(key, value)

@@ -12,7 +12,7 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core import outcome, transport
+from directsuite.core import response, transport
 
 from . import plays
 from .opened import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_nothing_held, failure_of, opened
@@ -119,7 +119,7 @@ async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> 
         finally:
             tracemalloc.stop()
     assert isinstance(error, ds.ResponseDecodeError)
-    assert len(error.body) == outcome.KEPT
+    assert len(error.body) == response.KEPT
     assert peak < limit + 8 * 2**20
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from directsuite.core import attempt
 from directsuite.core.operation import Operation
-from directsuite.core.response import Answer, interpret
+from directsuite.core.outcome import interpret
+from directsuite.core.response import Answer
 
 from . import plays
 from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, SEND, Ask, opened

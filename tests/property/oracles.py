@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from directsuite.core.operation import Operation
-from directsuite.core.response import Answer, interpret
+from directsuite.core.outcome import interpret
+from directsuite.core.response import Answer
 from directsuite.core.retry import retry_after
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging

@@ -14,7 +14,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.operation import Operation
-from directsuite.core.response import Answer, interpret
+from directsuite.core.outcome import interpret
+from directsuite.core.response import Answer
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.streams import MessageReader
 from directsuite.registration import operations as registration
