@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
@@ -78,13 +79,6 @@ def in_parts(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]
 
 
 @attrs.frozen
-class Json:
-    """A value of a column of JSON."""
-
-    value: Any
-
-
-@attrs.frozen
 class Tables:
     """Tables that are made where there are none. part: their name among others of a PostgreSQL database."""
 
@@ -108,6 +102,14 @@ class Transaction(Protocol):
     @property
     def connection(self) -> Any:
         """The driver's: a sqlite3.Connection, or a psycopg.AsyncConnection."""
+        ...
+
+    def json(self, value: object) -> Any:
+        """A value as a column of JSON takes it."""
+        ...
+
+    def time(self, time: datetime) -> Any:
+        """A time in UTC as a column of times takes it."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:

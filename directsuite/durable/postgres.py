@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, TypeVar
 
 import attrs
@@ -17,7 +19,6 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, INTERVAL
 from directsuite.durable.database import (
     NO_VALUES,
-    Json,
     Refusal,
     Row,
     Statement,
@@ -241,7 +242,7 @@ class PostgresDatabase:
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, committed by itself."""
-        return await self.connections.fetch(statement.postgres, _sent(values))
+        return await self.connections.fetch(statement.postgres, values)
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
@@ -263,13 +264,23 @@ class PostgresTransaction:
     connection: Connection
     _connections: Connections
 
+    def json(self, value: object) -> Any:
+        """A value as psycopg takes it for JSON."""
+        from psycopg.types.json import Jsonb
+
+        return Jsonb(value)
+
+    def time(self, time: datetime) -> datetime:
+        """A time as it is."""
+        return time
+
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, if any."""
-        return await _rows(await self.connection.execute(statement.postgres, _sent(values), binary=True))
+        return await _rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
         """The rows that a statement returns, done with each of these values: all in one trip to PostgreSQL."""
-        found, sent = list[Row](), [_sent(values) for values in rows]
+        found, sent = list[Row](), list(rows)
         if not sent:
             return found
         async with self.connection.cursor(binary=True) as cursor:
@@ -282,7 +293,7 @@ class PostgresTransaction:
         """Insert rows, many with a statement."""
         found = list[Row]()
         for some in in_parts(rows):
-            values = [_value(value) for row in some for value in row]
+            values = list(itertools.chain.from_iterable(some))
             text = inserting(statement, len(some), len(some[0])).postgres
             found += await _rows(await self.connection.execute(text, values, binary=True))
         return found
@@ -316,18 +327,6 @@ async def _made(found: list[Row], make: Callable[[Row], Any]) -> list[Any]:
             await asyncio.sleep(0)
         made += map(make, found[start : start + _PIECE])
     return made
-
-
-def _sent(values: Values) -> Values:
-    return {name: _value(value) for name, value in values.items()}
-
-
-def _value(value: Any) -> Any:
-    if not isinstance(value, Json):
-        return value
-    from psycopg.types.json import Jsonb
-
-    return Jsonb(value.value)
 
 
 def _is_readable(socket: int) -> bool:

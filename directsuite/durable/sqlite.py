@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import sqlite3
 import stat
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +25,6 @@ import msgspec
 from directsuite.core.failures import reason_of
 from directsuite.durable.database import (
     NO_VALUES,
-    Json,
     Refusal,
     Row,
     Statement,
@@ -294,9 +294,19 @@ class SqliteTransaction:
     connection: sqlite3.Connection
     _kind: SqliteFile[Any]
 
+    def json(self, value: object) -> str:
+        """A value as text in JSON."""
+        return msgspec.json.encode(value).decode()
+
+    def time(self, time: datetime) -> str:
+        """A time in UTC as text in ISO 8601."""
+        return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
     def rows(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """The rows of a statement, one after the other."""
-        return self.connection.execute(statement.sqlite, {name: _stored(value) for name, value in values.items()})
+        """The rows of a statement, one after the other. A list goes as JSON, which `json_each` reads."""
+        if "json_each" in statement.sqlite:
+            values = {name: json.dumps(value) if isinstance(value, list) else value for name, value in values.items()}
+        return self.connection.execute(statement.sqlite, values)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, if any."""
@@ -310,7 +320,7 @@ class SqliteTransaction:
         """Insert rows, many with a statement: each gives the interpreter away, and waits to have it again."""
         found = list[Row]()
         for some in in_parts(rows):
-            values = [_stored(value) for row in some for value in row]
+            values = list(itertools.chain.from_iterable(some))
             found += self.connection.execute(inserting(statement, len(some), len(some[0])).sqlite, values)
         return found
 
@@ -340,23 +350,6 @@ def result_of(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("Within a transaction of SQLite await nothing but what the transaction has.")
-
-
-def _stored(value: object) -> Any:
-    store = _STORED.get(type(value))
-    return value if store is None else store(value)
-
-
-def _text_of_time(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-_STORED: Mapping[type[Any], Callable[[Any], Any]] = {
-    list: json.dumps,
-    Json: lambda value: msgspec.json.encode(value.value).decode(),
-    datetime: _text_of_time,
-}
-"""Values that SQLite has no columns for, as it keeps them: JSON, and times in ISO 8601, in UTC."""
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:

@@ -8,12 +8,13 @@ the tables are in the schema `directsuite`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from directsuite.durable.database import Json, Statement, Tables, Transaction, sql
+from directsuite.durable.database import Statement, Tables, Transaction, sql
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.sinks.whole_text import whole_text
@@ -67,8 +68,8 @@ _OF_KEY = """
 """
 _PRESENT = sql(f"{_OF_KEY} AND present")
 _GONE = sql(f"{_OF_KEY} AND NOT present ORDER BY id DESC")
-_TAKEN = sql("""
-    SELECT uid FROM directsuite.message
+_IDS = sql("""
+    SELECT uid, id FROM directsuite.message
     WHERE mailbox = :mailbox AND folder = :folder AND generation = :generation AND present AND uid = ANY(:uids)
 """)
 _CARRY = sql("""
@@ -79,7 +80,7 @@ _INSERT = sql("""
     INSERT INTO directsuite.message (
         mailbox, folder, generation, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
         recipients, headers
-    ) VALUES :rows RETURNING id, mailbox, folder, generation, uid
+    ) VALUES :rows
 """)
 _ATTACH = sql("INSERT INTO directsuite.attachment (message, number, filename, content_type, content) VALUES :rows")
 _HIDE = sql("UPDATE directsuite.message SET present = false WHERE id = :id")
@@ -119,13 +120,10 @@ class TableSink:
 
     async def _write_new(self, transaction: Transaction, run: dict[_StoredKey, Change]) -> None:
         """Insert new messages; those whose key is there are looked at one by one."""
-        new = dict(run)
-        for folder, keys in itertools.groupby(sorted(run), key=_folder_of):
-            values = dict(zip(("mailbox", "folder", "generation"), folder, strict=True))
-            uids = [uid for *_, uid in keys]
-            for (uid,) in await transaction.execute(_TAKEN, values | {"uids": uids}):
-                await self._put(transaction, new.pop((*folder, uid)))
-        await _insert(transaction, new)
+        taken = await _ids(transaction, run)
+        for key in taken:
+            await self._put(transaction, run[key])
+        await _insert(transaction, {key: change for key, change in run.items() if key not in taken})
 
     async def _put(self, transaction: Transaction, change: Change) -> None:
         """Have a message under its key, wherever it was."""
@@ -156,45 +154,54 @@ async def _found(transaction: Transaction, select: Statement, key: Key, digest: 
     return next((found for found, its in rows if digest is None or its is None or its == digest), None)
 
 
+async def _ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_StoredKey, int]:
+    """The ids of the messages that are present under these keys."""
+    found = dict[_StoredKey, int]()
+    for folder, keys_there in itertools.groupby(sorted(keys), key=_folder_of):
+        values: dict[str, Any] = dict(zip(("mailbox", "folder", "generation"), folder, strict=True))
+        for uid, number in await transaction.execute(_IDS, values | {"uids": [uid for *_, uid in keys_there]}):
+            found[(*folder, uid)] = number
+    return found
+
+
 async def _insert(transaction: Transaction, new: dict[_StoredKey, Change]) -> None:
     """Insert messages that are under no key yet."""
     messages = {key: change.message for key, change in new.items() if change.message is not None}
-    rows = [(*key, new[key].digest, *_columns(message)) for key, message in messages.items()]
+    rows = [(*key, new[key].digest, *_columns(transaction, message)) for key, message in messages.items()]
+    await transaction.insert(_INSERT, rows)
+    ids = await _ids(transaction, messages)  # to ask for all of them costs less than RETURNING
     attachments = [
-        (number, place, _text(each.filename), _text(each.content_type), each.content)
-        for number, *key in await transaction.insert(_INSERT, rows)
-        for place, each in enumerate(messages[_as_key(key)].attachments, start=1)
+        (ids[key], place, _text(each.filename), _text(each.content_type), each.content)
+        for key, message in messages.items()
+        for place, each in enumerate(message.attachments, start=1)
     ]
     await transaction.insert(_ATTACH, attachments)
 
 
-def _columns(message: MessageDetail) -> tuple[Any, ...]:
+def _columns(transaction: Transaction, message: MessageDetail) -> tuple[Any, ...]:
     return (
         _text(message.msg_id),
-        _time(message.sent_date),
-        _time(message.received_date),
+        _time(transaction, message.sent_date),
+        _time(transaction, message.received_date),
         _text(message.sender),
         _text(message.reply_to),
         _text(message.subject),
         _text(message.body),
         message.html_body,
-        Json([{"type": _text(str(each.type)), "email": _text(each.email)} for each in message.recipients]),
-        Json([{"name": _text(each.name), "value": _text(each.value)} for each in message.headers]),
+        transaction.json([{"type": _text(str(each.type)), "email": _text(each.email)} for each in message.recipients]),
+        transaction.json([{"name": _text(each.name), "value": _text(each.value)} for each in message.headers]),
     )
 
 
 def _key(key: Key) -> _StoredKey:
+    return _name(key.mailbox), _name(key.folder), key.generation, key.uid
+
+
+@functools.lru_cache(maxsize=64)
+def _name(name: str) -> str:
     """As it stands in the tables: a backslash is doubled, and marks what is no text, so that all names differ there."""
-    mailbox, folder = (
-        each.replace("\\", "\\\\").replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-        for each in (key.mailbox, key.folder)
-    )
-    return mailbox, folder, key.generation, key.uid
-
-
-def _as_key(columns: Iterable[Any]) -> _StoredKey:
-    mailbox, folder, generation, uid = columns
-    return mailbox, folder, generation, uid
+    name = name.replace("\\", "\\\\").replace("\0", "\\0")
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _folder_of(key: _StoredKey) -> tuple[str, str, int]:
@@ -206,13 +213,15 @@ def _named(key: Key) -> dict[str, Any]:
 
 
 def _text(text: str | None) -> str | None:
-    return None if text is None else whole_text(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return whole_text(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _time(time: datetime | None) -> datetime | None:
-    if time is None or time.tzinfo is UTC:
-        return time
+def _time(transaction: Transaction, time: datetime | None) -> Any:
+    if time is None:
+        return None
     try:
-        return time.astimezone(UTC)
+        return transaction.time(time.astimezone(UTC))
     except OverflowError:  # on the first and the last day of the calendar
-        return time.replace(tzinfo=UTC)
+        return transaction.time(time.replace(tzinfo=UTC))
