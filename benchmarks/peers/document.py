@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from directsuite.sandbox import openapi
+from directsuite.sandbox.server import openapi_document
 
 _MOMENTS = ("Timestamp", "Date")
 
@@ -15,7 +15,7 @@ def document() -> dict[str, Any]:
     The sandbox's admits two forms of dates, of which openapi-generator makes a class that tries one after the other;
     a plain one becomes a datetime in every client's models, as it does in ours, at a fraction of the price.
     """
-    described = openapi.document()
+    described = openapi_document()
     schemas: dict[str, Any] = described["components"]["schemas"]
     for name in _MOMENTS:
         schemas[name] = {"type": "string", "format": "date-time", "description": schemas[name]["description"]}

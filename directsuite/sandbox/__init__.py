@@ -3,18 +3,18 @@
 `directsuite.sandbox.server.Sandbox` runs it inside a program or test, `python -m directsuite.sandbox` as a server.
 It is a reading of the specification of its own: it imports nothing of the client, nor the client anything of it.
 
-    serving.py        the server with sample_content.py, for both command lines
-    server.py         Sandbox: one port for all of it;  openapi.py: the OpenAPI document, openapi.yaml
+    serving.py        the server with sample content, for both command lines
+    server.py         Sandbox: one port for all of it, with the OpenAPI document, openapi.yaml
     control.py        the control API, over HTTP
-    state.py          what a sandbox keeps, and what a test does to it;  ledger.py: what really happened
-    database.py       SQLite behind one writer thread;  clock.py: the one clock
+    state.py          what a sandbox keeps, and what a test does to it
+    database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock
     refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
     credentials.py    passwords, access tokens;  oauth.py: the endpoints that give them
-    signing/  fax.py  messaging/  registration/    the four services
+    signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """
 
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.messaging.profile import Profiles
+from directsuite.sandbox.messaging.service import Profiles
 from directsuite.sandbox.server import Sandbox
 from directsuite.sandbox.state import Seed
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from directsuite.sandbox.messaging.profile import PROFILES
+from directsuite.sandbox.messaging.service import PROFILES
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PORT, run
 
 if TYPE_CHECKING:

@@ -38,14 +38,13 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from directsuite.sandbox.faults import Fault
+from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.fax import NewFax, NumberTakenError
-from directsuite.sandbox.messaging.accounts import AccountExists, UnknownAccount
-from directsuite.sandbox.messaging.profile import Profile
-from directsuite.sandbox.refusals import refusal
-from directsuite.sandbox.registration import RefusedError
-from directsuite.sandbox.registration.individuals import Contact
-from directsuite.sandbox.state import DEMO_ACCOUNT, SandboxState
+from directsuite.sandbox.messaging.mailboxes import AccountExists, UnknownAccount
+from directsuite.sandbox.messaging.service import Profile
+from directsuite.sandbox.patients import Contact
+from directsuite.sandbox.refusals import RefusedError, refusal
+from directsuite.sandbox.state import SandboxState
 
 BASE = "/_sandbox"
 
@@ -240,8 +239,8 @@ async def _faults(sandbox: SandboxState, request: web.Request, body: object) -> 
 
 
 async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
-    Fault.from_members(body)  # so that what is missing is named
-    return {"created": sandbox.inject_fault(**body)}
+    members: dict[str, Any] = {"operation": None, "kind": None, **body}  # what is missing is named in the refusal
+    return {"created": sandbox.inject_fault(**members)}
 
 
 async def _clear_faults(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
@@ -284,8 +283,7 @@ async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: 
 
 
 async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
-    members = {name: body[name] for name in NewFax.__struct_fields__ if body.get(name) is not None}
-    msgspec.convert(members, NewFax)  # so that what is missing is named
+    members: dict[str, Any] = {name: body.get(name) for name in NewFax.__struct_fields__}
     return {"created": await sandbox.add_fax(**members)}
 
 

@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS access_token(
 
 PROTECTED = ("/signing/", "/fax/")
 DEFAULT_SCOPE = "pdf fax"
+DEMO_ACCOUNT = "demo"
 
 _SALT = 16
 _COST = 2**10
@@ -107,23 +108,8 @@ def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None,
     ).rowcount
 
 
-class _NamedKey(web.RequestKey[str]):
-    """A key that its plain name finds as well, so that the services need not know each other.
-
-    aiohttp warns where text is stored as a key; keeping it quiet would change the filters of all threads.
-    """
-
-    name = "account"
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-ACCOUNT = _NamedKey("account", str)
-"""Where a request keeps the account that its token speaks for; `request["account"]` reads it too."""
+ACCOUNT = web.RequestKey("account", str)
+"""Where a request keeps the account that its token speaks for."""
 
 
 def bearer_token(request: web.Request) -> str | None:
@@ -133,7 +119,7 @@ def bearer_token(request: web.Request) -> str | None:
 
 
 def bearer_check(database: Database, clock: Clock) -> Middleware:
-    """The middleware that admits signing and fax requests with a valid token only, and names `request["account"]`."""
+    """The middleware that admits signing and fax requests with a valid token only, and keeps its ACCOUNT."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

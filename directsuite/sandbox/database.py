@@ -7,23 +7,34 @@
 
 Work that arrives while a transaction is being committed shares the next one (group commit): each piece runs in its
 own savepoint, so that one that raises undoes itself alone.
+
+The ledger of effects says what really happened on the server, whatever the client was told. A service records each side
+effect in the same transaction that makes it, so that the ledger and the state cannot disagree; a test then compares
+what its client was told with what the ledger says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import queue
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 _Job = tuple[Work, "asyncio.Future[Any] | None"]
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS effect(
+  id INTEGER PRIMARY KEY, operation TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
+"""
 
 CLOSED = "the sandbox is closed"
 
@@ -73,6 +84,27 @@ class Database:
         if self._reader is not self._writer:
             self._reader.close()
         self._writer.close()
+
+
+def record_effect(connection: sqlite3.Connection, *, operation: str, subject: str, at: int, **detail: Any) -> None:
+    """Record one effect in the ledger, inside the caller's transaction.
+
+    operation: the specification's name, such as `Send`. subject: what was changed, such as a document identifier or
+    the new message's smtpId. at: milliseconds since 1970. detail: what a test may want to look at (JSON values).
+    """
+    connection.execute(
+        "INSERT INTO effect(operation, subject, detail, at) VALUES(?, ?, ?, ?)",
+        (operation, subject, json.dumps(detail), at),
+    )
+
+
+def effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
+    """All effects of the ledger in the order in which they happened, or those of one operation."""
+    rows = connection.execute(
+        "SELECT id, operation, subject, detail, at FROM effect WHERE ?1 IS NULL OR operation = ?1 ORDER BY id",
+        (operation,),
+    )
+    return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
 
 def make_private(*files: Path) -> None:

@@ -15,14 +15,14 @@ Where the specification is silent:
 from __future__ import annotations
 
 import secrets
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from aiohttp import web
 
 from directsuite.sandbox.clock import timestamp
-from directsuite.sandbox.refusals import refusal
+from directsuite.sandbox.credentials import ACCOUNT, DEMO_ACCOUNT
+from directsuite.sandbox.refusals import InvalidParameterError, PermissionDeniedError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,36 +61,40 @@ class Recipient(
 
 
 class NewFax(msgspec.Struct, kw_only=True):
-    """A fax to add. Without recipients it has one, the number itself. Raises ValueError for bad values."""
+    """A fax to add. Raises ValueError for bad values."""
 
     fax_number: str
-    account: Annotated[str, msgspec.Meta(pattern=r"\S")] = "demo"
-    status: str = "complete"
-    description: str = ""
+    account: Annotated[str, msgspec.Meta(pattern=r"\S")] | None = None
+    """The demo account where it is None."""
+    status: str | None = None
+    """One of STATUSES; `complete` where it is None."""
+    description: str | None = None
     recipients: list[Recipient] | None = None
+    """The number itself where it is None."""
 
     def __post_init__(self) -> None:
         """Require digits, and a status that there is."""
         if not digits_of(self.fax_number):
             raise ValueError("fax_number must have digits")
-        _require_status(self.status)
+        if self.status is not None:
+            _require_status(self.status)
 
 
 def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
     """Add a fax at `now` (milliseconds since 1970) and return its handle. Raises NumberTakenError."""
-    digits = digits_of(new.fax_number)
+    digits, account, description = digits_of(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
     owner = _owner(connection, digits)
-    if owner not in {None, new.account}:
+    if owner not in {None, account}:
         raise NumberTakenError(f"the fax number belongs to the account {owner}")
     recipients = new.recipients
     if recipients is None:
-        recipients = [Recipient(address=new.fax_number, name="", page_count=1, description=new.description)]
-    connection.execute("INSERT OR IGNORE INTO fax_number(digits, account) VALUES(?, ?)", (digits, new.account))
+        recipients = [Recipient(address=new.fax_number, name="", page_count=1, description=description)]
+    connection.execute("INSERT OR IGNORE INTO fax_number(digits, account) VALUES(?, ?)", (digits, account))
     handle = secrets.token_hex(16)
     connection.execute(
         "INSERT INTO fax(handle, digits, fax_number, status, updated_at, description, recipients) "
         "VALUES(?, ?, ?, ?, ?, ?, ?)",
-        (handle, digits, new.fax_number, new.status, now, new.description, msgspec.json.encode(recipients)),
+        (handle, digits, new.fax_number, new.status or "complete", now, description, msgspec.json.encode(recipients)),
     )
     return handle
 
@@ -115,64 +119,48 @@ def digits_of(fax_number: str) -> str:
 
 
 class FaxService:
-    """The two operations; the bearer check has put the account's name into `request["account"]`."""
+    """The two operations, under /fax/api/fax."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def routes(self) -> list[web.RouteDef]:
-        """Both operations, under /fax/api/fax."""
-        return [
-            web.get(
-                "/fax/api/fax/getMessageList/{fax_number}/{offset}",
-                self.get_multiple_message_info,
-                name="getMultipleMessageInfo",
-                allow_head=False,
-            ),
-            web.get(
-                "/fax/api/fax/{fax_number}/{message_handle}",
-                self.get_single_message_info,
-                name="getSingleMessageInfo",
-                allow_head=False,
-            ),
-        ]
+        """A route for each operation, named as the specification names it."""
+        operations = (
+            ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._multiple_message_info),
+            ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._single_message_info),
+        )
+        return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
 
-    async def get_single_message_info(self, request: web.Request) -> web.Response:
+    async def _single_message_info(self, request: web.Request) -> web.Response:
         """One message by fax number and handle."""
-        digits, handle = digits_of(request.match_info["fax_number"]), request.match_info["message_handle"]
-        if not digits:
-            return _no_number()
-        query = "SELECT * FROM fax WHERE digits = ? AND handle = ?"
-        rows = await self._records(digits, request["account"], query, (digits, handle))
-        if rows is None:
-            return _not_yours()
+        handle = request.match_info["message_handle"]
+        rows = await self._records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
         if not rows:
-            return refusal(HTTPStatus.BAD_REQUEST, "invalid_parameter", "the fax number has no message of this handle")
-        return _answer(request["account"], rows, handle)
+            raise InvalidParameterError("the fax number has no message of this handle")
+        return _answer(request[ACCOUNT], rows, handle)
 
-    async def get_multiple_message_info(self, request: web.Request) -> web.Response:
+    async def _multiple_message_info(self, request: web.Request) -> web.Response:
         """Up to ten messages of a fax number, the newest first, from a record offset on."""
-        digits, offset = digits_of(request.match_info["fax_number"]), request.match_info["offset"]
-        if not digits:
-            return _no_number()
+        offset = request.match_info["offset"]
         if not (offset.isascii() and offset.isdecimal()):
-            return refusal(HTTPStatus.BAD_REQUEST, "invalid_parameter", "offset must be a number that is not negative")
+            raise InvalidParameterError("offset must be a number that is not negative")
         # An offset beyond 18 digits would not fit SQLite's integers; it is past every end anyway.
         significant = offset.lstrip("0") or "0"
         start = int(significant) if len(significant) <= 18 else 10**18
         query = "SELECT * FROM fax WHERE digits = ? ORDER BY id DESC LIMIT ? OFFSET ?"
-        rows = await self._records(digits, request["account"], query, (digits, PAGE, start))
-        return _not_yours() if rows is None else _answer(request["account"], rows, "")
+        return _answer(request[ACCOUNT], await self._records(request, query, PAGE, start), "")
 
-    async def _records(
-        self, digits: str, account: str, query: str, parameters: tuple[Any, ...]
-    ) -> list[sqlite3.Row] | None:
-        """What the query finds, or None where the number is another account's."""
+    async def _records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
+        """The faxes of the request's number that the query selects, by the number's digits and the parameters."""
+        digits, account = digits_of(request.match_info["fax_number"]), request[ACCOUNT]
+        if not digits:
+            raise InvalidParameterError("the fax number has no digits")
 
-        def read(connection: sqlite3.Connection) -> list[sqlite3.Row] | None:
+        def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
             if _owner(connection, digits) not in {None, account}:
-                return None
-            return connection.execute(query, parameters).fetchall()
+                raise PermissionDeniedError("the fax number belongs to another account")
+            return connection.execute(query, (digits, *parameters)).fetchall()
 
         return await self._database.read(read)
 
@@ -199,11 +187,3 @@ def _message_object(row: sqlite3.Row) -> dict[str, Any]:
         "recipients": msgspec.json.decode(row["recipients"]),
         "description": row["description"],
     }
-
-
-def _no_number() -> web.Response:
-    return refusal(HTTPStatus.BAD_REQUEST, "invalid_parameter", "the fax number has no digits")
-
-
-def _not_yours() -> web.Response:
-    return refusal(HTTPStatus.FORBIDDEN, "permission_denied", "the fax number belongs to another account")

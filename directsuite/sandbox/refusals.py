@@ -1,17 +1,28 @@
-"""How each service refuses: its own error body for unknown paths, wrong methods, bad bodies and crashes.
+"""How each service refuses: the codes of the specification's section 7, and every answer that is not a success.
 
-below /signing, /fax            {"error", "description"}                     specification section 7
-below /message-rest             {"success": false, "code": 4, "message"}     specification section 2.C
-below /DirectRegistrationREST…  {"success": false, "code", "errorMessage"}   specification section 2.D
-anywhere else                   {"error", "description"}
+    below /signing, /fax            {"error", "description"}                     HTTP 400, 401, 403
+    below /message-rest             {"success": false, "code": 4, "message"}     HTTP 200, mostly
+    below /DirectRegistrationREST…  {"success": false, "code", "errorMessage"}   HTTP 200, mostly
+    anywhere else                   {"error", "description"}
+
+An operation raises a RefusedError, in whatever thread it runs; the middleware answers it, and unknown paths, wrong
+methods, bad bodies and crashes in the form of the service that the request went to.
+
+    RefusedError
+    ├── MessagingError, RegistrationError     a code of the service's own
+    ├── InvalidActionError                    signing: the document cannot take this action
+    ├── InvalidParameterError                 signing and fax: something in the request is missing or wrong
+    ├── PermissionDeniedError                 signing and fax: it belongs to another account
+    └── NoSuchDocumentError                   signing: unknown, deleted or expired
 """
 
 from __future__ import annotations
 
 import codecs
 import logging
+from enum import IntEnum, StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from aiohttp import web
@@ -20,6 +31,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+SIGNING_BASE = "/signing/"
 MESSAGING_BASE = "/message-rest/"
 REGISTRATION_BASE = "/DirectRegistrationRESTful/"
 
@@ -45,21 +57,117 @@ def _without_request_text(record: logging.LogRecord) -> bool:
 protocol_logger.addFilter(_without_request_text)
 
 
+class MessagingCode(IntEnum):
+    """The code of an APIResponse."""
+
+    SUCCESS = 0
+    AUTHENTICATION = 1
+    ADDRESS = 2
+    FOLDER = 3
+    OTHER = 4
+
+
+class RegistrationCode(StrEnum):
+    """The codes of a ResellerAPIResponseType that the sandbox gives."""
+
+    SUCCESS = "000"
+    INVALID_USER = "002"
+    INVALID_ARGUMENT = "010"
+    AUTHENTICATION_FAILED = "011"
+    USER_ACCOUNT_ERROR = "014"
+    INVALID_STATE = "204"
+    NOT_PROOFED = "205"
+    NO_ORGANIZATION = "208"
+    NO_ADDRESS = "210"
+    OTHER = "999"
+
+
+class RefusedError(Exception):
+    """A service refuses a request, which then changes nothing; unless it says otherwise, as signing and fax do."""
+
+    error: ClassVar[str]
+    status: int = HTTPStatus.BAD_REQUEST
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The members of the answer."""
+        return {"error": self.error, "description": str(self)}
+
+
+class InvalidActionError(RefusedError):
+    """The stored document cannot take the requested action."""
+
+    error = "invalid_action"
+
+
+class InvalidParameterError(RefusedError):
+    """A parameter is missing or invalid."""
+
+    error = "invalid_parameter"
+
+
+class PermissionDeniedError(RefusedError):
+    """The document or fax number belongs to another account."""
+
+    error = "permission_denied"
+    status = HTTPStatus.FORBIDDEN
+
+
+class NoSuchDocumentError(RefusedError):
+    """No document has this identifier, or no longer."""
+
+    error = "no_such_document"
+
+
+class MessagingError(RefusedError):
+    """The messaging service refuses, with the code of an APIResponse."""
+
+    status = HTTPStatus.OK
+
+    def __init__(self, code: MessagingCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The members of an APIResponse."""
+        return {"success": False, "code": self.code, "message": str(self)}
+
+
+class RegistrationError(RefusedError):
+    """The registration service refuses, with the code of a ResellerAPIResponseType."""
+
+    status = HTTPStatus.OK
+
+    def __init__(self, code: RegistrationCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The members of a ResellerAPIResponseType."""
+        return {"code": self.code, "success": False, "errorMessage": str(self)}
+
+
 class MalformedBodyError(Exception):
     """The request body is no JSON; the text says what is wrong, and never quotes the body."""
 
 
-def parse_json(body: bytes) -> Any:
-    """JSON text as Python values. Raises MalformedBodyError.
+def parse_json(body: bytes, expected: Any = Any) -> Any:
+    """JSON text as Python values, or as the type expected. Raises MalformedBodyError.
 
     Refused beside bad syntax: text that is not UTF-8, NaN and Infinity, nesting too deep to parse, numbers too long to
-    read, and unpaired surrogates, which no database or mailbox could store.
+    read, and unpaired surrogates, which no database or mailbox could store. Raises msgspec.ValidationError for JSON of
+    another type.
     """
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=expected)
     except UnicodeError:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        if isinstance(error, msgspec.ValidationError) and expected is not Any:
+            parse_json(body)  # what does not fit may be no JSON either, further on
+            raise
         raise MalformedBodyError("the request body is not valid JSON") from None
 
 
@@ -83,9 +191,14 @@ def refusal_of(error: Exception, request: web.Request) -> web.Response:
 
     Raises the error itself where it is a redirect.
     """
+    if isinstance(error, RefusedError):
+        return web.json_response(error.body, status=error.status)
     if isinstance(error, web.HTTPException):
         if error.status < HTTPStatus.BAD_REQUEST:
             raise error
+        if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and request.path.startswith(SIGNING_BASE):
+            # The specification gives this service no 413.
+            return refusal_of(InvalidParameterError("the request body is larger than the service takes"), request)
         answer = _service_refusal(request.path, error.status, _explanation(error.status))
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
@@ -105,9 +218,10 @@ def _service_refusal(path: str, status: int, description: str) -> web.Response:
     """A refusal in the form of the service that `path` belongs to."""
     body: dict[str, Any]
     if path.startswith(MESSAGING_BASE):
-        body = {"success": False, "code": 4, "message": description}
+        body = {"success": False, "code": MessagingCode.OTHER, "message": description}
     elif path.startswith(REGISTRATION_BASE):
-        code = "999" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "010"
+        crashed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        code = RegistrationCode.OTHER if crashed else RegistrationCode.INVALID_ARGUMENT
         body = {"success": False, "code": code, "errorMessage": description}
     else:
         return refusal(status, HTTPStatus(status).phrase, description)

@@ -16,28 +16,30 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from http import HTTPStatus
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
+import msgspec.yaml
 from aiohttp import web
 
-from directsuite.sandbox import credentials, oauth, openapi
+from directsuite.sandbox import credentials, oauth, registration
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, control_routes, is_loopback, local_only
+from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import fault_injection
 from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
-from directsuite.sandbox.registration import service as registration
-from directsuite.sandbox.state import DEMO_ACCOUNT, SandboxState, Seed
+from directsuite.sandbox.state import SandboxState, Seed
 
 if TYPE_CHECKING:
     import sqlite3
-    from pathlib import Path
     from types import TracebackType
 
-    from directsuite.sandbox.messaging.profile import Profiles
+    from directsuite.sandbox.messaging.service import Profiles
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
+_OPENAPI = Path(__file__).with_name("openapi.yaml")
 _LARGEST_BODY = 64 * 2**20
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
@@ -139,7 +141,7 @@ class Sandbox(SandboxState):
         application.add_routes(control_routes(self))
         application.router.add_get(f"{BASE}/health", local_only(self._health), allow_head=False)
         application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
-        application.router.add_get("/openapi.json", _openapi_document, allow_head=False)
+        application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
         return application
 
     def _routes(self) -> list[web.RouteDef]:
@@ -205,6 +207,15 @@ class Sandbox(SandboxState):
             )
 
 
+def openapi_document() -> dict[str, Any]:
+    """The four services as an OpenAPI 3.1 document, with paths from the sandbox's root; a new copy at each call.
+
+    Raises ImportError without PyYAML, which comes with the extra `directsuite[sandbox]`.
+    """
+    document: dict[str, Any] = msgspec.yaml.decode(_OPENAPI.read_bytes())
+    return document
+
+
 def pdf_libraries_installed() -> bool:
     """Return True if the signing service can work: its libraries come with the extra `directsuite[sandbox]`."""
     return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
@@ -218,9 +229,9 @@ async def _without_pdf_libraries(request: web.Request) -> web.Response:
     )
 
 
-async def _openapi_document(request: web.Request) -> web.Response:
+async def _answer_openapi(request: web.Request) -> web.Response:
     try:
-        return web.json_response(await asyncio.to_thread(openapi.document))
+        return web.json_response(await asyncio.to_thread(openapi_document))
     except ImportError:
         description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
         return refusal(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)

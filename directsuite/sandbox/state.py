@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import msgspec
 
-from directsuite.sandbox import clock, credentials, fax, ledger, oauth
+from directsuite.sandbox import clock, credentials, database, fax, oauth, patients, registration
 from directsuite.sandbox.clock import Clock, ClockState
+from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.database import CLOSED, Database
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.fax import FaxService
-from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.service import MessagingService
-from directsuite.sandbox.registration import RefusedError, individuals, patients
-from directsuite.sandbox.registration import service as registration
-from directsuite.sandbox.registration.service import RegistrationService
+from directsuite.sandbox.refusals import RefusedError
+from directsuite.sandbox.registration import RegistrationService
 from directsuite.sandbox.signing import service as signing
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SigningService
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from directsuite.sandbox.messaging.profile import Profiles
+    from directsuite.sandbox.messaging.service import Profiles
 
 SCHEMAS = (
     clock.SCHEMA,
-    ledger.SCHEMA,
+    database.SCHEMA,
     credentials.SCHEMA,
     oauth.SCHEMA,
     fax.SCHEMA,
@@ -42,8 +42,6 @@ SCHEMAS = (
     registration.SCHEMA,
     signing.SCHEMA,
 )
-
-DEMO_ACCOUNT = "demo"
 
 Seed = Callable[["sqlite3.Connection", int], None]
 """Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
@@ -77,22 +75,22 @@ class SandboxState:
 
     async def _open(self, opening: AsyncExitStack) -> None:
         """Open what `folder` keeps; `opening` closes it. Unless the clock is the caller's own, it goes on as kept."""
-        database = Database(self._folder, SCHEMAS)
-        opening.callback(database.close)
+        opened = Database(self._folder, SCHEMAS)
+        opening.callback(opened.close)
         opening.callback(self._forget)
         keys = FileKeyStore.open(self._folder)
         self._opened = Services(
-            database=database,
+            database=opened,
             keys=keys,
-            signing=SigningService(database, self.clock, keys),
-            fax=FaxService(database),
-            messaging=MessagingService(database, self.clock),
-            registration=RegistrationService(database, self.clock),
+            signing=SigningService(opened, self.clock, keys),
+            fax=FaxService(opened),
+            messaging=MessagingService(opened, self.clock),
+            registration=RegistrationService(opened, self.clock),
         )
-        kept = await database.read(ClockState.load)
+        kept = await opened.read(ClockState.load)
         if kept is not None and not self._own_clock:
             self.clock.restore(kept)
-        opening.callback(self.clock.listen(lambda: database.post(self._store_clock)))
+        opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
 
     def _forget(self) -> None:
         self._opened = None
@@ -180,13 +178,13 @@ class SandboxState:
         """Open a mailbox and return its id. Raises AccountExists, or ValueError for what is no address."""
         now = self.clock.milliseconds()
         return await self._database.write(
-            lambda connection: accounts.create_account(connection, address, password, at_ms=now)
+            lambda connection: mailboxes.create_account(connection, address, password, at_ms=now)
         )
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
         """Add a T-User who may act for these addresses, and log in to registration. Raises AccountExists."""
         addresses = list(direct_addresses)
-        await self._database.write(lambda connection: accounts.create_tuser(connection, username, password, addresses))
+        await self._database.write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
         """Add a reseller or change his password; `domains` become domains that patients can be registered in."""
@@ -253,12 +251,12 @@ class SandboxState:
 
         contact: email, phone, address, city, state, country, zipcode. Raises ValueError for bad values.
         """
-        if unknown := set(contact) - set(individuals.Contact.__struct_fields__):
+        if unknown := set(contact) - set(patients.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
-        person = individuals.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
+        person = patients.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
         try:
-            data = individuals.Contact(**contact)
-            return await self._database.write(lambda connection: individuals.add(connection, person, data, id))
+            data = patients.Contact(**contact)
+            return await self._database.write(lambda connection: patients.add_individual(connection, person, data, id))
         except RefusedError as refused:
             raise ValueError(str(refused)) from None
 
@@ -296,7 +294,7 @@ class SandboxState:
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
         """What really happened, in order: every side effect of the services, or of one operation."""
-        return await self._database.read(lambda connection: ledger.effects(connection, operation))
+        return await self._database.read(lambda connection: database.effects(connection, operation))
 
 
 def _empty_all_tables(connection: sqlite3.Connection) -> None:
@@ -321,8 +319,8 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
         "SELECT address, password FROM mailbox_account WHERE folded = ?", (account.casefold(),)
     ).fetchone()
     if mailbox is not None:
-        accounts.delete_account(connection, account)
-        new = accounts.create_account(connection, mailbox["address"], "", at_ms=now)
+        mailboxes.delete_account(connection, account)
+        new = mailboxes.create_account(connection, mailbox["address"], "", at_ms=now)
         connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
     return bool(documents or numbers or mailbox is not None or _is_spoken_for(connection, account))
 

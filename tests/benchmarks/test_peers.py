@@ -19,7 +19,7 @@ from benchmarks.peers.bare import Client as Bare
 from benchmarks.peers.document import document
 from benchmarks.peers.folder import read_in_order
 from benchmarks.server import answers, at, served
-from directsuite.sandbox import openapi
+from directsuite.sandbox.server import openapi_document
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKS = [name for name, member in vars(work.Client).items() if inspect.isfunction(member) and not name.startswith("_")]
@@ -101,7 +101,7 @@ async def test_a_failed_request_ends_those_beside_it() -> None:
 
 
 def test_peers_get_our_document_with_plain_dates() -> None:
-    theirs, own = document(), openapi.document()
+    theirs, own = document(), openapi_document()
     for name in ("Timestamp", "Date"):
         schema = theirs["components"]["schemas"].pop(name)
         own["components"]["schemas"].pop(name)

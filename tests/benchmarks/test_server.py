@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from benchmarks.server import answers, at, served
 from benchmarks.server.protocol import Connection
 from benchmarks.server.scenario import Scenario
-from directsuite.sandbox.openapi import document
+from directsuite.sandbox.server import openapi_document
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = "/message-rest/api/message/GetMessageCount/INBOX"
@@ -82,7 +82,7 @@ def bodies(content: bytes) -> list[bytes]:
 
 def described(name: str) -> Any:
     """A validator of answers, from our OpenAPI document."""
-    components = document()["components"]
+    components = openapi_document()["components"]
     return jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": components})
 
 

@@ -14,7 +14,7 @@ from directsuite import types
 from .world import BOB, World, message
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.service import Profile
 
 Read = Callable[[ds.Mailbox], Awaitable[Any]]
 

@@ -15,9 +15,8 @@ import aiohttp
 import pytest
 
 from directsuite.sandbox import serving
-from directsuite.sandbox.sample_content import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import run
+from directsuite.sandbox.serving import TUSER, add_sample_content, run
 
 if TYPE_CHECKING:
     import sqlite3

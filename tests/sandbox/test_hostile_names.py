@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox import patients
+from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.oauth import usable_redirect
-from directsuite.sandbox.registration import RefusedError, individuals, patients
-from directsuite.sandbox.registration.individuals import Contact, Description
-from directsuite.sandbox.registration.patients import Account
+from directsuite.sandbox.patients import Account, Contact, Description
+from directsuite.sandbox.refusals import RegistrationError
 from directsuite.sandbox.state import SCHEMAS
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def registry() -> Generator[sqlite3.Connection]:
         connection.row_factory = sqlite3.Row
         connection.executescript("\n".join(SCHEMAS))
         person = Description(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
-        individuals.add(connection, person, Contact(), 1)
+        patients.add_individual(connection, person, Contact(), 1)
         yield connection
 
 
-def refusal_of(work: Callable[[], object]) -> RefusedError | None:
+def refusal_of(work: Callable[[], object]) -> RegistrationError | None:
     try:
         work()
-    except RefusedError as refused:
+    except RegistrationError as refused:
         return refused
     return None
 
@@ -53,7 +53,7 @@ def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> 
         found = patients.find(connection, DOMAIN, username, now=NOW)
         assert found is not None
         address = f"{found['username']}@{DOMAIN}"
-        assert accounts.authenticate(connection, address, "secret") is not None
+        assert mailboxes.authenticate(connection, address, "secret") is not None
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -64,7 +64,7 @@ def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
         except ValueError:
             assert not (first.strip() and last.strip())
             return
-        individuals.add(connection, person, Contact())
+        patients.add_individual(connection, person, Contact())
         [user] = patients.provision(connection, DOMAIN, person, Account(), Contact(), now=NOW)["users"]
         assert (user["firstName"], user["lastName"]) == (first, last)
 

@@ -165,7 +165,7 @@ async def test_crash_is_logged_without_the_request_and_answered_in_the_services_
     def crash(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr("directsuite.sandbox.registration.service.log_in", crash)
+    monkeypatch.setattr("directsuite.sandbox.registration.authenticate", crash)
     with caplog.at_level(logging.ERROR, "directsuite.sandbox"):
         login = {"username": "who", "password": "hidden"}
         async with http.post(f"{sandbox.registration_url}/login?token=hidden", json=login) as answer:

@@ -1,15 +1,11 @@
 """The messaging service of the sandbox: mailboxes, sending, delivery (specification sections 2.C to 4.C).
 
-    service.py        the routes, and how a request becomes an answer
-    operations.py     the operations, a row each, and their work
-    sending.py        Send and its variants, Forward, SaveRawMessages: what is composed or parsed before it is written
-    requests.py       request bodies, checked, and the call that the work of an operation gets
-    accounts.py       mailbox accounts and T-Users
-    folders.py        folders;  store.py: messages in them
-    composition.py    a send request becomes an RFC 5322 message;  parsing.py: a message becomes a MessageDetail
-    headers.py        header values: what they say, the addresses in them, and text as a header has it
-    delivery.py       what becomes of each recipient, and the status report
-    profile.py        answers that differ from the specification as those of some servers do
+    service.py      the operations, a row each, and their work
+    requests.py     request bodies, checked, and the call that the work of an operation gets
+    mailboxes.py    accounts and T-Users, folders, and the messages in them
+    sending.py      Send and its variants, Forward, SaveRawMessages: messages composed, then written
+    delivery.py     what becomes of each recipient, and the status report
+    parsing.py      from a message's bytes to a MessageDetail;  headers.py: what a header's value says
 
 What the sandbox does where the specification is silent:
 
@@ -19,7 +15,7 @@ What the sandbox does where the specification is silent:
 | codes | 1 credentials; 2 sender or recipient; 3 no such folder; 4 anything else, a wrongly shaped body included |
 | credentials | beside the place that section 4 names, `auth`, `authentication` and (mailbox operations) bare ones |
 | T-User | right password, but the Direct address is not his, or has no mailbox: code 2 |
-| user states | patients only, see registration/patients.py: 1 for a disabled user, 2 for a T-User in his place |
+| user states | patients only, see patients.py: 1 for a disabled user, 2 for a T-User in his place |
 | certificates | expired or revoked: 2 for Send and Forward; what is sent to such a user is Remotely Failed |
 | folder names | the same in any case, kept as first spelt; parents are made; up to 255 characters, none control |
 | INBOX.Trash | not reserved: it may be renamed or deleted, and comes back when a message is deleted into it |
@@ -48,29 +44,3 @@ What the sandbox does where the specification is silent:
 | report form | CSV, titles first, when more ids are asked for than `MessagingService.csv_above` (0: always) |
 | delivery | see delivery.py |
 """
-
-from __future__ import annotations
-
-from enum import IntEnum
-
-__all__ = ["Code", "Refusal"]
-
-
-class Code(IntEnum):
-    """The code of an APIResponse."""
-
-    SUCCESS = 0
-    AUTHENTICATION = 1
-    ADDRESS = 2
-    FOLDER = 3
-    OTHER = 4
-
-
-class Refusal(Exception):  # noqa: N818  an answer, not a fault
-    """The service refuses: the request changes nothing and is answered with success false, this code and this text."""
-
-    def __init__(self, code: Code, text: str, *, http_status: int = 200) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
-        self.http_status = http_status

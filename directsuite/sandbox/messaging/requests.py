@@ -1,6 +1,6 @@
 """Request bodies (specification section 2.C), and a call whose body and credentials were checked.
 
-A body is checked while it is read: what does not fit is refused with code 4.
+A body is checked while it is read: what does not fit is refused.
 
 Where credentials are looked for is wider than section 4 says, since sections 4 and 5 differ: beside the place that
 section 4 names, `auth` and `authentication` are taken everywhere.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, 
 
 import msgspec
 
-from directsuite.sandbox import ledger
-from directsuite.sandbox.messaging import Code, Refusal, folders
+from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.messaging import mailboxes
 
 if TYPE_CHECKING:
     import sqlite3
@@ -170,23 +170,11 @@ class Call(NamedTuple, Generic[R]):
     at_ms: int
     csv_above: int
 
-    def folder(self, connection: sqlite3.Connection) -> folders.Folder:
+    def folder(self, connection: sqlite3.Connection) -> mailboxes.Folder:
         """The folder that the path names. Refuses with code 3 if there is none."""
-        return folders.folder(connection, self.account, self.path["folderName"])
+        return mailboxes.folder(connection, self.account, self.path["folderName"])
 
     def record(self, connection: sqlite3.Connection, subject: str, **detail: Any) -> None:
         """Write this call's effect into the ledger."""
         detail["account"] = self.address
-        ledger.record(connection, operation=self.operation, subject=subject, at=self.at_ms, **detail)
-
-
-def read_body(body: bytes, expected: type[R]) -> R:
-    """A request body as the type that the operation takes. What is not JSON at all is refused with HTTP 400."""
-    try:
-        try:
-            return msgspec.json.decode(body, type=expected)
-        except msgspec.ValidationError as mismatch:
-            msgspec.json.decode(body)  # raises if the text goes wrong only after what does not fit
-            raise Refusal(Code.OTHER, f"The request body does not fit: {mismatch}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refusal(Code.OTHER, "The request body is not JSON", http_status=400) from None
+        record_effect(connection, operation=self.operation, subject=subject, at=self.at_ms, **detail)

@@ -2,6 +2,9 @@
 
 Composing and parsing happen in a thread of their own; only rows are written in the writer's transaction, all of an
 operation's at once: the copy in INBOX.Sent, the mailboxes of recipients here, the fates of the others, the ledger.
+
+A message (RFC 5322) is put together from bytes, part by part, so that a large attachment is encoded once and copied
+once. What cannot stand in a message without changing its structure (line breaks in a header, say) is refused.
 """
 
 from __future__ import annotations
@@ -9,15 +12,19 @@ from __future__ import annotations
 import asyncio
 import binascii
 import html
+import os
+import re
 import uuid
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import pybase64
 
-from directsuite.sandbox.messaging import Code, Refusal, accounts, delivery, folders, store
-from directsuite.sandbox.messaging.composition import Composed, Draft, compose, require_recipients
-from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_message
+from directsuite.sandbox.messaging import delivery, mailboxes
+from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
+from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_headers, read_message
 from directsuite.sandbox.messaging.requests import (
     MessageWithHeader,
     RawMessagesRequest,
@@ -26,7 +33,8 @@ from directsuite.sandbox.messaging.requests import (
     SendRequestWithHeader,
     UidsRequest,
 )
-from directsuite.sandbox.registration.patients import WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.patients import WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.refusals import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,6 +42,23 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.database import Database
     from directsuite.sandbox.messaging.requests import Answer, Call
+
+_ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
+_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
+_LONGEST_ADDRESS = 254
+_HEADER_NAME = re.compile(r"[!-9;-~]{1,76}")
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;[\t -~]*)?", re.ASCII)
+_PLAIN_FILENAME = re.compile(r"[\w(),+.=@-]+(?: +[\w(),+.=@-]+)*", re.ASCII)
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_BREAKS_A_HEADER = re.compile(r"[\r\n\0]")
+
+_OWN_HEADERS = frozenset(
+    ("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path")
+)
+_LONGEST_TEXT_LINE = 998
+_LONGEST_FILENAME = 255
+_LONGEST_PLAIN_FILENAME = 60
+_FILENAME_SEGMENT = 60
 
 
 class _Outgoing(NamedTuple):
@@ -46,7 +71,7 @@ async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: 
     """Send, SendWithHeader and their T-User forms."""
     message = call.request.message
     if message.sender.casefold() != call.address.casefold():
-        raise Refusal(Code.ADDRESS, "The sender is not the mailbox that the credentials open")
+        raise MessagingError(MessagingCode.ADDRESS, "The sender is not the mailbox that the credentials open")
     outgoing = await asyncio.to_thread(lambda: _outgoing(call, _draft(call.request)))
     return await database.write(lambda connection: _store(connection, call, outgoing))
 
@@ -54,12 +79,12 @@ async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: 
 async def forward(call: Call[UidsRequest], database: Database) -> Answer:
     """Forward: one message inline with its attachments, several as attachments."""
     recipients = _distinct(call.request.addressees())
-    require_recipients(recipients)
+    _require_recipients(recipients)
     originals = await database.read(
-        lambda connection: store.raw_messages(connection, call.folder(connection).id, call.request.uids)
+        lambda connection: mailboxes.raw_messages(connection, call.folder(connection).id, call.request.uids)
     )
     if not originals:
-        raise Refusal(Code.OTHER, "There is no message with these uids")
+        raise MessagingError(MessagingCode.OTHER, "There is no message with these uids")
     outgoing = await asyncio.to_thread(_forwarded, call, recipients, [original.raw for original in originals])
     return await database.write(lambda connection: _store(connection, call, outgoing))
 
@@ -75,7 +100,7 @@ async def save_raw_messages(call: Call[RawMessagesRequest], database: Database) 
 
 def _append(connection: sqlite3.Connection, call: Call[RawMessagesRequest], contents: Iterable[Content]) -> Answer:
     folder = call.folder(connection)
-    uids = [store.append(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
+    uids = [mailboxes.append(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
     call.record(connection, folder.name, uids=uids)
     return {}
 
@@ -111,8 +136,8 @@ def _forwarded(call: Call[UidsRequest], recipients: Sequence[Recipient], origina
         return _outgoing(call, attached)
     try:
         return _outgoing(call, _inline(draft, readings[0]))
-    except Refusal as refusal:
-        if refusal.code is Code.ADDRESS:
+    except MessagingError as refusal:
+        if refusal.code is MessagingCode.ADDRESS:
             raise
         return _outgoing(call, attached)  # a part of the original cannot be carried over as it is
 
@@ -141,9 +166,11 @@ def _outgoing(call: Call[Any], draft: Draft) -> _Outgoing:
 
 def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing) -> Answer:
     if state_of(connection, call.address, call.at_ms) in WITHOUT_CERTIFICATE:
-        raise Refusal(Code.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked")
-    sent_folder = folders.folder_id(connection, call.account, folders.SENT)
-    store.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
+        raise MessagingError(
+            MessagingCode.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked"
+        )
+    sent_folder = mailboxes.folder_id(connection, call.account, mailboxes.SENT)
+    mailboxes.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
     fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
     size = len(outgoing.message.delivered.raw)
     sent = delivery.Sent(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
@@ -155,13 +182,13 @@ def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing)
 def _deliver(
     connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing, recipient: Recipient
 ) -> delivery.Fate:
-    account = accounts.account_id(connection, recipient.email)
+    account = mailboxes.account_id(connection, recipient.email)
     if account is None:
-        return delivery.fate_of(recipient.email, accounts.domains(connection))
+        return delivery.fate_of(recipient.email, mailboxes.domains(connection))
     if state_of(connection, recipient.email, call.at_ms) in WITHOUT_CERTIFICATE:
         return delivery.REJECTED_HERE
-    inbox = folders.folder_id(connection, account, folders.INBOX)
-    store.append(connection, inbox, outgoing.message.delivered, received_ms=call.at_ms)
+    inbox = mailboxes.folder_id(connection, account, mailboxes.INBOX)
+    mailboxes.append(connection, inbox, outgoing.message.delivered, received_ms=call.at_ms)
     return delivery.MAILBOX_HERE
 
 
@@ -177,4 +204,142 @@ def _decoded(text: str, member: str) -> bytes:
     try:
         return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise Refusal(Code.OTHER, f"{member} is not base64") from None
+        raise MessagingError(MessagingCode.OTHER, f"{member} is not base64") from None
+
+
+class Draft(NamedTuple):
+    """A message to compose."""
+
+    sender: str
+    recipients: Sequence[Recipient]
+    subject: str | None
+    body: str
+    html_body: bool = False
+    attachments: Sequence[Attachment] = ()
+    headers: Sequence[tuple[str, str]] = ()
+
+
+class Composed(NamedTuple):
+    """A message in its two forms: the sender's copy, which names the BCC recipients, and everyone else's."""
+
+    own_copy: Content
+    delivered: Content
+
+
+def _require_address(address: str) -> None:
+    """Refuse, with code 2, what is not a bare `local-part@domain`."""
+    if len(address) > _LONGEST_ADDRESS or _ADDRESS.fullmatch(address) is None:
+        raise MessagingError(MessagingCode.ADDRESS, "An address is not of the form local-part@domain")
+
+
+def _require_recipients(recipients: Sequence[Recipient]) -> None:
+    """Refuse, with code 2, to send to nobody, and to what is no address."""
+    if not recipients:
+        raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
+    for recipient in recipients:
+        _require_address(recipient.email)
+
+
+def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
+    """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
+    _require_recipients(draft.recipients)
+    _require_address(draft.sender)
+    named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
+    lines = [_address_header("From", [draft.sender])]
+    lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
+    if draft.subject is not None:
+        lines.append(_header("Subject", draft.subject))
+    lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
+    lines += [_custom_header(name, value) for name, value in draft.headers]
+    lines.append("MIME-Version: 1.0")
+    body = _LINE_BREAK.sub("\r\n", draft.body)
+    entity_lines, pieces = _entity(draft, body)
+
+    def finished(head_lines: Sequence[str]) -> Content:
+        head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
+        # The text and the attachments are known: only the headers are read back, as everyone else reads them.
+        reading = Reading(read_headers(head), body, draft.html_body, list(draft.attachments))
+        return content_of(b"".join((head, *pieces)), reading)
+
+    delivered = finished(lines)
+    blind = named["BCC"]
+    return Composed(finished([*lines, _address_header("Bcc", blind)]) if blind else delivered, delivered)
+
+
+def _entity(draft: Draft, body: str) -> tuple[list[str], list[bytes]]:
+    """The content headers and the content, as one part or as multipart/mixed."""
+    text_lines, text = _text_part(body, "html" if draft.html_body else "plain")
+    if not draft.attachments:
+        return text_lines, [text]
+    boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
+    delimiter = f"--{boundary}\r\n".encode("ascii")
+    pieces = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
+    for attachment in draft.attachments:
+        pieces += [b"\r\n", delimiter, *_attachment_part(attachment)]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
+    return [f'Content-Type: multipart/mixed; boundary="{boundary}"'], pieces
+
+
+def _text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
+    plain = body.isascii() and "\0" not in body and all(len(line) <= _LONGEST_TEXT_LINE for line in body.split("\r\n"))
+    encoding, content = ("7bit", body.encode("ascii")) if plain else ("base64", _base64_lines(body.encode("utf-8")))
+    return [f"Content-Type: text/{subtype}; charset=utf-8", f"Content-Transfer-Encoding: {encoding}"], content
+
+
+def _attachment_part(attachment: Attachment) -> Iterable[bytes]:
+    content_type, content = attachment.content_type, attachment.content
+    media_type = content_type.partition(";")[0].strip().lower()
+    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > LONGEST_PLAIN_VALUE:
+        raise MessagingError(MessagingCode.OTHER, "The contentType of an attachment is not a media type")
+    if media_type.startswith("multipart/"):
+        raise MessagingError(MessagingCode.OTHER, "An attachment cannot be of a multipart type")
+    # RFC 2046 section 5.2.1: a message inside a message is not encoded.
+    verbatim = media_type == "message/rfc822"
+    yield (
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Disposition: attachment{_filename_parameter(attachment.filename)}\r\n"
+        f"Content-Transfer-Encoding: {'8bit' if verbatim else 'base64'}\r\n\r\n"
+    ).encode("ascii")
+    yield content if verbatim else _base64_lines(content)
+
+
+def _base64_lines(octets: bytes) -> bytes:
+    # encodebytes ends its lines as Unix does; mail has CRLF, and none after the last line of a part.
+    return pybase64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
+
+
+def _filename_parameter(filename: str) -> str:
+    if len(filename) > _LONGEST_FILENAME or _BREAKS_A_HEADER.search(filename):
+        raise MessagingError(
+            MessagingCode.OTHER, f"A filename has at most {_LONGEST_FILENAME} characters and no line breaks"
+        )
+    if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _LONGEST_PLAIN_FILENAME:
+        return f'; filename="{filename}"'
+    segments = ["utf-8''"]
+    for character in filename:  # some readers decode each segment by itself
+        octets = quote(character, safe="")
+        if len(segments[-1]) + len(octets) > _FILENAME_SEGMENT:
+            segments.append("")
+        segments[-1] += octets
+    return "".join(f";\r\n filename*{i}*={segment}" for i, segment in enumerate(segments))  # RFC 2231 section 3
+
+
+def _custom_header(name: str, value: str) -> str:
+    lowered = name.lower()
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise MessagingError(
+            MessagingCode.OTHER, "The name of a header has printable ASCII characters only, and no colon"
+        )
+    if lowered in _OWN_HEADERS or lowered.startswith("content-"):
+        raise MessagingError(MessagingCode.OTHER, f"The header {name} is set by the service")
+    return _header(name, value)
+
+
+def _header(name: str, value: str) -> str:
+    if _BREAKS_A_HEADER.search(value):
+        raise MessagingError(MessagingCode.OTHER, f"The header {name} has a line break in its value")
+    return header_line(name, value)
+
+
+def _address_header(name: str, addresses: Sequence[str]) -> str:
+    return f"{name}: " + ",\r\n ".join(addresses)

@@ -1,29 +1,55 @@
-"""The messaging service: its routes, and how a request becomes an answer.
+"""The messaging service: its 34 operations in the order of the specification (4.C), and how each is answered.
 
 body ──► checked request ──► credentials ──► the operation's work ──► answer
          code 4, HTTP 400    code 1 or 2     code 2, 3 or 4           success true, code 0
+
+What changes the mailbox records its effect in the ledger in the same transaction; where it changed nothing there is no
+effect. Send and its variants, Forward and SaveRawMessages, which prepare messages first, are in sending.py.
+
+A profile has answers differ from the specification as those of some servers do, for clients that must bear with them:
+
+    java               as some Java servers: dates become milliseconds since 1970; empty lists become null; a list of
+                       one object becomes the object; the message of a success is null; messages have members of
+                       JavaMail's that the specification does not name
+    attachment-list    received messages have `attachmentList` for `attachments`, as the provider's WSDL spells it
+
+Without one, `strict`, the specification holds. Lists are arrays but for `java`. Profiles combine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard, cast, get_args
 
 import msgspec
+import pybase64
 from aiohttp import web
 
-from directsuite.sandbox import ledger
-from directsuite.sandbox.messaging import Code, Refusal, accounts, delivery, folders, store
-from directsuite.sandbox.messaging.operations import OPERATIONS, BringsIn, Operation, Reads
+from directsuite.sandbox.clock import EPOCH, milliseconds_of, timestamp
+from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.messaging import delivery, mailboxes, sending
+from directsuite.sandbox.messaging.mailboxes import Selection
 from directsuite.sandbox.messaging.parsing import content_of
-from directsuite.sandbox.messaging.profile import Profiles, answer_in_profiles, require_profiles
-from directsuite.sandbox.messaging.requests import Answer, Call, Request, read_body
-from directsuite.sandbox.registration.patients import DISABLED, WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.messaging.requests import (
+    Answer,
+    Call,
+    MailboxRequest,
+    RawMessagesRequest,
+    Request,
+    SendRequest,
+    SendRequestWithHeader,
+    SetFoldersSubscribedRequest,
+    SmtpIdsRequest,
+    UidsRequest,
+)
+from directsuite.sandbox.patients import DISABLED, WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.refusals import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.clock import Clock
@@ -31,16 +57,54 @@ if TYPE_CHECKING:
     from directsuite.sandbox.messaging.parsing import Content
 
 BASE = "/message-rest/api/message"
-SCHEMA = accounts.SCHEMA + store.SCHEMA + delivery.SCHEMA
+SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
+
+Profile = Literal["strict", "java", "attachment-list"]
+Profiles: TypeAlias = Profile | Collection[Profile]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _LARGE = 256 * 1024  # octets of JSON that take longer to read than a thread takes to start
+_DATES = frozenset(("sentDate", "receivedDate", "ts"))
+_JAVAMAIL = {"modified": False, "saved": True, "strict": True}
+
+
+Work = Callable[[sqlite3.Connection, Call[Any]], Answer]
+
+
+class Reads(NamedTuple):
+    """Work that the reader does."""
+
+    work: Work
+
+
+class Changes(NamedTuple):
+    """Work that the writer does in one transaction."""
+
+    work: Work
+
+
+class BringsIn(NamedTuple):
+    """Work that prepares messages before it writes them."""
+
+    work: Callable[[Call[Any], Database], Awaitable[Answer]]
+
+
+class Operation(NamedTuple):
+    """An operation: its name, which is its route's, method, path below {message_url}, body and work."""
+
+    name: str
+    method: str
+    path: str
+    body: type[Request]
+    run: Reads | Changes | BringsIn
+    tuser: bool = False
 
 
 class MessagingService:
     """Mailboxes and delivery over HTTP (specification section 4.C).
 
-    profile: one or several of profile.py, which answer otherwise than the specification. csv_above: a status report
+    profile: one or several, see above. csv_above: a status report
     about more ids than this comes as CSV; 0 makes every report CSV. Both may be changed while the service runs.
     """
 
@@ -58,7 +122,7 @@ class MessagingService:
     @profile.setter
     def profile(self, profile: Profiles) -> None:
         """Answer so from now on. Raises ValueError for an unknown one."""
-        self._profiles = require_profiles(profile)
+        self._profiles = _require_profiles(profile)
         self._profile: Profiles = profile
 
     def routes(self) -> list[web.RouteDef]:
@@ -68,7 +132,7 @@ class MessagingService:
             for row in OPERATIONS
         ]
 
-    async def deliver_inbound(self, address: str, raw: bytes, folder: str = folders.INBOX) -> int:
+    async def deliver_inbound(self, address: str, raw: bytes, folder: str = mailboxes.INBOX) -> int:
         """Put a message into a mailbox as if it came from outside; its uid.
 
         Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the
@@ -78,10 +142,10 @@ class MessagingService:
         now = self._clock.milliseconds()
         try:
             return await self._database.write(lambda connection: _append(connection, address, folder, content, now))
-        except Refusal as refusal:
-            raise ValueError(refusal.text) from None
+        except MessagingError as refused:
+            raise ValueError(str(refused)) from None
 
-    async def renumber(self, address: str, folder: str = folders.INBOX, *, first: int = 1) -> int:
+    async def renumber(self, address: str, folder: str = mailboxes.INBOX, *, first: int = 1) -> int:
         """Give a folder's messages other uids, from `first`; how many there are.
 
         Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
@@ -90,8 +154,8 @@ class MessagingService:
             raise ValueError("the first uid is 1 or more")
         try:
             return await self._database.write(lambda connection: _renumber(connection, address, folder, first))
-        except Refusal as refusal:
-            raise ValueError(refusal.text) from None
+        except MessagingError as refused:
+            raise ValueError(str(refused)) from None
 
     async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give a recipient this status for good. Raises LookupError if unknown, ValueError for no status."""
@@ -99,13 +163,8 @@ class MessagingService:
 
     def _handler(self, row: Operation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            try:
-                body = await _body(request, row.body)
-                answer = await self._run(row, request, body)
-            except Refusal as refusal:
-                answer = msgspec.json.encode({"success": False, "code": refusal.code, "message": refusal.text})
-                return web.Response(body=answer, status=refusal.http_status, content_type="application/json")
-            return web.Response(body=answer, content_type="application/json")
+            body = await _body(request, row.body)
+            return web.Response(body=await self._run(row, request, body), content_type="application/json")
 
         return handle
 
@@ -124,59 +183,393 @@ class MessagingService:
         return self._rendered(await self._database.write(lambda connection: run.work(connection, begin(connection))))
 
     def _rendered(self, members: Answer) -> bytes:
-        answer = msgspec.json.encode({"success": True, "code": Code.SUCCESS, "message": "OK", **members})
+        answer = msgspec.json.encode({"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members})
         if self._profiles:
-            return msgspec.json.encode(answer_in_profiles(msgspec.json.decode(answer), self._profiles))
+            return msgspec.json.encode(_in_profiles(msgspec.json.decode(answer), self._profiles))
         return answer
 
 
 async def _body(request: web.Request, expected: type[Request]) -> Request:
     octets = await request.read()
     large = len(octets) > _LARGE
-    body = await asyncio.to_thread(read_body, octets, expected) if large else read_body(octets, expected)
+    try:
+        body: Request = await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
+    except msgspec.ValidationError as mismatch:
+        raise MessagingError(MessagingCode.OTHER, f"The request body does not fit: {mismatch}") from None
     if request.content_type != "application/json":
-        raise Refusal(Code.OTHER, "The request body is not announced as application/json", http_status=415)
+        raise web.HTTPUnsupportedMediaType
     return body
 
 
 def _append(connection: sqlite3.Connection, address: str, folder: str, content: Content, now: int) -> int:
-    account = accounts.account_id(connection, address)
+    account = mailboxes.account_id(connection, address)
     if account is None:
-        raise accounts.UnknownAccount(f"there is no mailbox {address}")
+        raise mailboxes.UnknownAccount(f"there is no mailbox {address}")
     if state_of(connection, address, now) in WITHOUT_CERTIFICATE:
-        raise Refusal(Code.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked")
-    uid = store.append(connection, folders.folder_id(connection, account, folder), content, received_ms=now)
-    ledger.record(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
+        raise MessagingError(
+            MessagingCode.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked"
+        )
+    uid = mailboxes.append(connection, mailboxes.folder_id(connection, account, folder), content, received_ms=now)
+    record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
     return uid
 
 
 def _renumber(connection: sqlite3.Connection, address: str, folder: str, first: int) -> int:
-    account = accounts.account_id(connection, address)
+    account = mailboxes.account_id(connection, address)
     if account is None:
-        raise accounts.UnknownAccount(f"there is no mailbox {address}")
-    return store.renumber(connection, folders.folder_id(connection, account, folder), first)
+        raise mailboxes.UnknownAccount(f"there is no mailbox {address}")
+    return mailboxes.renumber(connection, mailboxes.folder_id(connection, account, folder), first)
 
 
 def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:
     """The mailbox that the credentials open, and its address."""
     credentials = body.credentials()
     if not row.tuser:
-        account = accounts.authenticate(connection, credentials.username, credentials.password)
+        account = mailboxes.authenticate(connection, credentials.username, credentials.password)
         if account is None:
-            raise Refusal(Code.AUTHENTICATION, "The username or the password is wrong")
+            raise MessagingError(MessagingCode.AUTHENTICATION, "The username or the password is wrong")
         if state_of(connection, credentials.username, now) == DISABLED:
-            raise Refusal(Code.AUTHENTICATION, "The user is disabled")
+            raise MessagingError(MessagingCode.AUTHENTICATION, "The user is disabled")
         return account, credentials.username
-    if not accounts.authenticate_tuser(connection, credentials.username, credentials.password):
-        raise Refusal(Code.AUTHENTICATION, "The T-User's name or password is wrong")
-    account = accounts.account_of_tuser(connection, credentials.username, credentials.direct_addr)
+    if not mailboxes.authenticate_tuser(connection, credentials.username, credentials.password):
+        raise MessagingError(MessagingCode.AUTHENTICATION, "The T-User's name or password is wrong")
+    account = mailboxes.account_of_tuser(connection, credentials.username, credentials.direct_addr)
     if account is None:
-        raise Refusal(Code.ADDRESS, "The T-User may not act for this Direct address")
+        raise MessagingError(MessagingCode.ADDRESS, "The T-User may not act for this Direct address")
     if state_of(connection, credentials.direct_addr, now) == DISABLED:
-        raise Refusal(Code.ADDRESS, "The user of this Direct address is disabled")
+        raise MessagingError(MessagingCode.ADDRESS, "The user of this Direct address is disabled")
     return account, credentials.direct_addr
 
 
 def _pattern(path: str) -> str:
     """The route's pattern: a segment may be empty or hold anything but a slash; an smtpId is never empty."""
     return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
+
+
+def _status(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    return _report(connection, call, [call.path["smtpId"]])
+
+
+def _statuses(connection: sqlite3.Connection, call: Call[SmtpIdsRequest]) -> Answer:
+    return _report(connection, call, call.request.smtp_ids)
+
+
+def _report(connection: sqlite3.Connection, call: Call[Any], smtp_ids: list[str]) -> Answer:
+    records = delivery.report(connection, call.account, smtp_ids, now_ms=call.at_ms)
+    return delivery.report_members(records, as_csv=len(smtp_ids) > call.csv_above)
+
+
+def _message_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    return {"count": mailboxes.count(connection, call.folder(connection).id).all}
+
+
+def _unread_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    return {"count": mailboxes.count(connection, call.folder(connection).id).unread}
+
+
+def _deleted_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    """All messages of INBOX.Trash; elsewhere those that carry the flag."""
+    folder = call.folder(connection)
+    counted = mailboxes.count(connection, folder.id)
+    return {"count": counted.all if folder.name.casefold() == mailboxes.TRASH.casefold() else counted.deleted}
+
+
+def _messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) -> Work:
+    """The work of answering the selected messages of the folder, whole or as metadata."""
+
+    def read(connection: sqlite3.Connection, call: Call[Any]) -> Answer:
+        """The members of GetMessageResponse."""
+        folder = call.folder(connection)
+        found = mailboxes.messages(connection, folder.id, select(call), whole=whole)
+        return {"messages": [_detail(message, folder.name) for message in found]}
+
+    return read
+
+
+def _detail(message: mailboxes.StoredMessage, folder: str) -> msgspec.Raw:
+    """A MessageDetail: what depends on the folder, joined to the JSON that was made when the message came."""
+    place = msgspec.json.encode(
+        {
+            "uid": message.uid,
+            "msgnum": message.number,
+            "folder": folder,
+            "expunged": False,
+            "sentDate": None if message.sent_ms is None else timestamp(message.sent_ms),
+            "receivedDate": timestamp(message.received_ms),
+        }
+    )
+    return msgspec.Raw(b"".join((place[:-1], b",", message.members[1:])))
+
+
+def _metadata(select: Callable[[Call[Any]], Selection]) -> Work:
+    return _messages(select, whole=False)
+
+
+def _everything(_: Call[Any]) -> Selection:
+    return Selection()
+
+
+def _unread(_: Call[Any]) -> Selection:
+    return Selection(unread=True)
+
+
+def _by_uids(call: Call[UidsRequest]) -> Selection:
+    return Selection(uids=call.request.uids)
+
+
+def _by_sender(call: Call[Any]) -> Selection:
+    return Selection(sender=call.path["sender"])
+
+
+def _by_subject(call: Call[Any]) -> Selection:
+    return Selection(subject=call.path["subject"])
+
+
+def _received(call: Call[Any]) -> Selection:
+    """Messages received between two times in milliseconds since 1970; 0 as the end is open."""
+    begin, end = call.path["beginTime"], call.path["endTime"]
+    if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
+        raise MessagingError(MessagingCode.OTHER, "beginTime and endTime are numbers of milliseconds since 1970")
+    return Selection(begin_ms=int(begin), end_ms=int(end) or None)
+
+
+def _received_utc(call: Call[Any]) -> Selection:
+    """Messages received between two times of the form yyyyMMddHHmmss, the second of the end included."""
+    return Selection(begin_ms=_from_utc(call.path["beginTime"]), end_ms=_from_utc(call.path["endTime"]) + 999)
+
+
+_MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
+_UTC_SECONDS = re.compile(r"[0-9]{14}")
+
+
+def _from_utc(text: str) -> int:
+    try:
+        if _UTC_SECONDS.fullmatch(text) is None:
+            raise ValueError(text)
+        return milliseconds_of(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
+    except ValueError:
+        raise MessagingError(
+            MessagingCode.OTHER, "beginTime and endTime are UTC times of the form yyyyMMddHHmmss"
+        ) from None
+
+
+def _uids(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    return {"uids": mailboxes.uids(connection, call.folder(connection).id)}
+
+
+def _folder_names(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    subscribed_only = _boolean(call.path["subscribedFolderOnly"])
+    root = call.path["rootFolderName"]
+    return {"folders": mailboxes.sub_folders(connection, call.account, root, subscribed_only=subscribed_only)}
+
+
+def _set_folders_subscribed(connection: sqlite3.Connection, call: Call[SetFoldersSubscribedRequest]) -> Answer:
+    request = call.request
+    names, changed = mailboxes.subscribe(connection, call.account, request.folders, subscribed=request.subscribed)
+    if changed:
+        call.record(connection, ",".join(changed), folders=changed, subscribed=request.subscribed)
+    return {"folders": names}
+
+
+def _create_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    call.record(connection, mailboxes.create_folder(connection, call.account, call.path["folderName"]))
+    return {}
+
+
+def _move_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    old, new = mailboxes.rename_folder(connection, call.account, call.path["folderName"], call.path["newFolderName"])
+    call.record(connection, old, new_name=new)
+    return {}
+
+
+def _delete_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+    call.record(connection, mailboxes.delete_folder(connection, call.account, call.path["folderName"]))
+    return {}
+
+
+def _transfer(transfer: mailboxes.Transfer) -> Work:
+    """The work of copying or moving messages to another folder."""
+
+    def change(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+        """Nothing: the answer has no members of its own."""
+        source = call.folder(connection)
+        destination = mailboxes.folder(connection, call.account, call.path["destFolderName"])
+        transferred = transfer(connection, source.id, destination.id, call.request.uids)
+        if transferred:
+            uids, new_uids = list(transferred), list(transferred.values())
+            call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
+        return {}
+
+    return change
+
+
+def _delete_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    """Move messages to INBOX.Trash, or remove them for good."""
+    forever = _boolean(call.path["deleteForever"])
+    folder = call.folder(connection)
+    if forever:
+        removed = mailboxes.remove(connection, folder.id, call.request.uids)
+    else:
+        trash = mailboxes.trash_id(connection, call.account)
+        removed = list(mailboxes.move(connection, folder.id, trash, call.request.uids))
+    if removed:
+        call.record(connection, folder.name, uids=removed, forever=forever)
+    return {}
+
+
+def _mark(*, seen: bool) -> Work:
+    """The work of marking messages as read or unread."""
+
+    def change(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+        """Nothing: the answer has no members of its own."""
+        folder = call.folder(connection)
+        marked = mailboxes.mark(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
+        if marked:
+            call.record(connection, folder.name, uids=marked)
+        return {}
+
+    return change
+
+
+def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    folder = call.folder(connection)
+    found = mailboxes.raw_messages(connection, folder.id, call.request.uids)
+    return {
+        "messages": [
+            {
+                "uid": message.uid,
+                "msgID": message.message_id,
+                "folder": folder.name,
+                "data": pybase64.b64encode(message.raw).decode("ascii"),
+            }
+            for message in found
+        ]
+    }
+
+
+def _boolean(segment: str) -> bool:
+    """A path segment that is true, false, 1 or 0, in any case. Refuses anything else with code 4."""
+    value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
+    if value is None:
+        raise MessagingError(MessagingCode.OTHER, "The last path segment is true or false")
+    return value
+
+
+def _require_profiles(value: Any) -> frozenset[str]:
+    """One profile, or several, as a set without `strict`. Raises ValueError for anything else."""
+    names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    if not all(name in PROFILES for name in names):
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
+    return frozenset(names) - {"strict"}
+
+
+def _in_profiles(answer: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
+    """The same answer in the manner of these profiles."""
+    if "attachment-list" in profiles and "messages" in answer:
+        answer["messages"] = [_with_attachment_list(message) for message in answer["messages"]]
+    return _java_answer(answer) if "java" in profiles else answer
+
+
+def _with_attachment_list(message: dict[str, Any]) -> dict[str, Any]:
+    return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
+
+
+def _java_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: _member(name, value) for name, value in answer.items()} | {"message": None}
+
+
+def _member(name: str, value: object) -> object:
+    if _is_list(value):
+        return _list(value)
+    if name in _DATES and isinstance(value, str):
+        return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
+    return value
+
+
+def _list(elements: list[Any]) -> object:
+    members = [_object(element) if _is_object(element) else element for element in elements]
+    return members[0] if len(members) == 1 and _is_object(members[0]) else members or None
+
+
+def _object(members: dict[str, Any]) -> dict[str, Any]:
+    extra = _JAVAMAIL if "msgnum" in members else {}
+    return {name: _member(name, member) for name, member in members.items()} | extra
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+_BETWEEN = "{folderName}/{beginTime}/{endTime}"
+
+OPERATIONS = (
+    Operation("Send", "PUT", "Send", SendRequest, BringsIn(sending.send)),
+    Operation("SendWithHeader", "PUT", "SendWithHeader", SendRequestWithHeader, BringsIn(sending.send)),
+    Operation("Forward", "PUT", "Forward/{folderName}", UidsRequest, BringsIn(sending.forward)),
+    Operation("SendWithTuser", "PUT", "SendWithTuser", SendRequest, BringsIn(sending.send), tuser=True),
+    Operation(
+        "SendWithHeaderWithTuser",
+        "PUT",
+        "SendWithHeaderWithTuser",
+        SendRequestWithHeader,
+        BringsIn(sending.send),
+        tuser=True,
+    ),
+    Operation("GetMessageStatus", "POST", "GetMessageStatus/{smtpId}", MailboxRequest, Reads(_status)),
+    Operation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Reads(_statuses)),
+    Operation(
+        "GetMessageStatusWithTuser",
+        "POST",
+        "GetMessageStatusWithTuser/{smtpId}",
+        MailboxRequest,
+        Reads(_status),
+        tuser=True,
+    ),
+    *(
+        Operation(name, "POST", f"{name}/{path}", body, Reads(work))
+        for name, path, body, work in (
+            ("GetMessageCount", "{folderName}", MailboxRequest, _message_count),
+            ("GetUnreadMessageCount", "{folderName}", MailboxRequest, _unread_count),
+            ("GetDeletedMessageCount", "{folderName}", MailboxRequest, _deleted_count),
+            ("GetMessagesByUIDs", "{folderName}", UidsRequest, _messages(_by_uids)),
+            ("GetUnreadMessages", "{folderName}", MailboxRequest, _messages(_unread)),
+            ("GetMessagesByReceivedDate", _BETWEEN, MailboxRequest, _messages(_received)),
+            ("GetMessagesByReceivedDateUTC", _BETWEEN, MailboxRequest, _messages(_received_utc)),
+            ("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest, _messages(_by_sender)),
+            ("GetMessagesBySubject", "{folderName}/{subject}", MailboxRequest, _messages(_by_subject)),
+            ("GetMessages", "{folderName}", MailboxRequest, _messages(_everything)),
+            ("GetMessageMetaData", "{folderName}", MailboxRequest, _metadata(_everything)),
+            ("SearchMessagesMetadataByReceivedDate", _BETWEEN, MailboxRequest, _metadata(_received)),
+            ("SearchMessagesMetadataByReceivedDateUTC", _BETWEEN, MailboxRequest, _metadata(_received_utc)),
+            ("GetUIDs", "{folderName}", MailboxRequest, _uids),
+            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, _folder_names),
+        )
+    ),
+    *(
+        Operation(name, "POST", f"{name}/{path}", body, Changes(work))
+        for name, path, body, work in (
+            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, _set_folders_subscribed),
+            ("CreateFolder", "{folderName}", MailboxRequest, _create_folder),
+            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, _move_folder),
+            ("DeleteFolder", "{folderName}", MailboxRequest, _delete_folder),
+            ("CopyMessagesByUIDs", "{folderName}/{destFolderName}", UidsRequest, _transfer(mailboxes.copy)),
+            ("MoveMessagesByUIDs", "{folderName}/{destFolderName}", UidsRequest, _transfer(mailboxes.move)),
+            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, _delete_messages),
+            ("MarkMessagesAsReadByUIDs", "{folderName}", UidsRequest, _mark(seen=True)),
+            ("MarkMessagesAsUnreadByUIDs", "{folderName}", UidsRequest, _mark(seen=False)),
+        )
+    ),
+    Operation("GetRawMessagesByUIDs", "POST", "GetRawMessagesByUIDs/{folderName}", UidsRequest, Reads(_raw_messages)),
+    Operation(
+        "SaveRawMessages",
+        "POST",
+        "SaveRawMessages/{folderName}",
+        RawMessagesRequest,
+        BringsIn(sending.save_raw_messages),
+    ),
+)
+"""The 34 operations."""

@@ -34,8 +34,8 @@ from pyhanko.sign.diff_analysis.form_rules_api import (
 from pyhanko.sign.diff_analysis.rules.form_field_rules import BaseFieldModificationRule
 from pyhanko.sign.fields import enumerate_sig_fields
 
+from directsuite.sandbox.refusals import InvalidActionError
 from directsuite.sandbox.signing.document import incremental_writer
-from directsuite.sandbox.signing.request import InvalidActionError
 
 _Updates = Iterator[tuple[ModificationLevel, FormUpdate]]
 _creation_rule: Any = SigFieldCreationRule  # its __init__ has no types

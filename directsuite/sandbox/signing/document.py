@@ -21,8 +21,8 @@ from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
+from directsuite.sandbox.refusals import InvalidParameterError
 from directsuite.sandbox.signing.form import fields, page_numbers, signature_count
-from directsuite.sandbox.signing.request import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Generator

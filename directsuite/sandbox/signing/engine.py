@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.inspect import inspect
-from directsuite.sandbox.signing.request import InvalidActionError, InvalidParameterError, RefusedError, decoded
+from directsuite.sandbox.signing.request import decoded
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:

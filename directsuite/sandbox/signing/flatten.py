@@ -14,6 +14,7 @@ import re
 import pikepdf
 from pikepdf import Array, Dictionary, Name
 
+from directsuite.sandbox.refusals import InvalidActionError
 from directsuite.sandbox.signing.document import new_stream, open_pdf, rewritten
 from directsuite.sandbox.signing.form import (
     Field,
@@ -26,7 +27,6 @@ from directsuite.sandbox.signing.form import (
     text_of,
     upright,
 )
-from directsuite.sandbox.signing.request import InvalidActionError
 from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_list, paragraph, single_line
 
 _SIZE = re.compile(r"/\S+\s+(-?[\d.]+)\s+Tf")

@@ -1,10 +1,4 @@
-"""What requests bring, checked and understood before any document is touched, and why the service refuses them.
-
-RefusedError
-├── InvalidActionError        the document cannot take this action (400)
-├── InvalidParameterError     something in the request is missing or wrong (400)
-├── PermissionDeniedError     the document belongs to another account (403)
-└── NoSuchDocumentError       unknown, deleted or expired (400, or what the service was told to answer)
+"""What requests bring, checked and understood before any document is touched.
 
 Base64 is taken with or without line breaks, and behind a `data:` prefix. The specification leaves the members of a
 widget open. Two spellings are taken, both in points from the top-left corner of the page's crop box before rotation,
@@ -21,10 +15,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 import pybase64
+
+from directsuite.sandbox.refusals import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,41 +36,6 @@ _ABBREVIATIONS = {  # what people write for time zones that the IANA database do
     "CDT": "America/Chicago", "EDT": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
     "Z": "UTC",
 }  # fmt: skip
-
-
-class RefusedError(Exception):
-    """A request that the signing service refuses; its text is the `description` of the answer."""
-
-    status: ClassVar[int] = 400
-    error: ClassVar[str] = "invalid_action"
-
-    @property
-    def description(self) -> str:
-        """What was wrong and what to do, in one sentence."""
-        return str(self)
-
-
-class InvalidActionError(RefusedError):
-    """The stored document cannot take the requested action."""
-
-
-class InvalidParameterError(RefusedError):
-    """A parameter is missing or invalid."""
-
-    error = "invalid_parameter"
-
-
-class PermissionDeniedError(RefusedError):
-    """The document belongs to another account."""
-
-    status = 403
-    error = "permission_denied"
-
-
-class NoSuchDocumentError(RefusedError):
-    """No document has this identifier, or no longer."""
-
-    error = "no_such_document"
 
 
 def decoded(text: bytes | str, what: str) -> bytes:

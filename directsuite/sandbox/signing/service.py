@@ -18,19 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import timestamp
-from directsuite.sandbox.refusals import MalformedBodyError, parse_json, refusal
-from directsuite.sandbox.signing import store
-from directsuite.sandbox.signing.request import (
+from directsuite.sandbox.credentials import ACCOUNT
+from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.refusals import (
     InvalidParameterError,
+    MalformedBodyError,
     NoSuchDocumentError,
-    RefusedError,
-    SignatureRequest,
-    encoded,
-    read_multi_sign,
-    read_sign,
+    parse_json,
 )
+from directsuite.sandbox.signing import store
+from directsuite.sandbox.signing.request import SignatureRequest, encoded, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -77,16 +75,16 @@ class SigningService:
         """Return the service's routes, named as the specification names its operations."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
-            web.post(_BASE, self._refusing(self._save), name="Save"),
-            web.get(one, self._refusing(self._get_document), name="GetDoc"),
-            web.get(f"{one}/info", self._refusing(self._get_info), name="GetDocInfo"),
-            web.delete(one, self._refusing(self._delete), name="Delete"),
+            web.post(_BASE, self._save, name="Save"),
+            web.get(one, self._get_document, name="GetDoc"),
+            web.get(f"{one}/info", self._get_info, name="GetDocInfo"),
+            web.delete(one, self._delete, name="Delete"),
         ]
         for operation, path, read_body in _CHANGES:
             for suffix, pulled in (("", False), ("/pull", True)):
                 name = f"{operation}AndPull" if pulled else operation
                 handler = partial(self._change, operation=operation, name=name, read_body=read_body, pulled=pulled)
-                routes.append(web.patch(f"{one}/{path}{suffix}", self._refusing(handler), name=name))
+                routes.append(web.patch(f"{one}/{path}{suffix}", handler, name=name))
         return routes
 
     async def _save(self, request: web.Request) -> web.Response:
@@ -97,10 +95,10 @@ class SigningService:
         )
 
         def insert(connection: sqlite3.Connection) -> None:
-            store.insert(connection, document, request["account"])
+            store.insert(connection, document, request[ACCOUNT])
             self._record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
-        await self._database.write(insert)
+        await self._write(insert)
         description = (
             "the document is stored; its damaged structure was repaired" if repaired else "the document is stored"
         )
@@ -120,11 +118,11 @@ class SigningService:
         at = self._clock.milliseconds()
 
         def delete(connection: sqlite3.Connection) -> None:
-            store.delete(connection, identifier, request["account"], at)
+            store.delete(connection, identifier, request[ACCOUNT], at)
             self._record(connection, "Delete", identifier, at, digest="")
 
         async with self._lock(identifier):
-            await self._database.write(delete)
+            await self._write(delete)
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
     async def _change(
@@ -171,11 +169,18 @@ class SigningService:
             )
             return digest
 
-        return await self._database.write(replace)
+        return await self._write(replace)
 
     async def _use(self, request: web.Request) -> store.StoredDocument:
-        identifier, account, at = request.match_info["identifier"], request["account"], self._clock.milliseconds()
-        return await self._database.write(lambda connection: store.use(connection, identifier, account, at))
+        identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
+        return await self._write(lambda connection: store.use(connection, identifier, account, at))
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._database.write(work)
+        except NoSuchDocumentError as missing:
+            missing.status = self.missing_status
+            raise
 
     async def _work(self, work: Callable[[], T]) -> T:
         async with self._workers:
@@ -184,23 +189,9 @@ class SigningService:
     def _lock(self, identifier: str) -> asyncio.Lock:
         return self._locks.setdefault(identifier, asyncio.Lock())
 
-    def _refusing(self, handler: Handler) -> Handler:
-        """Return the handler, with what it refuses turned into the service's error body."""
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            try:
-                return await handler(request)
-            except RefusedError as error:
-                status = self.missing_status if isinstance(error, NoSuchDocumentError) else error.status
-                return refusal(status, error.error, error.description)
-            except web.HTTPRequestEntityTooLarge:  # the specification gives this service no 413
-                return refusal(400, InvalidParameterError.error, "the request body is larger than the service takes")
-
-        return answer
-
     @staticmethod
     def _record(connection: sqlite3.Connection, name: str, identifier: str, at: int, **detail: Any) -> None:
-        ledger.record(connection, operation=name, subject=identifier, at=at, **detail)
+        record_effect(connection, operation=name, subject=identifier, at=at, **detail)
 
 
 def _engine() -> Any:

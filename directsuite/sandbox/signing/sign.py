@@ -20,10 +20,10 @@ from pyhanko.sign.general import SigningError
 from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner
 from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
 
+from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.document import incremental_writer, open_pdf
 from directsuite.sandbox.signing.flatten import without_outdated_appearances
 from directsuite.sandbox.signing.form import Rectangle, crop_box, fields, page_numbers, rotation
-from directsuite.sandbox.signing.request import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.stamp import DrawnStampStyle, draw_stamp, read_picture
 
 if TYPE_CHECKING:

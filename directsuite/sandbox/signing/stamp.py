@@ -18,9 +18,9 @@ from pyhanko.pdf_utils.content import AppearanceContent
 from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.stamp import BaseStampStyle
 
+from directsuite.sandbox.refusals import InvalidParameterError
 from directsuite.sandbox.signing.document import new_stream
 from directsuite.sandbox.signing.form import upright
-from directsuite.sandbox.signing.request import InvalidParameterError
 from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, paragraph
 
 if TYPE_CHECKING:

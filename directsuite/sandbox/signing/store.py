@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from directsuite.sandbox.signing.request import InvalidActionError, NoSuchDocumentError, PermissionDeniedError
+from directsuite.sandbox.refusals import InvalidActionError, NoSuchDocumentError, PermissionDeniedError
 
 if TYPE_CHECKING:
     import sqlite3

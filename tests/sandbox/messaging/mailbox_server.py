@@ -13,19 +13,20 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.database import Database
-from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
+from directsuite.sandbox.database import Database, effects
+from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
-from directsuite.sandbox.registration.service import SCHEMA as REGISTRATION_SCHEMA
+from directsuite.sandbox.refusals import refusals
+from directsuite.sandbox.registration import SCHEMA as REGISTRATION_SCHEMA
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from directsuite.sandbox.messaging.profile import Profiles
+    from directsuite.sandbox.messaging.service import Profiles
 
 ALICE = "alice@direct.clinic.test"
 BOB = "bob@direct.clinic.test"
@@ -122,7 +123,7 @@ class MessagingServer:
 
     async def effects(self, operation: str) -> list[Any]:
         """What the ledger says about an operation."""
-        return await self.database.read(lambda connection: ledger.effects(connection, operation))
+        return await self.database.read(lambda connection: effects(connection, operation))
 
 
 @asynccontextmanager
@@ -130,18 +131,18 @@ async def messaging_server(
     *, folder: Path | None = None, profile: Profiles = "strict"
 ) -> AsyncGenerator[MessagingServer]:
     """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
-    database = Database(folder, [ledger.SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
+    database = Database(folder, [LEDGER_SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
     clock = Clock()
     clock.freeze(NOON)
 
     def open_mailboxes(connection: sqlite3.Connection) -> None:
         for address in (ALICE, BOB):
-            accounts.create_account(connection, address, PASSWORD, at_ms=clock.milliseconds())
-        accounts.create_tuser(connection, TUSER, PASSWORD, [ALICE, "nobody@direct.clinic.test"])
+            mailboxes.create_account(connection, address, PASSWORD, at_ms=clock.milliseconds())
+        mailboxes.create_tuser(connection, TUSER, PASSWORD, [ALICE, "nobody@direct.clinic.test"])
 
     await database.write(open_mailboxes)
     service = MessagingService(database, clock, profile=profile)
-    application = web.Application(client_max_size=64 * 2**20)
+    application = web.Application(middlewares=[refusals], client_max_size=64 * 2**20)
     application.add_routes(service.routes())
     async with TestServer(application) as server, aiohttp.ClientSession() as http:
         running = MessagingServer(service, database, clock, http)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.sandbox.messaging import folders
-from directsuite.sandbox.messaging.accounts import account_id
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.messaging.mailboxes import account_id
 from tests.sandbox.messaging.mailbox_server import ALICE, RAW, MessagingServer, credentials, messaging_server
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def test_a_folder_made_anew_starts_at_uid_1_with_another_uidvalidity(mail:
     def uidvalidity(connection: sqlite3.Connection) -> int:
         account = account_id(connection, ALICE)
         assert account is not None
-        return folders.folder_id(connection, account, "INBOX.A")
+        return mailboxes.folder_id(connection, account, "INBOX.A")
 
     await mail.done("CreateFolder", "INBOX.A")
     before = await mail.database.read(uidvalidity)

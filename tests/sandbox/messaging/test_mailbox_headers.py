@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.composition import Draft, compose
 from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.requests import Recipient
+from directsuite.sandbox.messaging.sending import Draft, compose
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40)

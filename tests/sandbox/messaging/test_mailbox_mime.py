@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.composition import Draft, compose
 from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
 from directsuite.sandbox.messaging.requests import Recipient
+from directsuite.sandbox.messaging.sending import Draft, compose
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 MESSAGE_ID = "<1@direct.clinic.test>"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.sandbox.messaging import folders, parsing, store
-from directsuite.sandbox.messaging.accounts import UnknownAccount, account_id
-from directsuite.sandbox.messaging.operations import OPERATIONS
+from directsuite.sandbox.messaging import mailboxes, parsing
+from directsuite.sandbox.messaging.mailboxes import UnknownAccount, account_id
+from directsuite.sandbox.messaging.service import OPERATIONS
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -51,8 +51,8 @@ async def test_counts(mail: MessagingServer) -> None:
     def flag(connection: sqlite3.Connection) -> None:
         account = account_id(connection, ALICE)
         assert account is not None
-        inbox = folders.folder_id(connection, account, "INBOX")
-        assert store.mark(connection, inbox, [3, 99], store.Flag.DELETED, value=True) == [3]
+        inbox = mailboxes.folder_id(connection, account, "INBOX")
+        assert mailboxes.mark(connection, inbox, [3, 99], mailboxes.Flag.DELETED, value=True) == [3]
 
     await mail.database.write(flag)
     for operation, count in (("GetMessageCount", 4), ("GetUnreadMessageCount", 3), ("GetDeletedMessageCount", 1)):

@@ -6,14 +6,15 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging import Refusal
-from directsuite.sandbox.messaging.accounts import set_password
-from directsuite.sandbox.messaging.operations import OPERATIONS
-from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest, read_body
+from directsuite.sandbox.messaging.mailboxes import set_password
+from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest
+from directsuite.sandbox.messaging.service import OPERATIONS
+from directsuite.sandbox.refusals import MalformedBodyError, parse_json
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -29,7 +30,7 @@ from tests.sandbox.messaging.mailbox_server import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from directsuite.sandbox.messaging.profile import Profile
+    from directsuite.sandbox.messaging.service import Profile
 
 
 @pytest.fixture
@@ -167,8 +168,8 @@ json_values = st.recursive(
 @given(body=st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_no_body_is_a_crash(body: bytes) -> None:
     for expected in (MailboxRequest, UidsRequest, SendRequestWithHeader):
-        with contextlib.suppress(Refusal):
-            assert isinstance(read_body(body, expected), expected)
+        with contextlib.suppress(MalformedBodyError, msgspec.ValidationError):
+            assert isinstance(parse_json(body, expected), expected)
 
 
 async def test_the_java_profile_answers_as_java_servers_do() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from directsuite.sandbox.messaging import accounts
+from directsuite.sandbox.messaging import mailboxes
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -205,7 +205,7 @@ async def test_the_password_of_a_tuser_is_judged_once_in_a_call(
         judged.append(password)
         return bool(connection) and username == TUSER
 
-    monkeypatch.setattr(accounts, "authenticate_tuser", authenticate)
+    monkeypatch.setattr(mailboxes, "authenticate_tuser", authenticate)
     await mail.done("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER)
     assert judged == [PASSWORD]
 

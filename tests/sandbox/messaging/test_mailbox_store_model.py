@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from directsuite.sandbox.messaging import Refusal, accounts, folders, store
+from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.service import SCHEMA
+from directsuite.sandbox.refusals import MessagingError
 from tests.examples import examples
 
 NAMES = ["INBOX", "INBOX.Sent", "INBOX.Trash", "INBOX.A", "INBOX.A.B", "INBOX.A.B.C", "INBOX.AB", "INBOX.D"]
@@ -43,23 +44,23 @@ class StoreMachine(RuleBasedStateMachine):
         self.db.row_factory = sqlite3.Row
         self.db.execute("PRAGMA foreign_keys=ON")
         self.db.executescript(SCHEMA)
-        self.model = {name: ModelFolder() for name in (*folders.RESERVED, folders.TRASH)}
+        self.model = {name: ModelFolder() for name in (*mailboxes.RESERVED, mailboxes.TRASH)}
 
     @initialize()
     def open_mailbox(self) -> None:
-        self.account = accounts.create_account(self.db, "a@x.test", "p", at_ms=0)
+        self.account = mailboxes.create_account(self.db, "a@x.test", "p", at_ms=0)
 
     def folder(self, name: str) -> int | None:
         try:
-            return folders.folder_id(self.db, self.account, name)
-        except Refusal:
+            return mailboxes.folder_id(self.db, self.account, name)
+        except MessagingError:
             assert name not in self.model
             return None
 
     def agree(self, expected: bool, work: Any, *arguments: Any) -> bool:
         try:
             work(self.db, self.account, *arguments)
-        except Refusal:
+        except MessagingError:
             assert not expected
             return False
         assert expected
@@ -68,14 +69,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=names, raw=raws)
     def append(self, name: str, raw: bytes) -> None:
         if (folder := self.folder(name)) is not None:
-            assert store.append(self.db, folder, content_of(raw), received_ms=0) == self.model[name].add(raw)
+            assert mailboxes.append(self.db, folder, content_of(raw), received_ms=0) == self.model[name].add(raw)
 
     @rule(name=names, destination=names, uids=uid_lists, moves=st.booleans())
     def copy_or_move(self, name: str, destination: str, uids: list[int], moves: bool) -> None:
         source, target = self.folder(name), self.folder(destination)
         if source is None or target is None:
             return
-        transferred = (store.move if moves else store.copy)(self.db, source, target, uids)
+        transferred = (mailboxes.move if moves else mailboxes.copy)(self.db, source, target, uids)
         expected = dict[int, int]()
         if name != destination:
             for uid in sorted(set(uids) & self.model[name].messages.keys()):
@@ -88,7 +89,7 @@ class StoreMachine(RuleBasedStateMachine):
     def remove(self, name: str, uids: list[int]) -> None:
         if (folder := self.folder(name)) is not None:
             there = sorted(set(uids) & self.model[name].messages.keys())
-            assert store.remove(self.db, folder, uids) == there
+            assert mailboxes.remove(self.db, folder, uids) == there
             for uid in there:
                 del self.model[name].messages[uid]
 
@@ -97,14 +98,14 @@ class StoreMachine(RuleBasedStateMachine):
         if (folder := self.folder(name)) is not None:
             messages = self.model[name].messages
             changed = sorted(uid for uid in set(uids) & messages.keys() if messages[uid][1] != seen)
-            assert store.mark(self.db, folder, uids, store.Flag.SEEN, value=seen) == changed
+            assert mailboxes.mark(self.db, folder, uids, mailboxes.Flag.SEEN, value=seen) == changed
             for uid in changed:
                 self.model[name].messages[uid] = (self.model[name].messages[uid][0], seen)
 
     @rule(name=names)
     def create_folder(self, name: str) -> None:
-        possible = name not in self.model and name not in folders.RESERVED
-        if self.agree(possible, folders.create, name):
+        possible = name not in self.model and name not in mailboxes.RESERVED
+        if self.agree(possible, mailboxes.create_folder, name):
             self.make(name)
 
     @rule(name=names, new_name=names)
@@ -112,17 +113,17 @@ class StoreMachine(RuleBasedStateMachine):
         possible = (
             name in self.model
             and new_name not in self.model
-            and name not in folders.RESERVED
+            and name not in mailboxes.RESERVED
             and not f"{new_name}.".startswith(f"{name}.")
         )
-        if self.agree(possible, folders.rename, name, new_name):
+        if self.agree(possible, mailboxes.rename_folder, name, new_name):
             self.make(new_name)
             for old in self.below(name):
                 self.model[new_name + old[len(name) :]] = self.model.pop(old)
 
     @rule(name=names)
     def delete_folder(self, name: str) -> None:
-        if self.agree(name in self.model and name not in folders.RESERVED, folders.delete, name):
+        if self.agree(name in self.model and name not in mailboxes.RESERVED, mailboxes.delete_folder, name):
             for gone in self.below(name):
                 del self.model[gone]
 
@@ -138,18 +139,18 @@ class StoreMachine(RuleBasedStateMachine):
     def both_say_the_same(self) -> None:
         if not hasattr(self, "account"):
             return
-        listed = folders.names_below(self.db, self.account, "INBOX", subscribed_only=False)
+        listed = mailboxes.sub_folders(self.db, self.account, "INBOX", subscribed_only=False)
         assert ["INBOX", *listed] == sorted(self.model)
         for name, model in self.model.items():
             folder = self.folder(name)
             assert folder is not None
-            uids = store.uids(self.db, folder)
+            uids = mailboxes.uids(self.db, folder)
             assert uids == sorted(model.messages)
-            found = store.raw_messages(self.db, folder, uids)
+            found = mailboxes.raw_messages(self.db, folder, uids)
             assert [message.raw for message in found] == [model.messages[uid][0] for uid in uids]
-            unread = store.messages(self.db, folder, store.Selection(unread=True), whole=False)
+            unread = mailboxes.messages(self.db, folder, mailboxes.Selection(unread=True), whole=False)
             assert [message.uid for message in unread] == [u for u in uids if not model.messages[u][1]]
-            assert store.count(self.db, folder)[:2] == (len(uids), len(unread))
+            assert mailboxes.count(self.db, folder)[:2] == (len(uids), len(unread))
         kept = {bytes(row[0]) for row in self.db.execute("SELECT raw FROM content")}
         assert kept == {raw for model in self.model.values() for raw, _ in model.messages.values()}
 

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from directsuite.sandbox.registration.patients import USER_STATES
+from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.messaging.mailbox_server import RAW, encoded
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import jsonschema_rs
 
-from directsuite.sandbox.openapi import document
+from directsuite.sandbox.server import openapi_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DOCUMENT: Final = document()
+DOCUMENT: Final = openapi_document()
 
 
 @dataclass(frozen=True, slots=True)

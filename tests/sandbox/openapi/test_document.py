@@ -10,13 +10,13 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
-from directsuite.sandbox.openapi import document
+from directsuite.sandbox.server import openapi_document
 from tests.specification import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-DOCUMENT = document()
+DOCUMENT = openapi_document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 TYPES = [
@@ -193,8 +193,8 @@ def test_starting_the_sandbox_reads_no_yaml() -> None:
 
 
 def test_each_document_is_a_new_one() -> None:
-    document()["paths"].clear()
-    assert document() == DOCUMENT
+    openapi_document()["paths"].clear()
+    assert openapi_document() == DOCUMENT
 
 
 def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:

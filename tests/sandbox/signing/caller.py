@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL.Image import open as open_image
 
-from directsuite.sandbox import ledger
+from directsuite.sandbox.database import effects
 from directsuite.sandbox.signing.text import font_for
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Caller:
 
     async def effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
         """What the ledger holds."""
-        return await self.database.read(lambda connection: ledger.effects(connection, operation))
+        return await self.database.read(lambda connection: effects(connection, operation))
 
 
 async def _content(answer: ClientResponse) -> Any:

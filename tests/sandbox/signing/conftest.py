@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.credentials import ACCOUNT
+from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
 from directsuite.sandbox.database import Database
+from directsuite.sandbox.refusals import refusals
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SCHEMA, SigningService
 
@@ -39,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def database() -> Database:
-    return Database(None, [SCHEMA, ledger.SCHEMA])
+    return Database(None, [SCHEMA, LEDGER_SCHEMA])
 
 
 @pytest.fixture
@@ -51,15 +52,13 @@ def service(database: Database, clock: Clock, keys: FileKeyStore) -> SigningServ
 async def account_from_header(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    with warnings.catch_warnings():  # aiohttp recommends RequestKey; the services agree on a text key
-        warnings.simplefilter("ignore", web.NotAppKeyWarning)
-        request["account"] = request.headers.get("X-Account", "alice")
+    request[ACCOUNT] = request.headers.get("X-Account", "alice")
     return await handler(request)
 
 
 @pytest.fixture
 async def signing(service: SigningService, database: Database) -> AsyncIterator[Caller]:
-    application = web.Application(middlewares=[account_from_header], client_max_size=64 * 2**20)
+    application = web.Application(middlewares=[refusals, account_from_header], client_max_size=64 * 2**20)
     application.add_routes(service.routes())
     async with TestClient(TestServer(application, host="127.0.0.1")) as client:
         yield Caller(client, database)

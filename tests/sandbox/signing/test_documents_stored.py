@@ -16,17 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
 
+from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError, refusals
 from directsuite.sandbox.signing import engine, store
 from directsuite.sandbox.signing.inspect import validate
 from directsuite.sandbox.signing.keys import FileKeyStore
-from directsuite.sandbox.signing.request import (
-    InvalidActionError,
-    InvalidParameterError,
-    RefusedError,
-    SignatureRequest,
-    decoded,
-    encoded,
-)
+from directsuite.sandbox.signing.request import SignatureRequest, decoded, encoded
 from tests.examples import examples
 
 from . import documents
@@ -183,7 +177,7 @@ async def test_another_accounts_document_is_forbidden(signing: Caller, method: s
 
 
 async def test_a_document_beyond_the_size_limit_is_refused_as_an_invalid_parameter(service: SigningService) -> None:
-    application = web.Application(middlewares=[account_from_header], client_max_size=1000)
+    application = web.Application(middlewares=[refusals, account_from_header], client_max_size=1000)
     application.add_routes(service.routes())
     async with TestClient(TestServer(application, host="127.0.0.1")) as client:
         answer = await client.post("/signing/pdf", data=b"A" * 2000)

@@ -1,7 +1,10 @@
-"""Patients: Direct addresses that were provisioned for identity-proofed individuals, and what was paid for them.
+"""Patients: identity-proofed individuals, the Direct addresses that were provisioned for them, and what was paid.
 
 Where the specification is silent:
 
+    individuals       names are compared without regard to case and extra spaces; `dob` is taken as yyyy-MM-dd,
+                      MM/dd/yyyy or yyyyMMdd; where `id` and personal data come together, all that is given must match;
+                      the e-mail address that is listed among the required fields, without being defined, is not
     directUsername    letters, digits, dot, hyphen, underscore, up to 64 characters (else 002); lower case counts;
                       left out: made of the names, with a number where that is taken
     directPassword    left out: nobody knows it until SetPatientsPasswords sets one
@@ -26,23 +29,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from directsuite.sandbox import ledger
 from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.credentials import new_secret
-from directsuite.sandbox.messaging import accounts
-from directsuite.sandbox.registration import Code, RefusedError, individuals
+from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.refusals import RegistrationCode, RegistrationError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
 SCHEMA = """
+CREATE TABLE IF NOT EXISTS individual(
+  id INTEGER PRIMARY KEY, first_name TEXT NOT NULL, last_name TEXT NOT NULL, name_key TEXT NOT NULL,
+  ssn4 TEXT NOT NULL, dob TEXT NOT NULL, contact TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS individual_name ON individual(name_key);
 CREATE TABLE IF NOT EXISTS patient(
   order_id INTEGER PRIMARY KEY AUTOINCREMENT, username TEXT NOT NULL, domain TEXT NOT NULL,
   individual INTEGER NOT NULL REFERENCES individual, contact TEXT NOT NULL, expires_on TEXT NOT NULL, state TEXT,
   UNIQUE(domain, username));
 CREATE INDEX IF NOT EXISTS patient_individual ON patient(individual);
 """
+
+_LARGEST_ID = 2**63 - 1
+_DOB_FORMS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
+_REQUIRED = {"first_name": "firstName", "last_name": "lastName", "ssn4": "ssn4", "dob": "dob"}
+
+_STATE_NAMES = """
+AL Alabama|AK Alaska|AZ Arizona|AR Arkansas|CA California|CO Colorado|CT Connecticut|DE Delaware|
+DC District of Columbia|FL Florida|GA Georgia|HI Hawaii|ID Idaho|IL Illinois|IN Indiana|IA Iowa|KS Kansas|KY Kentucky|
+LA Louisiana|ME Maine|MD Maryland|MA Massachusetts|MI Michigan|MN Minnesota|MS Mississippi|MO Missouri|MT Montana|
+NE Nebraska|NV Nevada|NH New Hampshire|NJ New Jersey|NM New Mexico|NY New York|NC North Carolina|ND North Dakota|
+OH Ohio|OK Oklahoma|OR Oregon|PA Pennsylvania|RI Rhode Island|SC South Carolina|SD South Dakota|TN Tennessee|TX Texas|
+UT Utah|VT Vermont|VA Virginia|WA Washington|WV West Virginia|WI Wisconsin|WY Wyoming|AS American Samoa|GU Guam|
+MP Northern Mariana Islands|PR Puerto Rico|VI Virgin Islands
+"""
+_STATES = {
+    spelling.casefold(): entry[3:]
+    for entry in _STATE_NAMES.replace("\n", "").split("|")
+    for spelling in (entry[:2], entry[3:])
+}
+"""The full names of states by name and by two-letter code, in lower case."""
 
 _USERNAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?!\.|$)){0,63}")
 _OFFER_PRICE = 12.0
@@ -73,6 +100,69 @@ Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 """Text that is not empty."""
 
 
+class Description(msgspec.Struct, kw_only=True, rename="camel"):
+    """An IDProofedIndividual: a person by the id of the proofing record, by personal data, or by both.
+
+    Raises ValueError for what can't be read, and where neither the id nor all personal data is given.
+    """
+
+    id: int | str | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    ssn4: str | None = None
+    dob: str | None = None
+
+    def __post_init__(self) -> None:
+        """Bring id, ssn4 and dob into the form in which they are compared."""
+        self.id = None if self.id is None else _normal_id(self.id)
+        self.ssn4 = None if self.ssn4 is None else _normal_ssn4(self.ssn4)
+        self.dob = None if self.dob is None else _normal_dob(self.dob)
+        missing = [name for field, name in _REQUIRED.items() if not (getattr(self, field) or "").strip()]
+        if self.id is None and missing:
+            raise ValueError(f"without an id these are required: {', '.join(missing)}")
+
+    @property
+    def name_key(self) -> str:
+        """What people are looked up by."""
+        return f"{_folded(self.first_name)}|{_folded(self.last_name)}"
+
+    def fits(self, row: sqlite3.Row) -> bool:
+        """Return True if all that is said holds for this individual."""
+        return (
+            self.id in {None, row["id"]}
+            and (self.first_name is None or _folded(self.first_name) == _folded(row["first_name"]))
+            and (self.last_name is None or _folded(self.last_name) == _folded(row["last_name"]))
+            and self.ssn4 in {None, row["ssn4"]}
+            and self.dob in {None, row["dob"]}
+        )
+
+
+class Contact(msgspec.Struct, kw_only=True):
+    """Members of a BaseUser that a person may have beside the name.
+
+    Raises RegistrationError (204) for an unknown state.
+    """
+
+    email: str | None = None
+    phone: str | None = None
+    address: str | None = None
+    city: str | None = None
+    state: str | None = None
+    country: str | None = None
+    zipcode: str | None = None
+
+    def __post_init__(self) -> None:
+        """Write out the name of the state."""
+        if self.state:
+            self.state = _STATES.get(_folded(self.state))
+            if self.state is None:
+                raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
+
+    def members(self) -> dict[str, str]:
+        """The members that are given."""
+        return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
+
+
 class Account(msgspec.Struct, kw_only=True, rename="camel"):
     """The account that an IDProofedIndividualRESTful asks for; a member may be left out, but not empty."""
 
@@ -87,32 +177,69 @@ class UserPassword(msgspec.Struct):
     password: Text
 
 
+def add_individual(
+    connection: sqlite3.Connection, described: Description, contact: Contact, number: int | None = None
+) -> int:
+    """Add an individual by personal data, under the id `number` or a free one; returns the id.
+
+    Raises RegistrationError for an id that is taken.
+    """
+    taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
+    if taken is not None:
+        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "there is an individual of this id already")
+    cursor = connection.execute(
+        "INSERT INTO individual(id, first_name, last_name, name_key, ssn4, dob, contact) VALUES(?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            described.first_name,
+            described.last_name,
+            described.name_key,
+            described.ssn4,
+            described.dob,
+            json.dumps(contact.members()),
+        ),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def matching(connection: sqlite3.Connection, described: Description) -> list[sqlite3.Row]:
+    """All individuals that a description fits, in the order of their ids."""
+    if described.id is not None:
+        rows = connection.execute("SELECT * FROM individual WHERE id = ?", (described.id,)).fetchall()
+    else:
+        query = "SELECT * FROM individual WHERE name_key = ? ORDER BY id"
+        rows = connection.execute(query, (described.name_key,)).fetchall()
+    return [row for row in rows if described.fits(row)]
+
+
 def provision(
     connection: sqlite3.Connection,
     domain: str,
-    described: individuals.Description,
+    described: Description,
     account: Account,
-    contact: individuals.Contact,
+    contact: Contact,
     *,
     now: int,
 ) -> dict[str, Any]:
     """Create the address, its mailbox and its payment; returns the members of AddUsersResponseV2Type.
 
-    Raises RefusedError: 205 no such individual, 002 invalid user name, 014 user name taken.
+    Raises RegistrationError: 205 no such individual, 002 invalid user name, 014 user name taken.
     """
-    found = individuals.matching(connection, described)
+    found = matching(connection, described)
     if not found:
-        raise RefusedError(Code.NOT_PROOFED, "no identity-proofed individual matches the request")
+        raise RegistrationError(RegistrationCode.NOT_PROOFED, "no identity-proofed individual matches the request")
     person = found[0]
     username = account.direct_username
     username = (_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
-        raise RefusedError(Code.INVALID_USER, "directUsername must be a local part of letters, digits, . - and _")
+        raise RegistrationError(
+            RegistrationCode.INVALID_USER, "directUsername must be a local part of letters, digits, . - and _"
+        )
     address = f"{username}@{domain}"
     try:
-        accounts.create_account(connection, address, account.direct_password or new_secret(), at_ms=now)
-    except accounts.AccountExists:
-        raise RefusedError(Code.USER_ACCOUNT_ERROR, "the user name is taken in the domain") from None
+        mailboxes.create_account(connection, address, account.direct_password or new_secret(), at_ms=now)
+    except mailboxes.AccountExists:
+        raise RegistrationError(RegistrationCode.USER_ACCOUNT_ERROR, "the user name is taken in the domain") from None
     today = _day(now)
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
@@ -125,7 +252,7 @@ def provision(
         ),
     )
     order_id = int(cursor.lastrowid or 0)
-    ledger.record(
+    record_effect(
         connection,
         operation="ProvisionIDProofedPatient",
         subject=address,
@@ -158,13 +285,15 @@ def of_individuals(
 
 
 def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
-    """Set the passwords of all these patients, in a transaction that RefusedError (210, no patient) undoes."""
+    """Set the passwords of all these patients, in a transaction that RegistrationError (210, no patient) undoes."""
     names = [_local_part(user.username, domain) for user in users]
     for name, user in zip(names, users, strict=True):
         known = connection.execute("SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)).fetchone()
-        if known is None or not accounts.set_password(connection, f"{name}@{domain}", user.password):
-            raise RefusedError(Code.NO_ADDRESS, "one of the users is no patient of the domain; no password was changed")
-    ledger.record(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
+        if known is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
+            raise RegistrationError(
+                RegistrationCode.NO_ADDRESS, "one of the users is no patient of the domain; no password was changed"
+            )
+    record_effect(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
 
 
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
@@ -236,7 +365,7 @@ def _free_username(connection: sqlite3.Connection, person: sqlite3.Row, domain: 
     names = (re.sub(r"[^a-z0-9]+", "", person[column].lower()) for column in ("first_name", "last_name"))
     stem = ".".join(name for name in names if name)[:50] or "patient"
     number, username = 1, stem
-    while accounts.account_id(connection, f"{username}@{domain}") is not None:
+    while mailboxes.account_id(connection, f"{username}@{domain}") is not None:
         number += 1
         username = f"{stem}{number}"
     return username
@@ -249,3 +378,33 @@ def _local_part(username: str, domain: str) -> str:
 
 def _day(now: int) -> date:
     return datetime.fromtimestamp(now / 1000, UTC).date()
+
+
+def _normal_id(number: int | str) -> int:
+    """An id as some clients send it, in digits, becomes a number."""
+    if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
+        number = int(number)
+    if isinstance(number, str) or abs(number) > _LARGEST_ID:
+        raise ValueError("id must be an integer")
+    return number
+
+
+def _normal_dob(dob: str) -> str:
+    """A date of birth as yyyy-MM-dd."""
+    for form in _DOB_FORMS:
+        try:
+            return f"{datetime.strptime(dob.strip(), form):%Y-%m-%d}"  # noqa: DTZ007  a birthday has no time zone
+        except ValueError:
+            continue
+    raise ValueError("dob must be a date as yyyy-MM-dd")
+
+
+def _normal_ssn4(ssn4: str) -> str:
+    digits = ssn4.strip()
+    if not (len(digits) == 4 and digits.isascii() and digits.isdecimal()):
+        raise ValueError("ssn4 must be the last four digits of the SSN")
+    return digits
+
+
+def _folded(name: str | None) -> str:
+    return " ".join((name or "").split()).casefold()

@@ -1,0 +1,494 @@
+"""Mailboxes in SQLite: accounts and T-Users, folders, and the messages in them.
+
+All functions take the connection of a read or write that is going on. Addresses and folder names are compared
+case-blind; a folder is named in the manner of IMAP with `.` between the levels, and keeps the spelling that it was made
+with.
+
+A folder keeps the uid that its next message gets, and never takes one back, so that a uid is not used twice in its
+life. Its own id is never used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that
+was deleted and made anew starts at uid 1 under another id.
+
+A message is a row (folder, uid) that points to its content: the bytes, kept once, and metadata beside them ready to be
+answered. Copying a message copies the row. Content that no message points to any more is removed by a trigger,
+whichever way its last message went.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from directsuite.sandbox.credentials import hash_password, password_matches
+from directsuite.sandbox.refusals import MessagingCode, MessagingError
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.messaging.parsing import Content
+
+INBOX = "INBOX"
+SENT = "INBOX.Sent"
+TRASH = "INBOX.Trash"
+RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS mailbox_account(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, address TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, domain TEXT NOT NULL,
+  password BLOB NOT NULL, at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS mailbox_account_domain ON mailbox_account(domain);
+CREATE TABLE IF NOT EXISTS tuser(username TEXT PRIMARY KEY, password BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS tuser_address(
+  username TEXT NOT NULL REFERENCES tuser(username) ON DELETE CASCADE, folded TEXT NOT NULL,
+  PRIMARY KEY(username, folded)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS folder(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES mailbox_account(id) ON DELETE CASCADE,
+  name TEXT NOT NULL, next_uid INTEGER NOT NULL DEFAULT 1, subscribed INTEGER NOT NULL DEFAULT 1,
+  UNIQUE(account, name));
+CREATE TABLE IF NOT EXISTS content(
+  id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, message_id TEXT, sender TEXT NOT NULL, subject TEXT NOT NULL,
+  sent INTEGER, metadata BLOB NOT NULL, detail BLOB NOT NULL, raw BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS message(
+  folder INTEGER NOT NULL REFERENCES folder(id) ON DELETE CASCADE, uid INTEGER NOT NULL,
+  content INTEGER NOT NULL REFERENCES content(id), received INTEGER NOT NULL,
+  seen INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(folder, uid)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS message_content ON message(content);
+CREATE TRIGGER IF NOT EXISTS content_forgotten AFTER DELETE ON message
+  WHEN NOT EXISTS (SELECT 1 FROM message WHERE content = OLD.content)
+  BEGIN DELETE FROM content WHERE id = OLD.content; END;
+"""
+
+_LONGEST_NAME = 255
+
+
+class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
+    """The address has a mailbox already."""
+
+
+class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a fault
+    """The address has no mailbox here."""
+
+
+def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
+    """Open a mailbox with its initial folders and return its id. Raises AccountExists, or ValueError for no address."""
+    local_part, _, domain = address.partition("@")
+    if not local_part or not domain or "@" in domain:
+        raise ValueError("a mailbox needs an address of the form local-part@domain")
+    row = connection.execute(
+        "INSERT INTO mailbox_account(address, folded, domain, password, at) VALUES(?, ?, ?, ?, ?)"
+        " ON CONFLICT(folded) DO NOTHING RETURNING id",
+        (address, address.casefold(), domain.casefold(), hash_password(password), at_ms),
+    ).fetchone()
+    if row is None:
+        raise AccountExists(f"{address} has a mailbox already")
+    account: int = row["id"]
+    _create_folders(connection, account)
+    return account
+
+
+def set_password(connection: sqlite3.Connection, address: str, password: str) -> bool:
+    """Change the password of a mailbox; False if the address has none."""
+    changed = connection.execute(
+        "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), address.casefold())
+    )
+    return changed.rowcount > 0
+
+
+def delete_account(connection: sqlite3.Connection, address: str) -> bool:
+    """Remove a mailbox with everything in it; False if the address has none."""
+    return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (address.casefold(),)).rowcount > 0
+
+
+def account_id(connection: sqlite3.Connection, address: str) -> int | None:
+    """The id of the mailbox at this address, if there is one."""
+    row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (address.casefold(),)).fetchone()
+    return None if row is None else row["id"]
+
+
+def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
+    """The id of the mailbox that these credentials open, if they do."""
+    row = connection.execute(
+        "SELECT id, password FROM mailbox_account WHERE folded = ?", (address.casefold(),)
+    ).fetchone()
+    return row["id"] if row is not None and password_matches(password, row["password"]) else None
+
+
+def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
+    """Register a T-User who may act for these Direct addresses. Raises AccountExists."""
+    row = connection.execute(
+        "INSERT INTO tuser(username, password) VALUES(?, ?) ON CONFLICT DO NOTHING RETURNING username",
+        (username, hash_password(password)),
+    ).fetchone()
+    if row is None:
+        raise AccountExists(f"there is a T-User {username} already")
+    connection.executemany(
+        "INSERT OR IGNORE INTO tuser_address(username, folded) VALUES(?, ?)",
+        [(username, address.casefold()) for address in direct_addresses],
+    )
+
+
+def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
+    """Return True if these are the credentials of a T-User."""
+    row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
+    return row is not None and password_matches(password, row["password"])
+
+
+def account_of_tuser(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
+    """The id of the mailbox at this Direct address, if there is one and the T-User may act for it."""
+    allowed = connection.execute(
+        "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, direct_address.casefold())
+    ).fetchone()
+    return None if allowed is None else account_id(connection, direct_address)
+
+
+def domains(connection: sqlite3.Connection) -> set[str]:
+    """The domains that have a mailbox here, in lower case."""
+    return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
+
+
+class Folder(NamedTuple):
+    """A folder: its id, which is its UIDVALIDITY, and its name as it is kept."""
+
+    id: int
+    name: str
+
+
+class Subscriptions(NamedTuple):
+    """Folders by their names as they are kept, each once: all that were named, and those that this changed."""
+
+    names: list[str]
+    changed: list[str]
+
+
+def _create_folders(connection: sqlite3.Connection, account: int) -> None:
+    """The folders that a mailbox is born with."""
+    for name in (*RESERVED, TRASH):
+        _insert_folder(connection, account, name)
+
+
+def folder(connection: sqlite3.Connection, account: int, name: str) -> Folder:
+    """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
+    found = _find_folder(connection, account, name)
+    if found is None:
+        raise MessagingError(MessagingCode.FOLDER, f"There is no folder {name!r}")
+    return found
+
+
+def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
+    """The id of a folder, which is its UIDVALIDITY. Refuses with code 3 if the mailbox has no such folder."""
+    return folder(connection, account, name).id
+
+
+def trash_id(connection: sqlite3.Connection, account: int) -> int:
+    """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
+    found = _find_folder(connection, account, TRASH)
+    return _insert_folder(connection, account, TRASH) if found is None else found.id
+
+
+def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
+    """The next `count` uids of a folder, which are never given out again."""
+    row = connection.execute(
+        "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
+    ).fetchone()
+    following: int = row["next_uid"]
+    return range(following - count, following)
+
+
+def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """Make a folder, and its parents if they are missing; the name as it is kept."""
+    kept = _name_for_new(connection, account, name)
+    _create_parents(connection, account, kept)
+    _insert_folder(connection, account, kept)
+    return kept
+
+
+def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
+    """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
+    old = folder(connection, account, name).name
+    _require_not_reserved(old)
+    if f"{new_name}.".casefold().startswith(f"{old}.".casefold()):
+        raise MessagingError(MessagingCode.OTHER, "A folder cannot be moved into itself")
+    new = _name_for_new(connection, account, new_name)
+    _create_parents(connection, account, new)
+    connection.execute(
+        "UPDATE folder SET name = :new || substr(name, length(:old) + 1)"
+        " WHERE account = :account AND (name = :old OR substr(name, 1, length(:old) + 1) = :old || '.')",
+        {"account": account, "old": old, "new": new},
+    )
+    return old, new
+
+
+def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """Delete a folder with its messages and sub-folders; the name as it was kept."""
+    kept = folder(connection, account, name).name
+    _require_not_reserved(kept)
+    connection.execute(
+        "DELETE FROM folder"
+        " WHERE account = :account AND (name = :name OR substr(name, 1, length(:name) + 1) = :name || '.')",
+        {"account": account, "name": kept},
+    )
+    return kept
+
+
+def sub_folders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
+    """All sub-folders of `root` at any depth, by full name, in order."""
+    kept = folder(connection, account, root).name
+    rows = connection.execute(
+        "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
+        " AND subscribed >= :subscribed ORDER BY name",
+        {"account": account, "root": kept, "subscribed": subscribed_only},
+    )
+    return [row["name"] for row in rows]
+
+
+def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
+    """Subscribe to folders or unsubscribe from them, all or none."""
+    kept = list(dict.fromkeys(folder(connection, account, name) for name in names))
+    changed: list[str] = []
+    for found in kept:
+        update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
+        if connection.execute(update, {"subscribed": subscribed, "folder": found.id}).rowcount:
+            changed.append(found.name)
+    return Subscriptions([found.name for found in kept], changed)
+
+
+def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> Folder | None:
+    row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
+    if row is None:  # another spelling, which SQLite can't compare beyond ASCII
+        rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
+        row = next((row for row in rows.fetchall() if row["name"].casefold() == name.casefold()), None)
+    return None if row is None else Folder(row["id"], row["name"])
+
+
+def _insert_folder(connection: sqlite3.Connection, account: int, name: str) -> int:
+    row = connection.execute("INSERT INTO folder(account, name) VALUES(?, ?) RETURNING id", (account, name)).fetchone()
+    inserted: int = row["id"]
+    return inserted
+
+
+def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> None:
+    levels = name.split(".")
+    for depth in range(2, len(levels)):
+        parent = ".".join(levels[:depth])
+        if _find_folder(connection, account, parent) is None:
+            _insert_folder(connection, account, parent)
+
+
+def _name_for_new(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """The name that a folder is made with: below its nearest parent as that is spelt, and else as it is given."""
+    if (existing := _find_folder(connection, account, name)) is not None:
+        _require_not_reserved(existing.name)
+        raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} exists already")
+    if not name.casefold().startswith(f"{INBOX}.".casefold()):
+        raise MessagingError(MessagingCode.OTHER, "The name of a folder starts with INBOX.")
+    if len(name) > _LONGEST_NAME or not all(name.split(".")):
+        raise MessagingError(
+            MessagingCode.OTHER, f"The name of a folder has at most {_LONGEST_NAME} characters and no empty level"
+        )
+    if any(unicodedata.category(character) == "Cc" for character in name):
+        raise MessagingError(MessagingCode.OTHER, "The name of a folder has no control characters")
+    levels = name.split(".")
+    for depth in range(len(levels) - 1, 0, -1):
+        parent = _find_folder(connection, account, ".".join(levels[:depth]))
+        if parent is not None:
+            return ".".join((parent.name, *levels[depth:]))
+    return name
+
+
+def _require_not_reserved(name: str) -> None:
+    if name in RESERVED:
+        raise MessagingError(MessagingCode.OTHER, f"The folder {name!r} is reserved")
+
+
+Transfer = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
+"""copy or move: from a folder, to a folder, which uids; the new uid of each. Within one folder nothing is done."""
+
+
+class Flag(Enum):
+    """A mark on a message; the value is the statement that sets it where it is not set so already."""
+
+    SEEN = (
+        "UPDATE message SET seen = :value WHERE folder = :folder AND seen != :value"
+        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
+    )
+    DELETED = (
+        "UPDATE message SET deleted = :value WHERE folder = :folder AND deleted != :value"
+        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
+    )
+
+
+class Selection(NamedTuple):
+    """Which messages of a folder are wanted: those that meet every criterion given.
+
+    begin_ms, end_ms: received then or between, in milliseconds since 1970. sender, subject: text to find in the
+    header, case-blind.
+    """
+
+    uids: Sequence[int] | None = None
+    unread: bool = False
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    sender: str | None = None
+    subject: str | None = None
+
+
+class Count(NamedTuple):
+    """How many messages a folder has."""
+
+    all: int
+    unread: int
+    deleted: int
+
+
+class StoredMessage(NamedTuple):
+    """A message as it is listed; number is its place in the folder, members its part of the JSON (parsing.Content)."""
+
+    uid: int
+    number: int
+    received_ms: int
+    sent_ms: int | None
+    members: bytes
+
+
+class StoredBytes(NamedTuple):
+    """A message as it came."""
+
+    uid: int
+    message_id: str | None
+    raw: bytes
+
+
+def append(connection: sqlite3.Connection, folder: int, content: Content, *, received_ms: int) -> int:
+    """Add an unread message to a folder; its uid."""
+    (uid,) = take_uids(connection, folder, 1)
+    connection.execute(
+        "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING",
+        (
+            content.digest,
+            content.message_id,
+            content.sender,
+            content.subject,
+            content.sent_ms,
+            content.metadata,
+            content.detail,
+            content.raw,
+        ),
+    )
+    connection.execute(
+        "INSERT INTO message(folder, uid, content, received) SELECT ?, ?, id, ? FROM content WHERE digest = ?",
+        (folder, uid, received_ms, content.digest),
+    )
+    return uid
+
+
+def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
+    """Copy messages, in the order of their uids, with flags and received date; the new uid of each.
+
+    Within one folder nothing is copied.
+    """
+    if folder == destination:
+        return {}
+    rows = connection.execute(
+        "SELECT uid, content, received, seen, deleted FROM message"
+        " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
+        (folder, _listed(uids)),
+    ).fetchall()
+    new_uids = take_uids(connection, destination, len(rows))
+    connection.executemany(
+        "INSERT INTO message(folder, uid, content, received, seen, deleted) VALUES(?, ?, ?, ?, ?, ?)",
+        [(destination, new_uid, *tuple(row)[1:]) for new_uid, row in zip(new_uids, rows, strict=True)],
+    )
+    return {row["uid"]: new_uid for new_uid, row in zip(new_uids, rows, strict=True)}
+
+
+def move(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
+    """Move messages; the new uid of each. Within one folder nothing is moved."""
+    moved = copy(connection, folder, destination, uids)
+    remove(connection, folder, moved)
+    return moved
+
+
+def remove(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
+    """Remove messages for good; the uids that there were."""
+    rows = connection.execute(
+        "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
+        (folder, _listed(uids)),
+    )
+    return sorted(row["uid"] for row in rows.fetchall())
+
+
+def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
+    """Give a folder's messages other uids, in their order from `first`, as a restored server does; how many."""
+    rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
+    uids = [row["uid"] for row in rows.fetchall()]
+    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))  # uids are unique at every step
+    connection.executemany(
+        "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
+        [(new, folder, -old) for new, old in enumerate(uids, first)],
+    )
+    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(uids), folder))
+    return len(uids)
+
+
+def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
+    """Set or clear a flag; the uids of the messages that this changed."""
+    rows = connection.execute(flag.value, {"value": value, "folder": folder, "uids": _listed(uids)})
+    return sorted(row["uid"] for row in rows.fetchall())
+
+
+def count(connection: sqlite3.Connection, folder: int) -> Count:
+    """How many messages, unread messages and messages marked as deleted a folder has."""
+    row = connection.execute(
+        'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
+        (folder,),
+    ).fetchone()
+    return Count(all=row["all"], unread=int(row["unread"]), deleted=int(row["deleted"]))
+
+
+def uids(connection: sqlite3.Connection, folder: int) -> list[int]:
+    """All uids of a folder, ascending."""
+    return [row[0] for row in connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))]
+
+
+def messages(connection: sqlite3.Connection, folder: int, selection: Selection, *, whole: bool) -> list[StoredMessage]:
+    """The selected messages in the order of their uids, whole or as metadata."""
+    criteria = selection._asdict() | {
+        "folder": folder,
+        "whole": whole,
+        "uids": None if selection.uids is None else _listed(selection.uids),
+        "sender": None if selection.sender is None else selection.sender.casefold(),
+        "subject": None if selection.subject is None else selection.subject.casefold(),
+    }
+    rows = connection.execute(
+        """
+        SELECT uid, number, received, sent, CASE WHEN :whole THEN detail ELSE metadata END
+        FROM (SELECT uid, content, received, seen, row_number() OVER (ORDER BY uid) AS number
+              FROM message WHERE folder = :folder)
+        JOIN content ON content.id = content
+        WHERE (:uids IS NULL OR uid IN (SELECT value FROM json_each(:uids)))
+          AND (NOT :unread OR NOT seen)
+          AND (:begin_ms IS NULL OR received >= :begin_ms)
+          AND (:end_ms IS NULL OR received <= :end_ms)
+          AND (:sender IS NULL OR instr(sender, :sender) > 0)
+          AND (:subject IS NULL OR instr(subject, :subject) > 0)
+        ORDER BY uid
+        """,
+        criteria,
+    )
+    return [StoredMessage(*row) for row in rows]
+
+
+def raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
+    """The bytes of messages in the order of their uids; unknown uids are skipped."""
+    rows = connection.execute(
+        "SELECT uid, message_id, raw FROM message JOIN content ON content.id = content"
+        " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
+        (folder, _listed(uids)),
+    )
+    return [StoredBytes(*row) for row in rows]
+
+
+def _listed(uids: Iterable[int]) -> str:
+    return json.dumps(list(uids))
