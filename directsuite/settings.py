@@ -177,11 +177,11 @@ class Settings(ValueSemantics):
 
     @classmethod
     def _from_values(cls, values: dict[str, Any], origin: str) -> Self:
-        known = {field.name for field in attrs.fields(cls)} - _NOT_IN_FILES | {"retry_attempts"}
-        unknown = sorted(values.keys() - known)
+        names = {field.name for field in attrs.fields(cls)} - _NOT_IN_FILES | {"retry_attempts"}
+        unknown = sorted(values.keys() - names)
         if unknown:
             raise ConfigurationError(
-                f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+                f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(names))}"
             )
         try:
             if "retry_attempts" in values:

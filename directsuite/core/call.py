@@ -46,8 +46,8 @@ class Confirmation(Generic[R]):
 
     def reserve_from(self, time_left: float) -> float:
         """Seconds, of those that a call has left, that are reserved for verifying."""
-        wanted = self.seconds + _SPARE if self.reserve is None else self.reserve
-        return min(wanted, time_left * _MOST_OF_IT)
+        seconds = self.seconds + _SPARE if self.reserve is None else self.reserve
+        return min(seconds, time_left * _MOST_OF_IT)
 
 
 class StreamReader(Protocol[T_co]):
@@ -74,10 +74,11 @@ class StreamReader(Protocol[T_co]):
 
 @attrs.frozen(kw_only=True)
 class Exchanged:
-    """How a call went, for those who ask for the raw answer. elapsed: seconds."""
+    """How a call went, for those who ask for the raw answer."""
 
     answer: Answer
     elapsed: float
+    """Seconds."""
     attempts: int
 
 
@@ -94,28 +95,28 @@ def _refuse_policy(retry: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What a facade's `with_options`, or a single call, may set. timeout: seconds for the whole call.
-
-    within_a_call: made for another call, such as its login, and so not refused while a closing suite waits for that.
-    headers: of the request, beside those that the operation has.
-    """
+    """What a facade's `with_options`, or a single call, may set."""
 
     timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: refuse_timeout(timeout))
+    """Seconds for the whole call."""
     retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _refuse_policy(retry))
     observe: Callable[[Exchanged], None] | None = None
     within_a_call: bool = False
+    """It is made for another call, such as its login: not refused while a closing suite waits for that one."""
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
+    """Of the request, beside those that the operation has."""
 
 
 @attrs.define(kw_only=True)
 class Endpoint:
-    """One service as the transport sees it. host, port: of its base URL, for events."""
+    """One service as the transport sees it."""
 
     service: Service
     base_url: str | None
     limits: Limits
     credentials: TokenCache | None = None
     host: str = attrs.field(init=False)
+    """Of the base URL, for events."""
     port: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

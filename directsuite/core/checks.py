@@ -27,10 +27,12 @@ _HUNDRED_YEARS = 3_153_600_000  # seconds
 
 @attrs.frozen
 class Check:
-    """A validator of a field. takes: what the field has to be, for the error's text. fits: whether a value is that."""
+    """A validator of a field."""
 
     takes: str
+    """What the field has to be, for the error's text."""
     fits: Callable[[Any], bool]
+    """Whether a value is that."""
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
         """Raise ConfigurationError for a value that doesn't fit."""

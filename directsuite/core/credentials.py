@@ -41,12 +41,13 @@ _LONGEST_NAP = 3600.0
 
 @attrs.frozen
 class Credential:
-    """A token with its number, and moments (monotonic seconds): asked for, renewed from, expired at."""
+    """A token with its number, and its moments in monotonic seconds."""
 
     token: Secret
     generation: int
     asked_at: float
     renew_at: float
+    """From then on it is renewed."""
     expires_at: float
 
 
@@ -262,10 +263,11 @@ _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 67
 
 @attrs.frozen(repr=False, eq=False)
 class AccessToken(ValueSemantics):
-    """A token and the seconds it is good for from when it was asked for; None: until it is refused."""
+    """A token, and how long it is good for."""
 
     token: Secret = attrs.field(converter=as_secret)
     expires_in: float | None = None
+    """Seconds from when it was asked for; None: until it is refused."""
 
 
 @runtime_checkable
@@ -336,16 +338,16 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
     raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
 
 
-def usable(given: object, *, in_header: bool) -> AccessToken:
+def usable(answer: object, *, in_header: bool) -> AccessToken:
     """What a source gave, if it is a token that can go on the wire."""
-    if not isinstance(given, AccessToken):
-        raise ConfigurationError(f"the token source gave {type(given).__name__} in place of an AccessToken")
-    text = cast("object", given.token.reveal())  # a user's function may give anything
+    if not isinstance(answer, AccessToken):
+        raise ConfigurationError(f"the token source gave {type(answer).__name__} in place of an AccessToken")
+    text = cast("object", answer.token.reveal())  # a user's function may give anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
     if not text or (in_header and not _VISIBLE.fullmatch(text)):
         raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
-    lifetime = cast("object", given.expires_in)
+    lifetime = cast("object", answer.expires_in)
     if lifetime is not None and not is_number(lifetime):
         raise ConfigurationError("the token source gave expires_in as something else than seconds: a number, or None")
-    return given
+    return answer

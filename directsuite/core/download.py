@@ -536,9 +536,9 @@ class CallableSink(Sink[int]):
 
 def sink_of(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
     """The sink of what a caller gave for a destination; InvalidArgumentError where it is none."""
-    given: Any = destination
+    argument: Any = destination
     if isinstance(destination, str | PathLike):
-        return PathSink(Path(given))
+        return PathSink(Path(argument))
     write = getattr(destination, "write", None)
     if callable(write):
         if isinstance(destination, asyncio.StreamWriter) or hasattr(destination, "drain"):
@@ -550,7 +550,7 @@ def sink_of(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Si
         if isinstance(destination, io.TextIOBase):
             raise InvalidArgumentError("open it for writing bytes", parameter="destination")
         return FileSink(destination)
-    if (inspect.isroutine(given) or inspect.isclass(given)) and not inspect.iscoroutinefunction(given):
+    if (inspect.isroutine(argument) or inspect.isclass(argument)) and not inspect.iscoroutinefunction(argument):
         raise InvalidArgumentError("give an async function: nothing says that this is one", parameter="destination")
     if callable(destination):
         return CallableSink(destination)

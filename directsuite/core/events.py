@@ -41,18 +41,18 @@ class Event(ValueSemantics):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallEvent(Event):
-    """What happened in one call. call: its number in this process, which all its events share.
-
-    operation: the specification's name. path: the template below the service's base URL, its parameters not filled in.
-    host, port: of that base URL.
-    """
+    """What happened in one call."""
 
     call: int
+    """Its number in this process, which all its events share."""
     operation: str
+    """The specification's name."""
     service: str
     method: str
     path: str
+    """The template below the service's base URL, its parameters not filled in."""
     host: str
+    """Of the base URL."""
     port: int
 
 
@@ -63,51 +63,54 @@ class CallStarted(CallEvent):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptStarted(CallEvent):
-    """Credential, connection and place in the rate are there: a request is about to be sent. attempt: from 1."""
+    """Credential, connection and place in the rate are there: a request is about to be sent."""
 
     attempt: int
+    """From 1."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptSucceeded(CallEvent):
-    """A request was answered as it should be. elapsed: seconds since AttemptStarted."""
+    """A request was answered as it should be."""
 
     attempt: int
     status: int
     elapsed: float
+    """Seconds since AttemptStarted."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptFailed(CallEvent):
-    """An attempt failed. attempt: 0 where no request could be sent yet. elapsed: seconds.
-
-    error: the name of the error's class. status: HTTP status, None where no answer came. outcome: what is known of the
-    effect.
-    """
+    """An attempt failed."""
 
     attempt: int
+    """0 where no request could be sent yet."""
     error: str
+    """The name of the error's class."""
     status: int | None
+    """HTTP status; None where no answer came."""
     outcome: Outcome | None
+    """What is known of the effect."""
     elapsed: float
+    """Seconds."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryScheduled(CallEvent):
-    """Another attempt will be made. attempt: its number. wait: seconds until then."""
+    """Another attempt will be made."""
 
     attempt: int
+    """Its number."""
     wait: float
+    """Seconds until then."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class OutcomeLeftUnknown(CallEvent):
-    """A call with side effects ended, and it is not known whether they happened.
-
-    cancelled: the caller left before the answer came, and so gets no OutcomeUnknownError that would say so.
-    """
+    """A call with side effects ended, and it is not known whether they happened."""
 
     cancelled: bool
+    """The caller left before the answer came, and so gets no OutcomeUnknownError that would say so."""
     how_to_find_out: str
 
 
@@ -120,24 +123,27 @@ class NullElementsSkipped(CallEvent):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallFinished(CallEvent):
-    """A call ended. error: the name of the error's class, None after success. elapsed: seconds, all attempts together.
-
-    cancelled: the caller left, or left a stream early. outcome: of a failure, where it is known.
-    """
+    """A call ended."""
 
     attempts: int
     elapsed: float
+    """Seconds, all attempts together."""
     error: str | None = None
+    """The name of the error's class; None after success."""
     outcome: Outcome | None = None
+    """Of a failure, where it is known."""
     cancelled: bool = False
+    """The caller left, or left a stream early."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Renewed(Event):
-    """A new credential is in use. generation: its number, from 1. expires_in: seconds, None where that isn't known."""
+    """A new credential is in use."""
 
     generation: int
+    """Its number, from 1."""
     expires_in: float | None
+    """Seconds; None where that isn't known."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -152,10 +158,12 @@ class SessionRenewed(Renewed):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RenewalFailed(Event):
-    """No new credential could be had. error: the name of the error's class. back_off: seconds until another try."""
+    """No new credential could be had."""
 
     error: str
+    """The name of the error's class."""
     back_off: float
+    """Seconds until another try."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -168,11 +176,13 @@ class ServicePaused(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitOpened(Event):
-    """So many attempts in a row got no answer. seconds: until a probe is let through."""
+    """A service is taken to be down."""
 
     service: str
     failures: int
+    """Attempts in a row without an answer."""
     seconds: float
+    """Until a probe is let through."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -203,8 +213,8 @@ class Events:
 
     def add(self, listener: Listener) -> None:
         """Tell this one, too."""
-        given: object = listener
-        if not callable(given) or inspect.iscoroutinefunction(given):
+        argument: object = listener
+        if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
         self._listeners = (*self._listeners, listener)
 

@@ -25,12 +25,13 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True, repr=False)
 class RawResponse(Generic[T]):
-    """A method's value with the HTTP answer that it came in. elapsed: seconds, all attempts together."""
+    """A method's value with the HTTP answer that it came in."""
 
     value: T
     status: int
     headers: Mapping[str, str]
     elapsed: float
+    """Seconds, all attempts together."""
     attempts: int
 
     def __repr__(self) -> str:

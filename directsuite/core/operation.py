@@ -73,29 +73,32 @@ class MediaType(enum.StrEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Operation(ValueSemantics, Generic[R]):
-    """One operation of the specification.
-
-    name: as the specification spells it; the key for errors, logs and limits. path: below the service's base URL, with
-    its parameters in braces, named as the facade's method names them; `session_id` is filled in by each attempt.
-    response: a model, or `bytes` where the answer is base64 text. essential: members without which an answer is no
-    answer. done_answers: HTTP statuses or service codes that, when a repeat gets them after an unknown first outcome,
-    mean that it had happened. content_type: None where a request carries none. how_to_find_out: for the caller of a
-    non-idempotent operation whose outcome is unknown.
-    """
+    """One operation of the specification."""
 
     name: str
+    """As the specification spells it: the key for errors, logs and limits."""
     service: Service
     method: str
     path: str
+    """Below the service's base URL, with its parameters in braces, named as the facade's method names them.
+
+    `session_id` is filled in by each attempt.
+    """
     semantics: Semantics
     auth: Auth
     response: type[R]
+    """A model, or `bytes` where the answer is base64 text."""
     refusals: Refusals
     essential: tuple[str, ...] = ()
+    """Members without which an answer is no answer."""
     done_answers: frozenset[int | str] = frozenset()
+    """HTTP statuses or service codes by which a repeat, after an unknown first outcome, learns that it had happened."""
     content_type: MediaType | None = MediaType.JSON
+    """None where a request carries none."""
     how_to_find_out: str = ""
+    """For the caller of a non-idempotent operation whose outcome is unknown."""
     streaming_method: str | None = None
+    """The facade's method that reads an answer of any size."""
 
     def filled(self, segments: tuple[str, ...]) -> str:
         """The path with its parameters filled in, each quoted as one segment; SESSION_ID stays in its place.

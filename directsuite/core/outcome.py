@@ -301,20 +301,20 @@ _DIGITS = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,0
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Refusals(ValueSemantics):
-    """A service's way of saying no, as data.
-
-    flag: the member that is true on success, None where the service has none. texts: members that hold the text for
-    people, the first one found counts. codes: what each of the service's codes means. renewal: the code that asks for
-    a new session.
-    """
+    """A service's way of saying no, as data."""
 
     flag: str | None = None
+    """The member that is true on success; None where the service has none."""
     texts: tuple[str, ...]
+    """Members that may hold the text for people: the first one that does counts."""
     codes: Mapping[Code, tuple[type[ServiceError], str]] = attrs.field(
         factory=dict[Code, tuple[type[ServiceError], str]]
     )
+    """What each of the service's codes means."""
     success_code: Code | None = None
+    """The code that says yes where the flag is left out."""
     renewal: Code | None = None
+    """The code that asks for a new session."""
 
     def read(self, document: Any) -> Refused | None:
         """The refusal that a JSON document is, or None where it is no refusal in the service's own form."""

@@ -114,13 +114,15 @@ class ResponseStream:
 
 @attrs.define(repr=False, eq=False)
 class Answer:
-    """An answer that was read. too_large: it went past the limit, and was broken off; of `size` bytes it has some."""
+    """An answer that was read."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     too_large: bool = False
+    """It went past the limit, and was broken off."""
     size: int = attrs.field(default=attrs.Factory(lambda answer: len(answer.body), takes_self=True))
+    """Bytes that came; `body` has fewer of an answer that is too large."""
 
     def __repr__(self) -> str:
         return f"Answer(status={self.status}, bytes={self.size})"

@@ -105,15 +105,16 @@ _STOP = Check("one of tenacity's stops, or a function of its RetryCallState that
 
 @attrs.frozen(repr=False, eq=False)
 class RetryPolicy(ValueSemantics):
-    """How a call is tried again. attempts: in all, the first included. wait, stop: tenacity's, or your own functions,
-    which may be coroutine functions.
+    """How a call is tried again.
 
     Only what may be tried again is: an operation with side effects never is, once its request may have arrived. Raises
     ConfigurationError for anything else than these.
     """
 
     attempts: int = attrs.field(default=4, validator=AT_LEAST_ONE)
+    """In all, the first included."""
     wait: Wait = attrs.field(factory=WaitAsAsked, validator=_WAIT)
+    """Gives seconds until the next attempt: one of tenacity's, or your own function, perhaps a coroutine function."""
     stop: Stop | None = attrs.field(default=None, validator=_STOP.or_none())
 
     @classmethod
@@ -138,14 +139,14 @@ class RetryPolicy(ValueSemantics):
 
         enough = stop_after_attempt(self.attempts)
 
-        async def ask(given: Any, too_late: float) -> Any:
+        async def ask(result: Any, too_late: float) -> Any:
             """What a strategy gave, awaited where it can be; `too_late` where that takes all the time that is left."""
-            if not inspect.isawaitable(given):
-                return given
+            if not inspect.isawaitable(result):
+                return result
             limit = asyncio.timeout(time_left())
             try:
                 async with limit:
-                    return await answer(given)
+                    return await answer(result)
             except TimeoutError:
                 if not limit.expired():
                     raise

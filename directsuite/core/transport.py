@@ -186,7 +186,7 @@ class Transport:
 
     async def _again(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """Attempts after a first failure, which tenacity is told of as its attempt 1."""
-        env, known = self.environment, [failure]
+        env, first = self.environment, [failure]
 
         def scheduled(wait: float) -> None:
             """Tell of the next attempt."""
@@ -201,9 +201,9 @@ class Transport:
         )
         async for attempt in retrying:
             with attempt:
-                if known:
+                if first:
                     attempt.retry_state.start_time -= env.clock.monotonic() - call.started_at
-                    raise known.pop()
+                    raise first.pop()
                 return await self._attempt(call, history)
         raise AssertionError("tenacity's loop ends by return or raise")
 
@@ -286,11 +286,11 @@ class Transport:
             failure.outcome = Outcome.UNKNOWN  # what refuses the repeat says nothing of the attempt before
         if isinstance(error, OutcomeUnknownError) and call.confirm is not None and call.confirm.verdict is not None:
             error = call.confirm.verdict(error)
-        for told in (failure, error):
-            if told.operation in (None, operation.name):  # a login's error keeps its own figures
-                told.operation, told.service = operation.name, operation.service
-                told.attempts = history.requests
-                told.elapsed = self.environment.clock.monotonic() - call.started_at
+        for each in (failure, error):
+            if each.operation in (None, operation.name):  # a login's error keeps its own figures
+                each.operation, each.service = operation.name, operation.service
+                each.attempts = history.requests
+                each.elapsed = self.environment.clock.monotonic() - call.started_at
         return error
 
 

@@ -61,18 +61,18 @@ def nothing() -> None:
 
 @attrs.frozen(kw_only=True, repr=False)
 class RequestBody:
-    """A body as its chunks, or as content that is in memory. size: bytes on the wire, None where it isn't known.
-
-    to_code: the content is sent as its base64, made only then, so that calls that wait for a connection hold nothing of
-    it. begin: called when an attempt begins to send a body in chunks. replayable: can be sent again.
-    """
+    """A body as its chunks, or as content that is in memory."""
 
     chunks: Callable[[], AsyncGenerator[bytes]] | None = None
     begin: Callable[[], None] = nothing
+    """Called when an attempt begins to send a body in chunks."""
     content: bytes = b""
     to_code: bool = False
+    """The content is sent as its base64, made only then: calls that wait for a connection hold nothing of it."""
     size: int | None = None
+    """Bytes on the wire; None where it isn't known."""
     replayable: bool = True
+    """It can be sent again."""
 
     @classmethod
     def of(cls, content: bytes) -> RequestBody:
@@ -408,8 +408,8 @@ class Passing(Content):
         self._taken = True
         left, last = self.size, b""
         try:
-            async for given in self._stream:
-                for piece in cut(given):
+            async for chunk in self._stream:
+                for piece in cut(chunk):
                     if left is None:
                         yield piece
                         continue
@@ -425,7 +425,7 @@ class Passing(Content):
             if last:
                 yield last
         finally:
-            last = given = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+            last = chunk = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
             if self._closes:
                 await cast("AsyncGenerator[bytes]", self._stream).aclose()
 
@@ -469,11 +469,11 @@ def _content(source: Source, parameter: str, size: int | None) -> Content:
         return OnDisk(Path(source), parameter)
     if isinstance(source, AsyncIterable):
         return Passing(source, size)
-    given: object = source
-    read: object = getattr(given, "read", None)
+    argument: object = source
+    read: object = getattr(argument, "read", None)
     if inspect.iscoroutinefunction(read):
         raise InvalidArgumentError("its read is async: give an async iterable of its bytes", parameter=parameter)
-    if callable(read) and not isinstance(given, io.TextIOBase):
+    if callable(read) and not isinstance(argument, io.TextIOBase):
         return _in_file(source, parameter) or Passing(_read_through(source), size)
     raise InvalidArgumentError(
         "give bytes, a path, a file opened for reading bytes, or an async iterable of bytes", parameter=parameter

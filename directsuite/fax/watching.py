@@ -89,23 +89,23 @@ class FaxPoller:
     async def poll(self) -> Sequence[FaxMessage]:
         """What is new or has changed, the oldest first.
 
-        After a failure `found` has what was found until then. The next poll reads the newest pages, then goes on where
-        the failed one ended.
+        After a failure `take_fresh` gives what was found until then. The next poll reads the newest pages, then goes on
+        where the failed one ended.
         """
         poll = self._poll
         if poll.offset:
             await self._read_newest(poll)
         if not poll.ended:
             await self._read_pages(poll)
-        known = poll.seen
+        records = poll.seen
         if poll.cut:
-            known = poll.seen | await self._read_older(poll)
-        self._known = known
-        found = self.found()
+            records = poll.seen | await self._read_older(poll)
+        self._known = records
+        messages = self.take_fresh()
         self._poll = _Poll()
-        return found
+        return messages
 
-    def found(self) -> Sequence[FaxMessage]:
+    def take_fresh(self) -> Sequence[FaxMessage]:
         """What the poll that is under way has found and not yet given, the oldest first."""
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
@@ -155,12 +155,12 @@ class FaxPoller:
         unchanged = True
         for message in page:
             key, record = _record_of(message, self.monotonic())
-            known, before = self._known.get(key), poll.seen.get(key) or poll.newest.get(key) or poll.older.get(key)
+            earlier, before = self._known.get(key), poll.seen.get(key) or poll.newest.get(key) or poll.older.get(key)
             if before is None:
-                before = into[key] = known if known is not None and known == record else record
-                if before is not known and (known is not None or not self._is_the_callers(message)):
+                before = into[key] = earlier if earlier is not None and earlier == record else record
+                if before is not earlier and (earlier is not None or not self._is_the_callers(message)):
                     poll.fresh[key] = message
-            unchanged &= before is known
+            unchanged &= before is earlier
         return unchanged
 
     async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
@@ -189,10 +189,10 @@ class FaxPoller:
         if handle is None:
             return ()
         try:
-            found = (await self.fetch_single(handle)).message_detail
+            messages = (await self.fetch_single(handle)).message_detail
         except (BadRequestError, NotFoundError):
             return ()
-        return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in found[:1]]
+        return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in messages[:1]]
 
     def _is_the_callers(self, message: FaxMessage) -> bool:
         """Return True if the caller has this record, which is seen for the first time, from an earlier watch."""
@@ -226,7 +226,7 @@ async def watch(
             scope = scope_of(error)
             if scope in HOPELESS or (scope is Scope.ITEM and not has_succeeded):
                 raise
-            messages = poller.found()
+            messages = poller.take_fresh()
             failures += 1
             wait = backoff.after(failures, error.retry_after)
         for message in messages:

@@ -143,8 +143,8 @@ class Batches(Iterator[Batch]):
         """
         if messages:
             size = batch.size / messages
-            known = size if self._expected is None else self._expected
-            self._expected = max(1.0, size, (known + size) / 2)
+            expected = size if self._expected is None else self._expected
+            self._expected = max(1.0, size, (expected + size) / 2)
 
     def read(self) -> None:
         """Forget the oldest batch: its messages were read."""

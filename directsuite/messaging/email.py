@@ -48,8 +48,8 @@ def from_bytes(raw: bytes) -> EmailMessage:
 
 def message_id(raw: bytes) -> str | None:
     """The Message-ID of RFC 5322 bytes, read without the policy whose parser breaks on malformed ones."""
-    found = email.message_from_bytes(raw, policy=email.policy.compat32)["Message-ID"]
-    return None if found is None else str(found)
+    value = email.message_from_bytes(raw, policy=email.policy.compat32)["Message-ID"]
+    return None if value is None else str(value)
 
 
 def parse(message: EmailMessage) -> EmailParts:
@@ -101,7 +101,7 @@ def _content(part: Part) -> bytes:
 
 
 def _addresses(message: EmailMessage, header: str) -> list[str]:
-    found: list[str] = []
+    addresses: list[str] = []
     for name, raw in message.raw_items():
         if name.lower() != header.lower():
             continue
@@ -109,10 +109,10 @@ def _addresses(message: EmailMessage, header: str) -> list[str]:
             # The parser decodes encoded words first, and of `a@x.test <b@x.test>` it takes the name.
             source = raw if hasattr(raw, "addresses") else _NAMES.sub(_without_name, str(raw))
             value: Any = message.policy.header_fetch_parse(name, source)
-            found += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
+            addresses += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
         except (AttributeError, IndexError, ValueError):  # bugs of the parser; what is readable is still taken
-            found += [spec for _, spec in getaddresses([_NAMES.sub(_without_name, str(raw))]) if "@" in spec]
-    return found
+            addresses += [spec for _, spec in getaddresses([_NAMES.sub(_without_name, str(raw))]) if "@" in spec]
+    return addresses
 
 
 def _without_name(written: re.Match[str]) -> str:

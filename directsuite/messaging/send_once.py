@@ -120,8 +120,8 @@ class SentMessage:
         self.evidence = Evidence.NOT_SEEN
         begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
         messages = await search(begin, self.deadline.left())
-        self.evidence, found = self._judge(messages)
-        return None if found is None else SendMessageResponse(success=True, code=0, smtp_id=found.msg_id or "")
+        self.evidence, message = self._judge(messages)
+        return None if message is None else SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
 
     def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
         for message in messages:
@@ -145,8 +145,8 @@ async def find_earlier(sent: SentMessage, search: Search, polling: Polling, cloc
         async with asyncio.timeout_at(sent.deadline.at):
             while True:
                 is_last = polling.is_over
-                if (found := await sent.find(search)) is not None:
-                    return found
+                if (response := await sent.find(search)) is not None:
+                    return response
                 if is_last:
                     break
                 await polling.pause()

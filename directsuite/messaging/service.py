@@ -153,9 +153,9 @@ class Mailbox(Facade):
         sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
         if since is not None:
             polling, clock = self._transport.polling(settle), self.runtime.clock
-            found = await send_once.find_earlier(sent, self._sent_since, polling, clock)
-            if found is not None:
-                return found
+            response = await send_once.find_earlier(sent, self._sent_since, polling, clock)
+            if response is not None:
+                return response
         confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
@@ -659,13 +659,13 @@ class Mailbox(Facade):
         expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
         if not expected or None in listed:
             return None
-        known = frozenset(await self.get_uids(folder, timeout=deadline.left()))
+        existing = frozenset(await self.get_uids(folder, timeout=deadline.left()))
         within_call = self._within_a_call()
 
         async def arrived() -> APIResponse | None:
             """Success where each is there, as often as it was to arrive."""
             now = await within_call.get_message_metadata(folder, timeout=deadline.left())
-            new = Counter(message.msg_id for message in now if message.uid not in known)
+            new = Counter(message.msg_id for message in now if message.uid not in existing)
             return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
 
         return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)

@@ -40,8 +40,8 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
         raise InvalidArgumentError(reason, parameter="attachment_list")
     parts = [RequestBody.of(texts[0])]
     contents = [await _content(source) for source in sources]
-    told = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
-    for content, accepted, text in zip(contents, told, texts[1:], strict=True):
+    callbacks = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
+    for content, accepted, text in zip(contents, callbacks, texts[1:], strict=True):
         content.refuse_taken("attachment_list")
         parts += [RequestBody.base64(content, accepted), RequestBody.of(text)]
     sizes = [content.size for content in contents if not isinstance(content, InMemory)]

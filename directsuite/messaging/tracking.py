@@ -94,11 +94,11 @@ def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) ->
 
     Those that name no message are of the one that was asked for, where it was one.
     """
-    found = {bare(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
-    only = next(iter(found)) if len(found) == 1 else ""
+    by_id = {bare(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
+    only = next(iter(by_id)) if len(by_id) == 1 else ""
     for record in records:
-        found.get(bare(record.message_id or "") or only, []).append(record)
-    return found
+        by_id.get(bare(record.message_id or "") or only, []).append(record)
+    return by_id
 
 
 def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
@@ -107,10 +107,10 @@ def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessage
     Of several for one recipient it is the latest by `ts`. Of those of one time, or where one has none, it is one that
     is no end, if there is one.
     """
-    found = dict[str, list[DirectMessageLog]]()
+    by_address = dict[str, list[DirectMessageLog]]()
     for place, record in enumerate(records):
-        found.setdefault(_folded(record.to or "") or str(place), []).append(record)
-    return {address: _latest(several) for address, several in found.items()}
+        by_address.setdefault(_folded(record.to or "") or str(place), []).append(record)
+    return {address: _latest(several) for address, several in by_address.items()}
 
 
 def _latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
@@ -208,11 +208,11 @@ async def follow(
             failures += 1
             wait = BACKOFF.after(failures, error.retry_after)
         else:
-            found = list(by_recipient(of_messages([smtp_id], records)[bare(smtp_id)]).values())
-            if is_over([record.status for record in found], count):
-                return Delivery(smtp_id=smtp_id, records=found)
+            latest = list(by_recipient(of_messages([smtp_id], records)[bare(smtp_id)]).values())
+            if is_over([record.status for record in latest], count):
+                return Delivery(smtp_id=smtp_id, records=latest)
             if age >= last:
-                return Delivery(smtp_id=smtp_id, records=found, given_up=True)
+                return Delivery(smtp_id=smtp_id, records=latest, given_up=True)
             failures = 0
             wait = next_look(age, give_up_after).latest - age
         due = clock.monotonic() + min(wait, max(0.0, give_up_after - age))

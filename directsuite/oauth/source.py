@@ -228,9 +228,9 @@ class Rotation:
         if self._on_rotated is None or token is None:
             return None
         try:
-            given = self._on_rotated(token)
-            if inspect.isawaitable(given):
-                await given
+            result = self._on_rotated(token)
+            if inspect.isawaitable(result):
+                await result
         except Exception as error:  # noqa: BLE001  a user's function may raise anything
             return type(error).__name__
         if token == self.token:  # else it took so long that there is another by now

@@ -154,7 +154,8 @@ class PatientSearch:
     """Gives the users of the patient's user name; not refused while a closing suite waits for the call."""
     names: tuple[str, str]
     """The patient's first and last name, folded."""
-    found: DirectUserDetail | None = None
+    user: DirectUserDetail | None = None
+    """The user, once it is there."""
 
     def confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """The search, as the transport makes it."""
@@ -168,15 +169,15 @@ class PatientSearch:
             return
         for user in users:
             if (_folded(user.first_name), _folded(user.last_name)) == self.names:
-                self.found = user
+                self.user = user
                 raise NothingMoreToSeeError
 
     def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
         """The error that the caller gets, with the user who was found."""
-        if self.found is None:
+        if self.user is None:
             return error
         text = "it probably happened: a user of this user name and these names is there, its payment confirmation lost"
-        return error.knowing(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.found)
+        return error.knowing(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
 
 
 def _refuse_incomplete(individual: IDProofedIndividual) -> None:

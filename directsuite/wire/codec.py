@@ -275,9 +275,9 @@ class ModelReader:
 def _keys_read(field: Field, members: dict[str, Any]) -> list[str]:
     """The names under which a field's value stands: several where lists are joined."""
     extra = {name: members[name] for name in field.wire.also if name in members}
-    known = set(extra)
+    present = set(extra)
     value = field.spelled_otherwise(members.get(field.key), extra)
-    used = [name for name in field.wire.also if name in known - extra.keys()]
+    used = [name for name in field.wire.also if name in present - extra.keys()]
     return [field.key, *used] if field.is_list or not used or value is members.get(field.key) else used
 
 
@@ -313,13 +313,13 @@ def _generated(reader: ModelReader) -> Callable[..., Any]:
         "new": object.__new__,
         "MismatchError": MismatchError,
         "skip": count_skipped,
-        "known": frozenset(field.key for field in reader.fields),
+        "keys": frozenset(field.key for field in reader.fields),
     }
     lines = [
         "def structure(value, _cls=None):",
         "    if type(value) is not dict: raise MismatchError('an object')",
         "    model = new(twin); get = value.get",
-        "    extra = {} if known.issuperset(value) else {key: value[key] for key in value if key not in known}",
+        "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
     ]
     for number, (field, each) in enumerate(zip(reader.fields, reader.readers, strict=True)):
         scope[f"read{number}"] = _read_of(field, each)
@@ -369,8 +369,8 @@ def _expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]
     inner = _inner(reader)
     otherwise = f"read{number}(v)"
     if isinstance(inner, EnumReader):
-        scope[f"known{number}"] = inner.known
-        otherwise = f"known{number}[v] if type(v) is str and v in known{number} else {otherwise}"
+        scope[f"members{number}"] = inner.members
+        otherwise = f"members{number}[v] if type(v) is str and v in members{number} else {otherwise}"
     for kind, test in _AS_IT_IS.items():
         if inner is LEAVES[kind]:
             otherwise = f"v if {test} else {otherwise}"

@@ -263,9 +263,9 @@ def _joined(value: Any, other: Any) -> Any:
     if not value or value == "null":
         return other
     first, second = _listed(value), _listed(other)
-    known = Counter(map(_canonical, first))
-    known.subtract(map(_canonical, second))
-    lacking = Counter({text: -count for text, count in known.items() if count < 0})
+    counts = Counter(map(_canonical, first))
+    counts.subtract(map(_canonical, second))
+    lacking = Counter({text: -count for text, count in counts.items() if count < 0})
     more: list[Any] = []
     for element in reversed(second):
         if lacking[_canonical(element)] > 0:
@@ -286,8 +286,8 @@ def _canonical(element: Any) -> bytes:
 def fields_of(cls: type[Any]) -> tuple[Field, ...]:
     """A model's fields that stand on the wire, `extra` apart."""
     hints = get_type_hints(cls, include_extras=True)
-    found = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
-    return tuple(field for field in found if not field.wire.local)
+    fields = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
+    return tuple(field for field in fields if not field.wire.local)
 
 
 def _field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:

@@ -122,13 +122,13 @@ def _repaired(text: bytes) -> bytes:
     return _SURROGATE.sub(_mended, text.decode("utf-8", "replace")).encode()
 
 
-def _mended(found: re.Match[str]) -> str:
-    before = found.start()
-    while before and found.string[before - 1] == "\\":
+def _mended(match: re.Match[str]) -> str:
+    before = match.start()
+    while before and match.string[before - 1] == "\\":
         before -= 1
-    if (found.start() - before) % 2 == 0:
-        return BROKEN if found["half"] else found[0]
-    return found[0] if found["half"] else found[0][: len(r"\ud83d")] + BROKEN  # what seems the first half is plain text
+    if (match.start() - before) % 2 == 0:
+        return BROKEN if match["half"] else match[0]
+    return match[0] if match["half"] else match[0][: len(r"\ud83d")] + BROKEN  # what seems the first half is plain text
 
 
 @attrs.frozen(eq=False)

@@ -91,7 +91,7 @@ class EnumReader(Leaf):
     """A member of an open enum."""
 
     def __init__(self, cls: type[OpenEnum]) -> None:
-        self.known: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # cls's members
+        self.members: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # cls's members
         super().__init__(functools.partial(read_member, cls))
 
 
@@ -150,8 +150,8 @@ class Sequence:
             return None
         if not (_is_list(value) or isinstance(value, Elements)):
             return self.item.find(value, path)
-        found = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value) if element is not None)
-        return next((mismatch for mismatch in found if mismatch is not None), None)
+        mismatches = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value) if element is not None)
+        return next((mismatch for mismatch in mismatches if mismatch is not None), None)
 
 
 def reader_for(annotation: Any, of_converter: Callable[[Any], Reader | None]) -> Reader:

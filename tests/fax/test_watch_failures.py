@@ -53,7 +53,7 @@ async def looked(watch: FaxPoller) -> list[str]:
         try:
             told += await watch.poll()
         except ds.ServerError:
-            told += watch.found()
+            told += watch.take_fresh()
         else:
             return [each.message_handle or "" for each in sorted(told, key=lambda each: int(each.message_handle or 0))]
 
@@ -111,7 +111,7 @@ async def test_what_comes_while_a_page_always_fails_is_told() -> None:
     for new in range(50, 55):
         with pytest.raises(ds.ServerError):
             await watch.poll()
-        told += [message.message_handle or "" for message in watch.found()]
+        told += [message.message_handle or "" for message in watch.take_fresh()]
         listed.faxes.insert(0, fax(new, "complete"))
     assert told == handles(50, 30) + handles(54, 50)
 
@@ -125,7 +125,7 @@ async def test_a_fax_that_can_not_be_looked_at_keeps_no_new_one_from_being_told(
         listed.faxes.insert(0, fax(new, "complete"))
         with pytest.raises(ds.ServerError):
             await watch.poll()
-        assert [message.message_handle for message in watch.found()] == [str(new)]
+        assert [message.message_handle for message in watch.take_fresh()] == [str(new)]
 
 
 @pytest.mark.parametrize("deleted", [9, 10, 11, 25, 54, 100])
@@ -176,6 +176,6 @@ async def test_what_came_before_a_second_failure_is_not_told_again() -> None:
         try:
             told += await watch.poll()
         except ds.ServerError:
-            told += watch.found()
+            told += watch.take_fresh()
     assert sorted(int(each.message_handle or 0) for each in told) == list(range(75))
     assert await watch.poll() == []
