@@ -20,7 +20,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -41,44 +41,79 @@ R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_TURN = 256 * 1024  # characters decoded between two turns of the event loop
+_TURN = 256 * 1024  # characters decoded at a time, and between two turns of the event loop
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """What was received could not be kept; `reason` is why: the file's error, or the caller's own.
-
-    read: whether anything of the answer was decoded before that; else nobody knows what it says.
-    """
+    """What was received could not be kept."""
 
     def __init__(self, reason: Exception, *, read: bool) -> None:
         super().__init__(type(reason).__name__)
         self.reason: Any = reason
+        """The file's error, or the caller's own."""
         self.read = read
+        """Anything of the answer was decoded before that; else nobody knows what it says."""
 
 
-class _Local:
-    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError.
-
-    read: as there.
-    """
-
-    def __init__(self, *, read: bool) -> None:
-        self._read = read
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
-            error = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
-        if isinstance(error, Exception):
-            raise DestinationError(error, read=self._read) from None
+@contextlib.contextmanager
+def _own_failures(*, read: bool) -> Generator[None]:
+    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError."""
+    try:
+        yield
+        return
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            raise
+        failure: Exception = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
+    except Exception as error:  # noqa: BLE001  of whatever kind
+        failure = error
+    raise DestinationError(failure, read=read) from None
 
 
-_BEFORE_READING, _ONCE_READ = _Local(read=False), _Local(read=True)
+class DocumentReader:
+    """Decodes a document's answer while it comes: a StreamReader of pieces of 192 KB at most."""
+
+    pending = 0
+    """Bytes that it keeps: never more than three characters."""
+    skipped = 0
+    """Null elements of lists: the answer has no lists."""
+
+    def __init__(self, max_bytes: int | None) -> None:
+        self._decoder = base64.Decoder()
+        self._max_bytes = max_bytes
+        self._size = 0
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The bytes that are settled by now. Raises ResponseDecodeError where there are more than `max_bytes`."""
+        text: bytes | memoryview = b""
+        content = b""
+        try:
+            for text in _in_parts(piece):
+                if content := self._decoder.feed(text):
+                    self._size += len(content)
+                    if self._max_bytes is not None and self._size > self._max_bytes:
+                        explanation = f"the document is larger than {self._max_bytes} bytes: raise max_bytes"
+                        raise ResponseDecodeError(explanation, too_large=True)
+                    yield content
+        finally:
+            piece = text = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+
+    def finish(self) -> None:
+        """Raise MismatchError where the text is not whole, or there was none."""
+        self._decoder.finish()
+        if not self._size:
+            raise MismatchError("base64 text")
+
+
+def _in_parts(chunk: bytes) -> Iterator[bytes | memoryview]:
+    """The chunk in parts between which the event loop gets its turn."""
+    if len(chunk) <= _TURN:
+        yield chunk
+        return
+    view = memoryview(chunk)
+    for start in range(0, len(chunk), _TURN):
+        yield view[start : start + _TURN]
 
 
 class Destination(Generic[R]):
@@ -86,7 +121,6 @@ class Destination(Generic[R]):
 
     sha256: the hexadecimal digest that the bytes must have. max_bytes: the most that the sink gets; an answer with more
     is broken off. keep: whether they are put in their place at once.
-    spent: it can't receive another answer, or a whole one came that isn't what was asked for, as another would be.
     """
 
     def __init__(
@@ -109,7 +143,7 @@ class Destination(Generic[R]):
 
     @property
     def spent(self) -> bool:
-        """Asking for another answer is of no use."""
+        """It can't receive another answer, or a whole one came that isn't what it should be, as another would be."""
         return self._refused or self.sink.spent
 
     def apart(self) -> Destination[R]:
@@ -142,20 +176,20 @@ class Destination(Generic[R]):
 
     async def _receive(self, incoming: ResponseStream, alive: Callable[[], None]) -> R:
         meter = Meter(self._progress, size_told(incoming.headers))
-        with _BEFORE_READING:
+        with _own_failures(read=False):
             await self.sink.begin()
         try:
-            with _BEFORE_READING:
+            with _own_failures(read=False):
                 meter.begin()
             await self._pass_on(incoming, alive, meter)
             alive()  # having it on the disk may take long, and has the time of a pause of its own
-            with _ONCE_READ:
+            with _own_failures(read=True):
                 await self.sink.finish()
         except BaseException:
             with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
                 await self.sink.end()
             raise
-        with _ONCE_READ:
+        with _own_failures(read=True):
             meter.end()
             if self._keep:
                 await self.sink.keep()
@@ -163,36 +197,30 @@ class Destination(Generic[R]):
 
     async def _pass_on(self, incoming: ResponseStream, alive: Callable[[], None], meter: Meter) -> None:
         """Piece by piece as the connection gives them: to gather them first would copy every byte once more."""
-        decoder, digest = base64.Decoder(), None if self._sha256 is None else hashlib.sha256()
-        written = since_turn = 0
+        reader, digest = DocumentReader(self._max_bytes), None if self._sha256 is None else hashlib.sha256()
+        since_turn = 0
         chunk = content = b""
-        piece: bytes | memoryview = b""
         try:
             while chunk := await incoming.chunk():
                 alive()
-                for piece in in_turns(chunk):
-                    if since_turn + len(piece) > _TURN:
+                for content in reader.feed(chunk):
+                    if digest is not None:
+                        digest.update(content)
+                    await self._hand_on(content, meter)
+                    since_turn += len(content)
+                    if since_turn + len(content) > _TURN // 4 * 3:
                         since_turn = 0
                         await asyncio.sleep(0)
-                    since_turn += len(piece)
-                    if content := decoder.feed(piece):
-                        refuse_larger(written + len(content), self._max_bytes)
-                        if digest is not None:
-                            digest.update(content)
-                        await self._hand_on(content, meter)
-                        written += len(content)
-            decoder.finish()
+            reader.finish()
         finally:
-            chunk = content = piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
-        if not written:
-            raise MismatchError("base64 text")
+            chunk = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
         if digest is not None and self._sha256 != digest.hexdigest():
             self._refused = True
             raise MismatchError("the bytes whose SHA-256 digest was given")
 
     async def _hand_on(self, content: bytes, meter: Meter) -> None:
         size = len(content)
-        with _ONCE_READ:
+        with _own_failures(read=True):
             writing, content = self.sink.write(content), b""  # as above
             await writing
             meter.advance(size)
@@ -203,28 +231,12 @@ def is_spent(receive: object) -> bool:
     return isinstance(receive, Destination) and receive.spent
 
 
-def in_turns(chunk: bytes) -> Iterator[bytes | memoryview]:
-    """The chunk in pieces between which the event loop gets its turn."""
-    if len(chunk) <= _TURN:
-        yield chunk
-        return
-    view = memoryview(chunk)
-    for start in range(0, len(chunk), _TURN):
-        yield view[start : start + _TURN]
-
-
 def size_told(headers: Mapping[str, str]) -> int | None:
     """The most bytes that can be behind an answer's text: a few more than there are, where it has padding or lines."""
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():
         return None
     return int(length) // 4 * 3
-
-
-def refuse_larger(size: int, max_bytes: int | None) -> None:
-    """Raise ResponseDecodeError where a document has more bytes than its caller takes."""
-    if max_bytes is not None and size > max_bytes:
-        raise ResponseDecodeError(f"the document is larger than {max_bytes} bytes: raise max_bytes", too_large=True)
 
 
 def refuse_max_bytes(max_bytes: object) -> None:
@@ -258,9 +270,10 @@ class PartlyPassedOnError(OSError):
 
 
 class Sink(abc.ABC, Generic[R]):
-    """One destination. spent: it has got bytes that can't be taken back. result: what the caller gets in the end."""
+    """One destination."""
 
     spent = False
+    """It has got bytes that can't be taken back."""
 
     @property
     @abc.abstractmethod

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 
 import attrs
 
 from directsuite.core.call import Exchanged, Options
-from directsuite.core.download import in_turns, refuse_larger, size_told
+from directsuite.core.download import DocumentReader, size_told
 from directsuite.core.events import Meter
 from directsuite.core.files import Piece
 from directsuite.core.transport import Transport
 from directsuite.core.upload import Content, Source, examine
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
-from directsuite.wire import base64
-from directsuite.wire.parsing import MismatchError
 
 _MAGIC = b"%PDF-"
 _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
@@ -68,39 +66,6 @@ def _refuse_other_than_pdf(head: bytes) -> None:
         raise InvalidArgumentError("this is not a PDF: no %PDF- in its first KB", parameter="pdf")
 
 
-class _DocumentReader:
-    """Decodes a document's answer while it comes."""
-
-    def __init__(self, max_bytes: int | None) -> None:
-        self._decoder = base64.Decoder()
-        self._max_bytes = max_bytes
-        self._size = 0
-
-    @property
-    def pending(self) -> int:
-        """0: never more than three characters are kept."""
-        return 0
-
-    @property
-    def skipped(self) -> int:
-        """0: the answer has no lists."""
-        return 0
-
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The bytes that are settled by now."""
-        for text in in_turns(piece):
-            if content := self._decoder.feed(text):
-                self._size += len(content)
-                refuse_larger(self._size, self._max_bytes)
-                yield content
-
-    def finish(self) -> None:
-        """Raise MismatchError where the text is not whole, or there was none."""
-        self._decoder.finish()
-        if not self._size:
-            raise MismatchError("base64 text")
-
-
 async def pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: Meter
 ) -> AsyncGenerator[bytes]:
@@ -119,7 +84,7 @@ async def pieces(
             observe(exchanged)
 
     options = attrs.evolve(options, observe=head_came)
-    stream = transport.stream(operations.GET_DOC, identifier, options=options, reader=_DocumentReader(max_bytes))
+    stream = transport.stream(operations.GET_DOC, identifier, options=options, reader=DocumentReader(max_bytes))
     async with contextlib.aclosing(stream) as contents:
         try:
             async for content in contents:
