@@ -151,7 +151,7 @@ NOT_FOR_USERS = {
     *("Runtime", "Exchanged"),  # what the package itself uses of a suite beside its calls, and sees of a call
     *("Statement", "Tables", "Refusal", "Values"),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
-    *("Keeping", "Chunk"),  # what a signing job and its journal do
+    "Chunk",  # what a signing job writes of its documents
     "SharedRate",  # what a suite asks of SharedLimits
     *("ClockState", "Advancing"),  # how clocks of tests are kept and followed
 }

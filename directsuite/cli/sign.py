@@ -38,7 +38,7 @@ from directsuite.jobs.signing import (
     State,
     TargetFolder,
 )
-from directsuite.jobs.signing.keeping import digest_of
+from directsuite.jobs.signing.journal import digest_of
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing.models import Signature, Widget
@@ -306,11 +306,11 @@ class _JournalOfRun(Journal):
         super().__init__(path)
         self.failed = set[str]()
 
-    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
+    async def abandon(self, entry: Entry, *, then: State = State.NEW, **how: Any) -> Entry:
         """Do as any journal does, and note the name of a document that fails."""
         if then is State.FAILED:
             self.failed.add(entry.name)
-        return await super().abandon(entry, at=at, then=then, problem=problem)
+        return await super().abandon(entry, then=then, **how)
 
 
 async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str, str]]:

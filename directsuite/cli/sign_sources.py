@@ -23,7 +23,7 @@ import attrs
 from directsuite.cli.errors import RefusedError
 from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
-from directsuite.jobs.signing.documents import WORKSHOP, examined
+from directsuite.jobs.signing.documents import STAGING, examined
 
 _AT_A_TIME = 100
 _HEAD = 1024  # bytes in which a PDF says that it is one
@@ -128,7 +128,7 @@ class Sources:
                 with os.scandir(listed) as entries:
                     for entry in entries:
                         if entry.is_dir(follow_symlinks=False):
-                            is_source = entry.name != WORKSHOP and Path(entry.path).resolve() != self._output
+                            is_source = entry.name != STAGING and Path(entry.path).resolve() != self._output
                             if self._recursive and is_source:
                                 below.append(Path(entry.path))
                         elif entry.name.lower().endswith(_ENDING):

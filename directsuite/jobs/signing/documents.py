@@ -23,7 +23,7 @@ import attrs
 from directsuite.core.failures import reason_of
 from directsuite.errors import InvalidArgumentError
 
-WORKSHOP = ".directsuite"
+STAGING = ".directsuite"
 """A folder in a target for what is in the making, which is no document."""
 
 _PIECE = 1 << 20  # bytes read at a time
@@ -52,7 +52,7 @@ class SourceError(OSError):
         return cls(reason_of(error), is_its_own=kind in _UNREADABLE or error.errno in _NO_FILE)
 
 
-class Elsewhere(abc.ABC):
+class RemoteFile(abc.ABC):
     """The bytes of a document that has to be fetched when its turn has come."""
 
     @abc.abstractmethod
@@ -65,17 +65,17 @@ class Pdf:
     """A document to sign. name: unique in the job, and its path at the target, in normal form: b/c.pdf.
 
     content: its bytes, its file, or where they are fetched from when its turn has come: an async function that gives
-    either, or something Elsewhere.
+    either, or a RemoteFile.
     """
 
     name: str
-    content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]] | Elsewhere
+    content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]] | RemoteFile
 
-    async def read(self, room: Path) -> bytes | Path:
-        """Its bytes, or its file. room: the path of one for what has to be fetched, which the caller removes."""
-        if isinstance(self.content, Elsewhere):
-            await self.content.fetch(room)
-            return room
+    async def read(self, fetched: Path) -> bytes | Path:
+        """Its bytes, or its file. fetched: the path of one for what has to be fetched, which the caller removes."""
+        if isinstance(self.content, RemoteFile):
+            await self.content.fetch(fetched)
+            return fetched
         content = await self.content() if callable(self.content) else self.content
         return content if isinstance(content, bytes) else Path(content)
 
@@ -144,7 +144,7 @@ def _files(folder: Path, pattern: str) -> Generator[str]:
         with os.scandir(below.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name != WORKSHOP:
+                    if entry.name != STAGING:
                         below.append(entry.path)
                 elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and entry.is_file():
                     yield entry.path

@@ -25,8 +25,7 @@ from directsuite.core.clock import Clock, SystemClock
 from directsuite.durable.fleet_engine import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
-from directsuite.jobs.signing.journal import Chunk, LostChunkError, PostgresJournal
-from directsuite.jobs.signing.keeping import JournalError
+from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
 from directsuite.jobs.signing.targets import Target
 from directsuite.signing.service import Signing
 

@@ -1,14 +1,16 @@
 """Many documents, signed side by side, and each of them once.
 
-source ─► Intake: done or failed before? passed over ─► Course, so many at a time ─► target
-                                                            └─ the service is in trouble: each waits, longer and longer
+source ─► DocumentQueue: done or failed before? passed over ─► DocumentWorkflow, so many at a time ─► target
+                                                                   └─ the service is in trouble: it waits
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -17,22 +19,24 @@ from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, unix_time
 from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.course import OF_THE_PLACE, Course
 from directsuite.jobs.signing.documents import Pdf, SourceError
-from directsuite.jobs.signing.entry import Entry, State
-from directsuite.jobs.signing.intake import Intake, Lookup
-from directsuite.jobs.signing.keeping import Keeping, alone, digest_of
-from directsuite.jobs.signing.leftovers import delete_abandoned
-from directsuite.jobs.signing.rate import Rate
+from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
+from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
-from directsuite.jobs.signing.trouble import Tries, Trouble, Verdict
+from directsuite.jobs.signing.workflow import ABOUT_THE_NAME, Entry, OutageTracker, RetryState, State, Verdict
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
+
+_LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
 """What each document is signed with, or a function that says so for each."""
 
+_Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[Entry | None]]]
+"""Gives the entries of documents; None for one that isn't wanted."""
+
 _IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
+_RECENT = 900.0  # seconds from which the rate is reckoned
 
 _RUN_AGAIN = "see to it, and run the job again"
 _RENEW = (
@@ -88,7 +92,7 @@ class SigningJob:
         target: Target,
         signatures: Signatures,
         *,
-        journal: Keeping,
+        journal: Chunk,
         at_a_time: int = 10,
         patience: float = 900.0,
         clock: Clock | None = None,
@@ -111,12 +115,12 @@ class SigningJob:
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
-        self._intake: Intake | None = None
+        self._queue: DocumentQueue | None = None
         self._done = self._failed = 0
         self._in_a_row = 0  # of those that failed
         self._signed_before = 0  # by this process, in other runs
         self._rate = Rate(self._clock)
-        self._trouble = Trouble(clock=self._clock, patience=patience)
+        self._outage = OutageTracker(clock=self._clock, patience=patience)
         self._failure: Exception | None = None
 
     def pause(self) -> None:
@@ -134,8 +138,8 @@ class SigningJob:
         """
         self._ending.set()
         self._open.set()
-        if self._intake is not None:
-            self._intake.stop()
+        if self._queue is not None:
+            self._queue.stop()
 
     @property
     def progress(self) -> SigningProgress:
@@ -143,10 +147,10 @@ class SigningJob:
         return SigningProgress(
             done=self._done,
             failed=self._failed,
-            passed_over=0 if self._intake is None else self._intake.passed_over,
-            under_way=0 if self._intake is None else self._intake.under_way,
+            passed_over=0 if self._queue is None else self._queue.passed_over,
+            under_way=0 if self._queue is None else self._queue.under_way,
             rate=self._rate.per_second(),
-            trouble=self._trouble.kind,
+            trouble=self._outage.kind,
         )
 
     async def run(self) -> SigningProgress:
@@ -183,66 +187,64 @@ class SigningJob:
         begun = set[str]()
         return await self._run_alone(look_up)
 
-    async def _run_alone(self, look_up: Lookup) -> SigningProgress:
-        with alone(self._journal):
+    async def _run_alone(self, look_up: _Lookup) -> SigningProgress:
+        with exclusive(self._journal):
             try:
                 return await self._run(look_up)
             finally:
                 self._ending.clear()  # not when it begins: who has made a task of it may have drained it by then
 
-    async def _run(self, look_up: Lookup) -> SigningProgress:
+    async def _run(self, look_up: _Lookup) -> SigningProgress:
         if not callable(self._signatures):
             await self._journal.claim(digest_of(self._signatures))
-        self._failure, self._trouble = None, Trouble(clock=self._clock, patience=self._trouble.patience)
+        self._failure = None
+        self._outage = OutageTracker(clock=self._clock, patience=self._outage.patience, signed=self._signed_before)
         self._done = self._failed = self._in_a_row = 0
         self._rate = Rate(self._clock)
         async with contextlib.AsyncExitStack() as stack:
-            workshop = await self._workshop(stack)
-            course = Course(
+            workflow = DocumentWorkflow(
                 signing=self._signing,
                 journal=self._journal,
                 target=self._target,
-                workshop=workshop,
+                staging_dir=await self._enter_staging_dir(stack),
+                outage=self._outage,
                 now=self._now,
-                signed=self._signed_before,
             )
-            await self._delete_abandoned()
-            async with (
-                Intake(self._source, look_up, ahead=4 * self._at_a_time, gate=self._open) as self._intake,
-                asyncio.TaskGroup() as group,
-            ):
-                if self._ending.is_set():  # there was no intake to stop
-                    self._intake.stop()
+            await workflow.cleanup(self._at_a_time)
+            self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._at_a_time, gate=self._open)
+            async with self._queue.reading(), asyncio.TaskGroup() as group:
+                if self._ending.is_set():  # there was no queue to stop
+                    self._queue.stop()
                 for _ in range(self._at_a_time):
-                    group.create_task(self._work(course, self._intake))
-            await self._delete_abandoned()
+                    group.create_task(self._work(workflow, self._queue))
+            await workflow.cleanup(self._at_a_time)
         if self._failure is not None:
             raise self._failure
         return self.progress
 
-    async def _workshop(self, stack: contextlib.AsyncExitStack) -> Path:
+    async def _enter_staging_dir(self, stack: contextlib.AsyncExitStack) -> Path:
         part = await self._journal.part()
         try:
-            return await stack.enter_async_context(self._target.workshop(part, self._journal.turn))
+            return await stack.enter_async_context(self._target.staging_dir(part, self._journal.turn))
         except OSError as error:
             why = f"the target can't be written ({reason_of(error)})"
         raise JobStoppedError(why)
 
-    async def _work(self, course: Course, intake: Intake) -> None:
+    async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
         """Bring documents to their ends, one after the other. A failure ends the job, and not what others bring."""
         try:
             while True:
                 try:
-                    found = await intake.next()
+                    document = await queue.next()
                 except OSError as error:  # it names a document, and is no cause
                     return self._stop(JobStoppedError(f"the source can't be read ({reason_of(error)})"))
-                if found is None:
+                if document is None:
                     return None
-                entry, pdf = found
+                entry, pdf = document
                 try:
-                    await self._bring(course, entry, pdf)
+                    await self._sign(workflow, entry, pdf)
                 finally:
-                    intake.put_back(entry)
+                    queue.put_back(entry)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -250,31 +252,24 @@ class SigningJob:
         except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
             self._fail(error)
 
-    async def _bring(self, course: Course, entry: Entry, pdf: Pdf) -> None:
-        """A document's way to its end, as often as the service is in trouble meanwhile."""
+    async def _sign(self, workflow: DocumentWorkflow, entry: Entry, pdf: Pdf) -> None:
+        """Bring a document to its end, in as many tries as it takes while the service or the source is in trouble."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
-        tries = self._trouble.begin()
+        retry = RetryState(self._outage)
         while True:
-            tries.begin(course.signed)
+            retry.begin()
             try:
-                end = await course.go(entry, pdf, signatures)
-            except DirectSuiteError as error:
-                verdict = tries.judge(error, course.signed, others=self._has_others_under_way)
+                return self._record_end(await workflow.run(entry, pdf, signatures), retry)
+            except (DirectSuiteError, SourceError) as error:
+                verdict = retry.judge(error, others=self._has_others_under_way)
                 if verdict is Verdict.STOP:
-                    return self._stop(JobStoppedError(tries.why_stopped(error)), error)
+                    return self._stop(JobStoppedError(retry.why_stopped(error)), error)
                 [entry] = await self._journal.entries([entry.name])
                 if verdict is Verdict.FAIL:
-                    return self._note(await course.fail(entry, error), tries)
-                pause = tries.pause(error.retry_after)
-            except SourceError as error:
-                [entry] = await self._journal.entries([entry.name])
-                if tries.is_unreadable(error, course.read):
-                    return self._note(await course.fail(entry, error), tries)
-                pause = tries.pause()
+                    return self._record_end(await workflow.fail(entry, error), retry)
+                pause = retry.pause(error)
             except OSError as error:
                 return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
-            else:
-                return self._note(end, tries)
             await self._wait(pause)
             if self._ending.is_set():
                 return None  # it is left to the next run
@@ -282,7 +277,7 @@ class SigningJob:
     @property
     def _has_others_under_way(self) -> bool:
         """Or had: those that ended since the job is to end tell nothing any more."""
-        return self._ending.is_set() or (self._intake is not None and self._intake.under_way > 1)
+        return self._ending.is_set() or (self._queue is not None and self._queue.under_way > 1)
 
     async def _wait(self, seconds: float) -> None:
         """Let time pass, until the job is drained."""
@@ -293,15 +288,15 @@ class SigningJob:
             passing.cancel()
             ending.cancel()
 
-    def _note(self, end: Entry, tries: Tries) -> None:
-        self._rate.note()
-        tries.end(is_done=end.state is State.DONE)
+    def _record_end(self, end: Entry, retry: RetryState) -> None:
+        self._rate.record_end()
+        retry.end(is_done=end.state is State.DONE)
         if end.state is State.DONE:
             self._done += 1
             self._in_a_row = 0
             return
         self._failed += 1
-        self._in_a_row += end.problem not in OF_THE_PLACE
+        self._in_a_row += end.problem not in ABOUT_THE_NAME
         if self._in_a_row >= _IN_A_ROW:
             why = f"{_IN_A_ROW} documents failed one after the other, at last with {end.problem}"
             self._stop(JobStoppedError(why, _RENEW))
@@ -316,8 +311,144 @@ class SigningJob:
         if self._failure is None:
             self._failure = error
 
-    def _delete_abandoned(self) -> Awaitable[None]:
-        return delete_abandoned(self._signing, self._journal, now=self._now(), at_a_time=self._at_a_time)
+
+class DocumentQueue:
+    """Hands out the documents of a source, each to one worker and once, if it has not come to its end.
+
+    ahead: how many are read before anybody asks for them. gate: none is handed out while it isn't set.
+    """
+
+    def __init__(self, source: AsyncIterable[Pdf], look_up: _Lookup, *, ahead: int, gate: asyncio.Event) -> None:
+        self.passed_over = 0
+        """Those that had come to their end before, or aren't wanted, and those whose name came before."""
+        self._source = source
+        self._look_up = look_up
+        self._gate = gate
+        self._read = asyncio.Queue[Pdf | _End](ahead)
+        self._found = deque[tuple[Entry, Pdf]]()
+        self._lock = asyncio.Lock()
+        self._taken = set[int]()
+        self._ended = set[int]()  # since the last lookup began: entries found by it may be older
+        self._is_over = False
+
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[None]:
+        """Read the source meanwhile."""
+        reader = asyncio.create_task(self._read_source())
+        try:
+            yield
+        finally:
+            reader.cancel()
+            await asyncio.wait([reader])
+
+    @property
+    def under_way(self) -> int:
+        """Documents that are handed out."""
+        return len(self._taken)
+
+    async def next(self) -> tuple[Entry, Pdf] | None:
+        """Another document, which is the caller's until it is put back; None where none comes any more.
+
+        Raises what the source raised, and JournalError; None comes after that.
+        """
+        async with self._lock:
+            while not self._is_over:
+                if not self._found:
+                    await self._look_up_some()
+                    continue
+                if not self._gate.is_set():
+                    await self._gate.wait()
+                    continue
+                entry, pdf = self._found.popleft()
+                if entry.number not in self._taken and entry.number not in self._ended:
+                    self._taken.add(entry.number)
+                    return entry, pdf
+                self.passed_over += 1
+                _LOGGER.warning(
+                    "signing: the source gave number %d of the journal again: a name is one PDF's", entry.number
+                )
+            return None
+
+    def put_back(self, entry: Entry) -> None:
+        """A document has come to its end, or its worker goes."""
+        self._taken.discard(entry.number)
+        self._ended.add(entry.number)
+
+    def stop(self) -> None:
+        """Hand out no more, whatever comes: those who wait get None."""
+        self._is_over = True
+        with contextlib.suppress(asyncio.QueueFull):  # then nobody waits for something to be read
+            self._read.put_nowait(_End())
+
+    async def _look_up_some(self) -> None:
+        """Look up what was read. At the source's end there is no more to hand out."""
+        some = [await self._read.get()]
+        while not self._read.empty():
+            some.append(self._read.get_nowait())
+        pdfs = [each for each in some if isinstance(each, Pdf)]
+        if len(pdfs) < len(some) and pdfs:
+            self._read.put_nowait(some[-1])  # the end comes again, after those before it
+        if self._is_over or not pdfs:
+            self._is_over = True
+            if isinstance(some[-1], _End) and some[-1].error is not None:
+                raise some[-1].error
+            return
+        self._ended.clear()
+        for entry, pdf in zip(await self._look_up(pdfs), pdfs, strict=True):
+            if entry is None:
+                self.passed_over += 1
+            else:
+                self._found.append((entry, pdf))
+
+    async def _read_source(self) -> None:
+        source, end = aiter(self._source), _End()
+        try:
+            try:
+                async for pdf in source:
+                    await self._read.put(pdf)
+            finally:
+                if isinstance(source, AsyncGenerator):
+                    await source.aclose()
+        except BaseException as error:
+            if is_being_cancelled():
+                raise
+            end = _End(SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error)
+        await self._read.put(end)
+
+
+@attrs.frozen
+class _End:
+    """Stands after the last document that the source gave. error: what it raised there."""
+
+    error: BaseException | None = None
+
+
+class Rate:
+    """Documents a second, of the last 15 minutes of a run, which begins now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._recent = deque[float]()
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def record_end(self) -> None:
+        """A document has come to its end."""
+        self._recent.append(self._forget_old())
+
+    def per_second(self) -> float:
+        """As it is now."""
+        now = self._forget_old()
+        return len(self) / max(1.0, min(_RECENT, now - self._began))
+
+    def _forget_old(self) -> float:
+        """Leave the times that count; now."""
+        now = self._clock.monotonic()
+        while self._recent and self._recent[0] < now - _RECENT:
+            self._recent.popleft()
+        return now
 
 
 def _refuse_other_kinds(source: object, signatures: object) -> None:

@@ -6,31 +6,54 @@ PostgresJournal  for many processes: each has some documents, a Chunk, for a tur
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
+import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import msgspec
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.durable.database import Database, DatabaseContext, Transaction
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
-from directsuite.errors import ConfigurationError
+from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing import sql
-from directsuite.jobs.signing.entry import Entry, State, entry_of
-from directsuite.jobs.signing.keeping import ANOTHER_JOBS, JournalError, Tally, left
+from directsuite.jobs.signing.workflow import Entry, State, abandoned_entry
 from directsuite.secret import Secret
+from directsuite.signing.models import Signature
+
+
+class JournalError(DirectSuiteError):
+    """The journal could not be read or written. What was to be written is not."""
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """A job in numbers. abandoned: stored documents; asked: how many of those may have been signed, in vain."""
+
+    states: Mapping[State, int]
+    abandoned: int
+    asked: int
+
+
+class LostChunkError(JournalError):
+    """The turn is over, here or because another worker has the next: this one has nothing to write any more."""
+
 
 _FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A)
 _WOKEN = 100  # chunks that workers are told of at a time: more than that start their turns in no second
 
 
-class LostChunkError(JournalError):
-    """The turn is over, here or because another worker has the next: this one has nothing to write any more."""
+def digest_of(signatures: Sequence[Signature]) -> str:
+    """What a journal knows a job by: SHA-256, in hex, of what it signs with."""
+    fields = [attrs.asdict(each, filter=lambda _, value: value is not None) for each in signatures]
+    return hashlib.sha256(msgspec.msgpack.encode(fields, order="sorted")).hexdigest()
 
 
 class JobJournal:
@@ -49,14 +72,16 @@ class JobJournal:
         return self._job
 
     def part_of(self, chunk: int) -> str:
-        """The part of a target's workshop that is a chunk's: the same in all processes, and no other journal's."""
+        """The part of a target's staging folder that is a chunk's: in all processes the same, and no other's."""
         return hashlib.sha256(f"{self._identity} {chunk}".encode()).hexdigest()[:16]
 
     async def claim(self, digest: str) -> None:
         """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
         ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self.job})
         if found != digest:
-            raise ConfigurationError(ANOTHER_JOBS)
+            raise ConfigurationError(
+                "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
+            )
 
     async def claimed(self) -> str | None:
         """The digest of what its job signs with; None where no job has claimed it, or what it signs with varies."""
@@ -65,7 +90,7 @@ class JobJournal:
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[Entry]:
         """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
-        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, entry_of)
+        return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _entry)
 
     async def renew(self, problem: str | None = None) -> int:
         """Have documents that failed tried again, all or those with this problem; how many they are."""
@@ -104,7 +129,7 @@ class Chunk(JobJournal):
         self.turn = turn
 
     async def part(self) -> str:
-        """The part of a target's workshop that is this chunk's, in whatever turn, and no other journal's."""
+        """The part of a target's staging folder that is this chunk's, in whatever turn, and no other journal's."""
         return self.part_of(self.id)
 
     async def names(self) -> Sequence[str]:
@@ -135,16 +160,18 @@ class Chunk(JobJournal):
     async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
         """The entries of those of these documents that have one."""
         values = [{"job": self.job, "chunk": self.id, "name": _stored(name)} for name in set(names)]
-        return {entry.name: entry for entry in await self._database.fetch_each(sql.ENTRY, values, entry_of)}
+        return {entry.name: entry for entry in await self._database.fetch_each(sql.ENTRY, values, _entry)}
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""
         self._refuse_lost(await self._database.execute(sql.PUT, self._values(entry)))
         return entry
 
-    async def abandon(self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None) -> Entry:
-        """Have nothing to do any more with what is stored for a document. at: Unix time."""
-        abandoned = left(entry, then, problem)
+    async def abandon(
+        self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None, is_try: bool = True
+    ) -> Entry:
+        """Have nothing to do any more with what is stored for a document. at: Unix time. is_try: whether it counts."""
+        abandoned = abandoned_entry(entry, then, problem, is_try=is_try)
         is_stored, asked = entry.identifier is not None, entry.state is State.SIGNING
         counts = {"abandoned": int(is_stored and then is not State.DONE), "asked": int(is_stored and asked)}
 
@@ -208,6 +235,24 @@ class Journal(Chunk, DatabaseContext):
             await self._database.transaction(lambda transaction: transaction.insert(sql.ADD, new))
             known = await self.known(names)
         return [known[name] for name in names]
+
+
+_IN_USE = weakref.WeakSet[Chunk]()
+
+
+@contextlib.contextmanager
+def exclusive(journal: Chunk) -> Generator[None]:
+    """Keep other runs from a journal: each would take what the other has under way for left by an earlier one.
+
+    Raises ConfigurationError where one goes on with it.
+    """
+    if journal in _IN_USE:
+        raise ConfigurationError("another run goes on with this journal: wait for its end, or give this one its own")
+    _IN_USE.add(journal)
+    try:
+        yield
+    finally:
+        _IN_USE.discard(journal)
 
 
 class PostgresJournal(JobJournal, DatabaseContext):
@@ -283,6 +328,22 @@ async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str
         return
     for name in names:
         yield name
+
+
+def _entry(values: Sequence[Any]) -> Entry:
+    """The entry of a row, its values in their order."""
+    number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem = values
+    return Entry(
+        number=number,
+        name=_name(name),
+        state=State(state),
+        identifier=identifier,
+        saved_at=saved_at,
+        source_sha=source_sha,
+        output_sha=output_sha,
+        tries=tries,
+        problem=problem,
+    )
 
 
 def _stored(name: str) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import WORKSHOP, Elsewhere, Pdf
+from directsuite.jobs.signing.documents import STAGING, Pdf, RemoteFile
 from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_outside, refuse_unwritable
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class StorageFolder(AsyncIterable[Pdf]):
     def _found(self) -> Generator[str]:
         for folder, _, files in self._files.walk(self._root, on_error="raise"):
             below = str(folder)[len(self._root) :].strip("/")
-            for name in files if WORKSHOP not in below.split("/") else ():
+            for name in files if STAGING not in below.split("/") else ():
                 if fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
                     yield f"{below}/{name}" if below else name
 
@@ -93,7 +93,7 @@ class StorageTarget:
         """Where it is, as a URL."""
 
     @contextlib.asynccontextmanager
-    async def workshop(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
+    async def staging_dir(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
         """A temporary folder of this machine, of this turn alone."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
@@ -141,7 +141,7 @@ class StorageTarget:
         if _protocol(self._files) in _WHOLE_PUTS:
             self._files.put_file(os.fspath(file), final)
         else:
-            made = f"{self._root}/{WORKSHOP}/{_digest_of(name, file)}"
+            made = f"{self._root}/{STAGING}/{_digest_of(name, file)}"
             for each in (made, final):
                 self._files.makedirs(each.rpartition("/")[0], exist_ok=True)
             self._files.put_file(os.fspath(file), made)
@@ -178,7 +178,7 @@ class StorageTarget:
             raise StorageError("another size")
 
 
-class _Stored(Elsewhere):
+class _Stored(RemoteFile):
     """The bytes of a document in a storage."""
 
     def __init__(self, files: Any, path: str) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from directsuite.core.failures import reason_of
 from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import WORKSHOP, examined
+from directsuite.jobs.signing.documents import STAGING, examined
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 T = TypeVar("T")
@@ -44,7 +44,7 @@ Its PDFs are of no use to anybody: a job that ended goes on without them, and wh
 class Target(Protocol):
     """Takes signed PDFs."""
 
-    def workshop(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
+    def staging_dir(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
         """A folder on this machine in which PDFs are while they come. It has none at first.
 
         part, turn: of many jobs and processes that sign into one target, each has another part, which can be the name
@@ -95,12 +95,12 @@ class TargetFolder:
             raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
 
     @contextlib.asynccontextmanager
-    async def workshop(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
+    async def staging_dir(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
         """On the folder's own file system, so that a finished file only has to be given its name.
 
         Parts that jobs left which ended in the middle, and whose journals are gone, are taken away after a day.
         """
-        top = self._path / WORKSHOP
+        top = self._path / STAGING
         folder = top / f"{part}.{turn}"
 
         def undo(lock: int) -> None:
@@ -167,7 +167,7 @@ class TargetFolder:
 def refuse_outside(name: str) -> None:
     """Refuse a name that is no path downwards, or one of several of the same place. Raises InvalidArgumentError."""
     path = PurePosixPath(name)
-    if not path.parts or name.startswith("/") or not {"..", WORKSHOP}.isdisjoint(path.parts) or "\0" in name:
+    if not path.parts or name.startswith("/") or not {"..", STAGING}.isdisjoint(path.parts) or "\0" in name:
         raise InvalidArgumentError(_NO_PATH, parameter="name")
     if path.as_posix() != name:
         raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")

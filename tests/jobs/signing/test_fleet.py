@@ -14,8 +14,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
-from directsuite.jobs.signing.journal import Chunk, LostChunkError, PostgresJournal
-from directsuite.jobs.signing.keeping import JournalError
+from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, until
 
@@ -178,7 +177,9 @@ async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> N
     assert (await scene.worker().run()).chunks == 0
 
 
-async def test_no_two_chunks_have_one_part_of_a_workshop(scene: Scene, conninfo: str, postgres: PostgresServer) -> None:
+async def test_no_two_chunks_have_one_part_of_a_staging_folder(
+    scene: Scene, conninfo: str, postgres: PostgresServer
+) -> None:
     first, second = await scene.taken(), await scene.taken()
     parts = {await first.part(), await second.part()}
     await scene.lose_all()
@@ -372,7 +373,7 @@ async def test_a_journal_that_is_not_open_is_told(scene: Scene, conninfo: str) -
         await scene.journal.add("Ada.pdf")
 
 
-async def test_a_worker_that_comes_late_leaves_its_successor_s_workshop_alone(scene: Scene) -> None:
+async def test_a_worker_that_comes_late_leaves_its_successor_s_staging_folder_alone(scene: Scene) -> None:
     await scene.journal.add(NAMES)
     [chunk, *_] = await scene.journal.due(60.0)
     first = await scene.journal.take(chunk, 60.0)
@@ -381,9 +382,9 @@ async def test_a_worker_that_comes_late_leaves_its_successor_s_workshop_alone(sc
     second = await scene.journal.take(chunk, 60.0)
     assert second is not None
     target = TargetFolder(scene.out)
-    async with target.workshop(await second.part(), second.turn) as room:
+    async with target.staging_dir(await second.part(), second.turn) as room:
         (room / "1.pdf").write_bytes(CONTENT)
-        async with target.workshop(await first.part(), first.turn):
+        async with target.staging_dir(await first.part(), first.turn):
             assert (room / "1.pdf").exists()
         assert (room / "1.pdf").exists()
 

@@ -14,7 +14,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
-from directsuite.jobs.signing.course import CHANGED
+from directsuite.jobs.signing.workflow import CHANGED
 from tests.jobs.signing.fragile_service import Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
 

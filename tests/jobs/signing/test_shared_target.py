@@ -62,13 +62,13 @@ async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_beg
 
 async def test_a_turn_takes_away_what_earlier_ones_left_and_nothing_of_a_later_one(jobs: Jobs) -> None:
     target = TargetFolder(jobs.out)
-    async with target.workshop("part", 1) as earlier, target.workshop("part", 2) as later:
+    async with target.staging_dir("part", 1) as earlier, target.staging_dir("part", 2) as later:
         assert not earlier.exists()
-        async with target.workshop("part", 1):  # its worker was paused before it came to this
+        async with target.staging_dir("part", 1):  # its worker was paused before it came to this
             assert later.exists()
 
 
-async def test_who_is_cancelled_while_a_workshop_is_made_leaves_it_unlocked(
+async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocked(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = TargetFolder(jobs.out)
@@ -103,7 +103,7 @@ DAY = 24 * 3600.0
 
 async def left_in(target: TargetFolder, *, age: float, lock: bool = True) -> Path:
     """A part of a job that was killed, with a PDF in it, changed so many seconds ago for the last time."""
-    async with target.workshop("ended") as made:
+    async with target.staging_dir("ended") as made:
         part = made.rename(made.with_name("deleted.0"))
     if not lock:
         (part / "lock").unlink()
@@ -136,7 +136,7 @@ async def test_a_part_that_nothing_tells_the_end_of_is_kept(jobs: Jobs) -> None:
 
 async def test_a_job_that_waits_for_days_keeps_its_part(jobs: Jobs) -> None:
     target = TargetFolder(jobs.out)
-    async with target.workshop("waiting") as part:
+    async with target.staging_dir("waiting") as part:
         at = time.time() - 9 * DAY
         for each in (*part.iterdir(), part):
             os.utime(each, (at, at))

@@ -14,9 +14,9 @@ import pytest
 
 from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
 from directsuite.jobs.signing import storage as storage_module
-from directsuite.jobs.signing.course import CHANGED, TAKEN
 from directsuite.jobs.signing.storage import StorageTarget
 from directsuite.jobs.signing.targets import Target
+from directsuite.jobs.signing.workflow import CHANGED, TAKEN
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, digest_of
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 

@@ -10,8 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, State
-from directsuite.jobs.signing.journal import PostgresJournal
-from directsuite.jobs.signing.keeping import Keeping, digest_of
+from directsuite.jobs.signing.journal import Chunk, PostgresJournal, digest_of
 from tests.jobs.signing.jobs import SIGN, Jobs, pdfs
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
@@ -21,7 +20,7 @@ NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 class Kept:
     """A journal as jobs write it, of the documents in NAMES, and as operators look at it."""
 
-    keeping: Keeping
+    journal: Chunk
     operator: Journal | PostgresJournal
 
 
@@ -46,17 +45,17 @@ def _saved(entry: Entry, identifier: str) -> Entry:
 
 
 async def test_each_document_has_an_entry_by_its_name(kept: Kept) -> None:
-    entries = await kept.keeping.entries([NAMES[2], NAMES[0], NAMES[2]])
+    entries = await kept.journal.entries([NAMES[2], NAMES[0], NAMES[2]])
     assert [each.name for each in entries] == [NAMES[2], NAMES[0], NAMES[2]]
     assert entries[0] == entries[2]
     assert {each.state for each in entries} == {State.NEW}
-    assert len({each.number for each in await kept.keeping.entries(NAMES)}) == len(NAMES)
+    assert len({each.number for each in await kept.journal.entries(NAMES)}) == len(NAMES)
     assert (await kept.operator.tally()).states == {State.NEW: len(NAMES)}
 
 
-async def test_its_part_of_a_workshop_is_its_own_and_stays(kept: Kept, tmp_path: Path) -> None:
-    part = await kept.keeping.part()
-    assert await kept.keeping.part() == part
+async def test_its_part_of_a_staging_folder_is_its_own_and_stays(kept: Kept, tmp_path: Path) -> None:
+    part = await kept.journal.part()
+    assert await kept.journal.part() == part
     assert part.isalnum()
     async with Journal(tmp_path / "other.db") as other:
         others = await other.part()
@@ -66,50 +65,50 @@ async def test_its_part_of_a_workshop_is_its_own_and_stays(kept: Kept, tmp_path:
 
 
 async def test_what_is_put_is_found(kept: Kept) -> None:
-    [entry] = await kept.keeping.entries([NAMES[3]])
+    [entry] = await kept.journal.entries([NAMES[3]])
     changed = attrs.evolve(_saved(entry, "x"), state=State.SIGNED, output_sha="cd", tries=3)
-    assert await kept.keeping.put(changed) == changed
-    assert await kept.keeping.known([NAMES[3], "other"]) == {NAMES[3]: changed}
+    assert await kept.journal.put(changed) == changed
+    assert await kept.journal.known([NAMES[3], "other"]) == {NAMES[3]: changed}
 
 
 async def test_what_is_abandoned_is_listed_and_counted(kept: Kept) -> None:
-    for number, entry in enumerate(await kept.keeping.entries(NAMES[:3])):
-        saved = await kept.keeping.put(_saved(entry, f"id{number}"))
+    for number, entry in enumerate(await kept.journal.entries(NAMES[:3])):
+        saved = await kept.journal.put(_saved(entry, f"id{number}"))
         if number:
             saved = attrs.evolve(saved, state=State.SIGNING)
         then = (State.NEW, State.FAILED, State.DONE)[number]
-        left = await kept.keeping.abandon(saved, at=float(number), then=then, problem="p" if number == 1 else None)
+        left = await kept.journal.abandon(saved, at=float(number), then=then, problem="p" if number == 1 else None)
         assert (left.state, left.identifier, left.saved_at) == (then, None, None)
         assert left.tries == (then is State.NEW)
-        assert await kept.keeping.entries([entry.name]) == [left]
+        assert await kept.journal.entries([entry.name]) == [left]
     tally = await kept.operator.tally()
     assert (tally.abandoned, tally.asked) == (2, 2)
-    assert await kept.keeping.abandoned() == ["id0", "id1", "id2"]
-    assert await kept.keeping.abandoned(after="id0", most=1) == ["id1"]
-    await kept.keeping.forget(["id1"])
-    await kept.keeping.forget_before(1.0)
-    assert await kept.keeping.abandoned() == ["id2"]
+    assert await kept.journal.abandoned() == ["id0", "id1", "id2"]
+    assert await kept.journal.abandoned(after="id0", most=1) == ["id1"]
+    await kept.journal.forget(["id1"])
+    await kept.journal.forget_before(1.0)
+    assert await kept.journal.abandoned() == ["id2"]
 
 
 async def test_an_entry_without_a_stored_document_leaves_none(kept: Kept) -> None:
-    [entry] = await kept.keeping.entries([NAMES[0]])
-    await kept.keeping.abandon(entry, at=0.0, then=State.FAILED, problem="p")
+    [entry] = await kept.journal.entries([NAMES[0]])
+    await kept.journal.abandon(entry, at=0.0, then=State.FAILED, problem="p")
     tally = await kept.operator.tally()
-    assert (tally.abandoned, tally.asked, await kept.keeping.abandoned()) == (0, 0, [])
+    assert (tally.abandoned, tally.asked, await kept.journal.abandoned()) == (0, 0, [])
 
 
 async def test_failures_are_listed_and_renewed(kept: Kept) -> None:
-    for entry, problem in zip(await kept.keeping.entries(NAMES), ("p", "q", "p", None), strict=True):
+    for entry, problem in zip(await kept.journal.entries(NAMES), ("p", "q", "p", None), strict=True):
         if problem is not None:
             saved = _saved(entry, str(entry.number))
-            await kept.keeping.abandon(saved, at=0.0, then=State.FAILED, problem=problem)
+            await kept.journal.abandon(saved, at=0.0, then=State.FAILED, problem=problem)
     assert await _problems(kept.operator.failures) == ["p", "q", "p"]
     first = await kept.operator.failures(most=1)
     assert [each.problem for each in await kept.operator.failures(after=first[0].number)] == ["q", "p"]
     assert await kept.operator.renew("p") == 2
     assert await _problems(kept.operator.failures) == ["q"]
     assert await kept.operator.renew() == 1
-    for entry in await kept.keeping.entries(NAMES):
+    for entry in await kept.journal.entries(NAMES):
         assert (entry.state, entry.problem, entry.source_sha) == (State.NEW, None, None)
 
 
@@ -118,10 +117,10 @@ async def _problems(failures: Callable[[], Awaitable[Sequence[Entry]]]) -> list[
 
 
 async def test_it_is_of_what_is_signed_with(kept: Kept) -> None:
-    await kept.keeping.claim("one")
-    await kept.keeping.claim("one")
+    await kept.journal.claim("one")
+    await kept.journal.claim("one")
     with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
-        await kept.keeping.claim("other")
+        await kept.journal.claim("other")
 
 
 async def test_a_file_tells_of_what_it_is_without_being_claimed(jobs: Jobs) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
-from directsuite.jobs.signing.trouble import Tries, Trouble
+from directsuite.jobs.signing.workflow import OutageTracker, RetryState
 from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import FragileService, digest_of
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
@@ -75,31 +75,32 @@ async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: st
     assert len(jobs.clock.slept) >= 8
 
 
-def failures(tries: Tries, signed: Sequence[int]) -> list[bool]:
+def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
     """Whether the document is to be given up, after each try; signed: how often the service had when it began."""
     told = list[bool]()
     for number in signed:
-        tries.begin(number)
-        told.append(tries.fail(AWAY, number))
+        outage.signed = number
+        retry.begin()
+        told.append(retry.record_failure(AWAY))
     return told
 
 
 def test_a_failure_counts_where_the_service_has_signed_since_the_one_before() -> None:
-    trouble = Trouble(clock=StoppedClock(), patience=900.0)
-    assert not any(failures(trouble.begin(), [5] * 100))  # an outage
-    assert failures(trouble.begin(), [1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8]) == [False] * 10 + [True]
+    outage = OutageTracker(clock=StoppedClock(), patience=900.0)
+    assert not any(failures(outage, RetryState(outage), [5] * 100))  # an outage
+    assert failures(outage, RetryState(outage), [1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8]) == [False] * 10 + [True]
 
 
 def test_at_the_end_of_patience_who_failed_alone_is_given_up_and_not_the_job() -> None:
     clock = StoppedClock()
-    trouble = Trouble(clock=clock, patience=900.0)
-    alone, in_an_outage = trouble.begin(), trouble.begin()
-    assert failures(alone, [5, 6, 6]) == [False] * 3
-    assert failures(in_an_outage, [6]) == [False]
+    outage = OutageTracker(clock=clock, patience=900.0)
+    alone, in_an_outage = RetryState(outage), RetryState(outage)
+    assert failures(outage, alone, [5, 6, 6]) == [False] * 3
+    assert failures(outage, in_an_outage, [6]) == [False]
     clock.now += 901
-    assert failures(in_an_outage, [6]) == [False]
+    assert failures(outage, in_an_outage, [6]) == [False]
     assert in_an_outage.why_over(AWAY) is not None
-    assert failures(alone, [6]) == [True]
+    assert failures(outage, alone, [6]) == [True]
 
 
 @attrs.define(kw_only=True)

@@ -1,4 +1,4 @@
-"""Files that can't be made in the workshop: no document's fault, and nothing is signed a second time for it."""
+"""Files that can't be made in the staging folder: no document's fault, and nothing is signed a second time for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 NAMES = [f"{number}.pdf" for number in range(10)]
 
 
-async def after_its_workshop_has_gone(jobs: Jobs) -> AsyncGenerator[Pdf]:
+async def after_its_staging_folder_has_gone(jobs: Jobs) -> AsyncGenerator[Pdf]:
     """The documents of a job whose folder is cleared meanwhile."""
     shutil.rmtree(jobs.out / ".directsuite")
     async for pdf in pdfs(*NAMES):
@@ -31,7 +31,7 @@ async def test_documents_whose_answers_were_lost_are_signed_once(jobs: Jobs) -> 
         asked = attrs.evolve(entry, state=State.SIGNING, identifier=identifier, saved_at=0.0, source_sha=source)
         await jobs.journal.put(asked)
     with pytest.raises(JobStoppedError, match="the target can't be written"):
-        await jobs.job(after_its_workshop_has_gone(jobs)).run()
+        await jobs.job(after_its_staging_folder_has_gone(jobs)).run()
     assert (await jobs.journal.tally()).states == {State.SIGNING: len(NAMES)}
     assert (await jobs.job(pdfs(*NAMES)).run()).done == len(NAMES)
     assert jobs.service.asked.total() == len(NAMES)
@@ -39,7 +39,7 @@ async def test_documents_whose_answers_were_lost_are_signed_once(jobs: Jobs) -> 
 
 async def test_nothing_is_asked_for_that_nobody_could_take(jobs: Jobs) -> None:
     with pytest.raises(JobStoppedError, match="the target can't be written"):
-        await jobs.job(after_its_workshop_has_gone(jobs)).run()
+        await jobs.job(after_its_staging_folder_has_gone(jobs)).run()
     tally = await jobs.journal.tally()
     assert (tally.states[State.FAILED], tally.abandoned, jobs.service.asked.total()) == (0, 0, 0)
     assert (await jobs.job(pdfs(*NAMES)).run()).done == len(NAMES)

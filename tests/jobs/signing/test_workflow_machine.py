@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
-from directsuite.jobs.signing.course import Course
+from directsuite.jobs.signing.steps import DocumentWorkflow
+from directsuite.jobs.signing.workflow import OutageTracker
 from tests.examples import examples
+from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault, FragileService, digest_of
 
 _PATIENCE = 60
@@ -30,13 +32,16 @@ signed_before = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]) -> list[Entry]:
     """One run of the program: it goes on until something is raised, or everything has come to its end."""
     target = TargetFolder(folder / "out")
-    async with Journal(folder / "journal.db") as journal, target.workshop("part") as workshop:
+    async with Journal(folder / "journal.db") as journal, target.staging_dir("part") as staging_dir:
         signing: Any = service
-        course = Course(signing=signing, journal=journal, target=target, workshop=workshop, now=lambda: 0.0)
+        outage = OutageTracker(clock=StoppedClock(), patience=900.0)
+        workflow = DocumentWorkflow(
+            signing=signing, journal=journal, target=target, staging_dir=staging_dir, outage=outage, now=lambda: 0.0
+        )
         with contextlib.suppress(CrashError, ds.TransportError):
             for entry, pdf in zip(await journal.entries([pdf.name for pdf in pdfs]), pdfs, strict=True):
                 if not entry.state.is_final:
-                    await course.go(entry, pdf, signatures)
+                    await workflow.run(entry, pdf, signatures)
         return await journal.entries([pdf.name for pdf in pdfs])
 
 

@@ -1,0 +1,324 @@
+"""Takes the steps of a document's workflow: what calls the service, the journal, the source and the target."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from directsuite.core.failures import is_being_cancelled
+from directsuite.errors import DirectSuiteError, InvalidArgumentError
+from directsuite.jobs.signing.documents import Pdf, RemoteFile, SourceError, examined
+from directsuite.jobs.signing.journal import Chunk
+from directsuite.jobs.signing.targets import Target
+from directsuite.jobs.signing.workflow import (
+    CHANGED,
+    LOST,
+    MISSING,
+    TAKEN,
+    Entry,
+    Facts,
+    OutageTracker,
+    Reaction,
+    State,
+    Step,
+    classify_error,
+    is_anothers,
+    is_last_try,
+    next_step,
+)
+from directsuite.signing.models import Signature
+from directsuite.signing.service import Signing
+
+T = TypeVar("T")
+
+_OUT_OF_ORDER = "a step was taken before the one that it needs"
+_EXPIRES = 4 * 3600.0
+"""Seconds after which the service has forgotten a stored document that nobody asks for."""
+
+
+class StagingError(OSError):
+    """What comes from the service can't be put into the staging folder. kind: why."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"no file can be made in the staging folder ({kind})")
+        self.kind = kind
+
+
+@attrs.define(repr=False, eq=False)
+class _Work:
+    """A document in the hands of a run."""
+
+    pdf: Pdf
+    signatures: Sequence[Signature]
+    fetched: Path
+    """Where the source goes if it has to be fetched."""
+    output: Path
+    """Where the PDF goes that comes from the service."""
+    facts: Facts
+    content: bytes | Path | None = None
+
+
+@attrs.define(kw_only=True, repr=False, eq=False)
+class DocumentWorkflow:
+    """Brings documents to their ends."""
+
+    signing: Signing
+    journal: Chunk
+    target: Target
+    staging_dir: Path
+    """Where PDFs are while they come."""
+    outage: OutageTracker
+    now: Callable[[], float]
+    """Unix time."""
+    _stored: set[str | None] = attrs.field(factory=set[str | None], init=False)  # by this run, as long as it is of use
+
+    async def run(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
+        """Take the steps that a document has left. Raises what is no fault of the document's: its entry stays.
+
+        That is SourceError where it may be that others can't be read either, and OSError of target and staging folder.
+        """
+        fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source.pdf", ".pdf"))
+        work = _Work(pdf, signatures, fetched, output, Facts(signatures=len(signatures)))
+        try:
+            while (step := next_step(entry, work.facts, self.now())) is not Step.END:
+                try:
+                    entry = await self._take(step, entry, work)
+                except (DirectSuiteError, SourceError) as error:
+                    entry = await self._react(step, entry, work, error)
+                if entry.state is State.FAILED:  # it begins anew in another run
+                    break
+        finally:
+            if isinstance(pdf.content, RemoteFile):
+                _remove(fetched)
+            if entry.state is not State.DONE:
+                output.unlink(missing_ok=True)
+        return entry
+
+    async def fail(self, entry: Entry, error: DirectSuiteError | SourceError) -> Entry:
+        """Count a document as failed, whatever the service may still do with it: in our own words, not a service's."""
+        if isinstance(error, SourceError):
+            return await self._fail(entry, f"it can't be read ({error.kind})")
+        return await self._fail(entry, f"{type(error).__name__}: {error.explanation}")
+
+    async def cleanup(self, at_a_time: int) -> None:
+        """Delete what is abandoned, as far as that goes: what can't be deleted now is tried later.
+
+        Some of it may be signed; the service forgets it by itself, some day. Raises JournalError.
+        """
+        await self.journal.forget_before(self.now() - _EXPIRES)
+        last = ""
+        while some := await self.journal.abandoned(after=last, most=at_a_time):
+            gone = await asyncio.gather(*map(self._is_deleted, some))
+            await self.journal.forget([each for each, is_gone in zip(some, gone, strict=True) if is_gone])
+            if not any(gone):
+                return
+            last = some[-1]
+
+    async def _take(self, step: Step, entry: Entry, work: _Work) -> Entry:
+        match step:
+            case Step.RENEW:
+                return await self.journal.put(entry.renewed())
+            case Step.VERIFY_OUTPUT:
+                return await self._verify_output(entry, work)
+            case Step.FETCH:
+                return await self.fetch(entry, work)
+            case Step.REFUSE:
+                return await self._fail(entry, CHANGED)
+            case Step.SAVE:
+                return await self._save(entry, work)
+            case Step.SIGN:
+                return await self._sign(entry, work)
+            case Step.DOWNLOAD:
+                return await self._download(entry, work)
+            case Step.STORE:
+                return await self.store_output(entry, work)
+            case Step.DELETE:
+                return await self._delete(entry)
+            case _:
+                return await self._abandon(entry, work, was_asked=step is Step.ABANDON)
+
+    async def _react(self, step: Step, entry: Entry, work: _Work, error: DirectSuiteError | SourceError) -> Entry:
+        """What becomes of a document after an error. entry: as it was before the step."""
+        is_ours = entry.identifier in self._stored
+        reaction = classify_error(step, error, is_ours=is_ours)
+        if reaction is Reaction.ASK:
+            is_there = await self._is_there(_present(entry.identifier))
+            reaction = classify_error(step, error, is_ours=is_ours, is_there=is_there)
+        match reaction:
+            case Reaction.LOOK:
+                return attrs.evolve(entry, state=State.SIGNING)
+            case Reaction.ABANDON:
+                return await self._abandon(entry, work)
+            case Reaction.FAIL:
+                return await self.fail(entry, error)
+            case Reaction.UNDO:
+                await self.journal.put(entry)
+                raise error
+            case _:
+                raise error
+
+    async def _verify_output(self, entry: Entry, work: _Work) -> Entry:
+        """Ask whether an earlier run had the target keep it, and ended before it had noted that."""
+        work.facts = attrs.evolve(work.facts, is_output_verified=True)
+        if entry.output_sha is not None and await self.target.holds(entry.name, entry.output_sha):
+            return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
+        return entry
+
+    async def fetch(self, entry: Entry, work: _Work) -> Entry:
+        """Read the source; when the document is saved anew, read once more what came then, which may have changed."""
+        is_new = work.content is None
+        if is_new:
+            self.target.check(entry.name)
+        with _reading():
+            if work.content is None:
+                work.content = await work.pdf.read(work.fetched)
+            source = await asyncio.to_thread(examined, work.content)
+        self.outage.read += is_new
+        work.facts = attrs.evolve(work.facts, source=source)
+        return entry
+
+    async def _save(self, entry: Entry, work: _Work) -> Entry:
+        if work.content is None:
+            raise AssertionError(_OUT_OF_ORDER)
+        if await self.target.has(entry.name):
+            return await self._fail(entry, TAKEN)
+        with _reading():
+            stored = await self.signing.save(work.content)
+        self._stored.add(stored.identifier)
+        saved = attrs.evolve(
+            entry,
+            state=State.SAVED,
+            identifier=stored.identifier,
+            saved_at=self.now(),
+            source_sha=_present(work.facts.source).sha256,
+        )
+        return await self.journal.put(saved)
+
+    async def _sign(self, entry: Entry, work: _Work) -> Entry:
+        identifier = _present(entry.identifier)
+        signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
+        try:
+            with _staging():
+                if len(work.signatures) == 1:
+                    await self.signing.sign_and_pull(identifier, work.signatures[0], destination=work.output)
+                else:
+                    await self.signing.multi_sign_and_pull(identifier, work.signatures, destination=work.output)
+        except StagingError:
+            await self.journal.put(entry)  # it was refused before anything was sent
+            raise
+        self.outage.signed += 1
+        return await self._examine_output(signing, work)
+
+    async def _download(self, entry: Entry, work: _Work) -> Entry:
+        """Get what became of a request whose answer nobody has."""
+        with _staging():
+            await self.signing.download(_present(entry.identifier), work.output)
+        return await self._examine_output(entry, work)
+
+    async def _examine_output(self, entry: Entry, work: _Work) -> Entry:
+        work.facts = attrs.evolve(work.facts, output=await asyncio.to_thread(examined, work.output))
+        return entry
+
+    async def store_output(self, entry: Entry, work: _Work) -> Entry:
+        """Have the target keep the signed PDF.
+
+        Its digest is written first: it is known then if this run dies, and who had to give up its documents keeps none
+        that is another's by now.
+        """
+        entry = await self.journal.put(attrs.evolve(entry, output_sha=_present(work.facts.output).sha256))
+        try:
+            await self.target.keep(entry.name, work.output)
+        except FileExistsError:
+            return await self._fail(entry, TAKEN)
+        return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
+
+    async def _delete(self, entry: Entry) -> Entry:
+        """Delete what is stored. What can't be deleted now is tried later: the document itself is done."""
+        self._stored.discard(entry.identifier)
+        if entry.identifier is not None and not await self._is_deleted(entry.identifier):
+            return await self.journal.abandon(entry, at=self.now(), then=State.DONE)
+        return await self.journal.put(
+            attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None, problem=None)
+        )
+
+    async def _is_deleted(self, identifier: str) -> bool:
+        try:
+            await self.signing.delete(identifier)
+        except MISSING:
+            return True
+        except DirectSuiteError:
+            return False
+        return True
+
+    async def _is_there(self, identifier: str) -> bool:
+        try:
+            await self.signing.get_doc_info(identifier)
+        except DirectSuiteError as error:
+            if isinstance(error, MISSING) or is_anothers(error, is_ours=identifier in self._stored):
+                return False
+            raise
+        return True
+
+    async def _abandon(self, entry: Entry, work: _Work, *, was_asked: bool = True) -> Entry:
+        """Begin anew without what is stored, unless that has been done too often. was_asked: for its signature."""
+        is_earlier = entry.state is State.SAVED and entry.identifier not in self._stored  # by a run that ended there
+        is_try = was_asked and not is_earlier
+        if is_try and is_last_try(entry):
+            return await self._fail(entry, LOST)
+        self._stored.discard(entry.identifier)
+        work.facts = attrs.evolve(work.facts, source=None, output=None)
+        return await self.journal.abandon(entry, at=self.now(), is_try=is_try)
+
+    async def _fail(self, entry: Entry, problem: str) -> Entry:
+        self._stored.discard(entry.identifier)
+        return await self.journal.abandon(entry, at=self.now(), then=State.FAILED, problem=problem)
+
+
+def _present(value: T | None) -> T:
+    """A value that the workflow has by the time of the step that needs it."""
+    if value is None:
+        raise AssertionError(_OUT_OF_ORDER)
+    return value
+
+
+def _remove(fetched: Path) -> None:
+    if fetched.is_dir():  # some storages have folders under a document's name
+        shutil.rmtree(fetched, ignore_errors=True)
+    else:
+        fetched.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reading() -> Generator[None]:
+    """Raise SourceError in place of OSError, which names the document, and where what was waited for was cancelled."""
+    try:
+        yield
+    except OSError as error:
+        failure = SourceError.of(error)
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            raise
+        failure = SourceError("it was cancelled")
+    else:
+        return
+    raise failure
+
+
+@contextlib.contextmanager
+def _staging() -> Generator[None]:
+    """A file that can't be made there is no fault of the document's. Raises StagingError."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        if error.parameter != "destination":
+            raise
+        failure = StagingError(error.explanation.removeprefix("destination: "))
+    else:
+        return
+    raise failure

@@ -1,0 +1,380 @@
+"""The workflow of one document as decisions: what is known of it gives the next step, which `steps` takes.
+
+NEW ──► SAVED ──► SIGNING ──► SIGNED ──► DONE
+ ▲        │          │                    FAILED: it is listed, and tried again when the caller asks for that
+ └────────┴──────────┘ the stored document is abandoned: it expires, or shows no signature that is ours
+
+state            what this run knows               next step
+FAILED                                             RENEW          begin anew
+SIGNING          that an earlier run had a PDF     VERIFY_OUTPUT  ask the target whether it has that
+NEW to SIGNING   nothing of the source             FETCH          read it
+NEW to SIGNING   another source than at first      REFUSE         it fails
+NEW                                                SAVE           unless the target has a file of its name
+SAVED            it was stored a short time ago    SIGN           write SIGNING, ask for signatures and PDF, once ever
+SAVED            it was stored long ago            EXPIRE         it may be gone at any moment, and is saved anew
+SIGNING          nothing of the PDF                DOWNLOAD       count the signatures of what is stored
+SIGNING          that the PDF has ours             STORE          write its digest, and have the target keep it
+SIGNING          that it has not                   ABANDON        it is saved anew, under another identifier
+SIGNED                                             DELETE         what is stored
+DONE                                               END
+
+Each step is in the journal before the next begins. After an unknown outcome nothing is signed again, for the first
+request may still be on its way: what is stored is adopted where it has exactly our signatures more than the source.
+"""
+
+from __future__ import annotations
+
+import enum
+from http import HTTPStatus
+
+import attrs
+
+from directsuite.core.clock import Clock
+from directsuite.core.failures import Scope, scope_of
+from directsuite.core.retry import Backoff
+from directsuite.errors import (
+    BadRequestError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    NotFoundError,
+    Outcome,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ServiceError,
+)
+from directsuite.jobs.signing.documents import Examined, SourceError
+
+CHANGED = "it is another document than when it was first read"
+TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
+LOST = "its signature was asked for again and again, and never seen"
+ABOUT_THE_NAME = frozenset({CHANGED, TAKEN})
+"""Problems that say nothing of the service, however many documents have them."""
+
+MISSING = (NotFoundError, BadRequestError)
+"""What the service may say of an identifier that it doesn't know: the specification leaves open which."""
+
+_KEPT = 3.5 * 3600
+"""Seconds for which a stored document is sure to be there: the service keeps it for 4 hours without activity."""
+_MAX_TRIES = 5
+"""Stored documents that may be abandoned for a document before it counts as failed."""
+
+_BACKOFF = Backoff(1.0, 60.0)
+_SUSPECT = 8  # failures of the service with one document, while others come through
+_DENIED = 4  # times that one may not be signed, though others were
+_UNREAD = 4  # times that one can't be read, while others can
+
+
+class State(enum.IntEnum):
+    """How far a document is. The numbers stand in journals."""
+
+    NEW = 1
+    """Nothing is stored for it."""
+    SAVED = 2
+    """The service has it, and was not asked to sign it."""
+    SIGNING = 3
+    """The service may have been asked to sign it, and may have done so."""
+    SIGNED = 4
+    """The target has it."""
+    DONE = 5
+    """And the service has it no more."""
+    FAILED = 6
+    """The service, or the target, refuses it."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more is to be done by itself."""
+        return self in (State.DONE, State.FAILED)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Entry:
+    """What the journal knows of one document."""
+
+    number: int
+    name: str
+    """Unique in the job."""
+    state: State = State.NEW
+    identifier: str | None = None
+    """Of the stored document."""
+    saved_at: float | None = None
+    """When that was stored, in Unix time."""
+    source_sha: str | None = None
+    """SHA-256 of what was read, in hex."""
+    output_sha: str | None = None
+    """SHA-256 of what the target has, or was about to get."""
+    tries: int = 0
+    """Stored documents that were abandoned for it."""
+    problem: str | None = None
+    """Why it failed, until it is done."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it failed, and has not been signed since; another try may have begun."""
+        return self.state is State.FAILED or (self.problem is not None and self.state < State.SIGNED)
+
+    def renewed(self) -> Entry:
+        """As it was before it failed: whatever is in its place then is signed."""
+        return Entry(number=self.number, name=self.name, problem=self.problem)
+
+    def __repr__(self) -> str:
+        return f"Entry(number={self.number}, state={self.state.name})"
+
+
+def abandoned_entry(entry: Entry, then: State, problem: str | None, *, is_try: bool = True) -> Entry:
+    """An entry whose stored document is abandoned. is_try: whether that counts, where it begins anew."""
+    return attrs.evolve(
+        entry,
+        state=then,
+        identifier=None,
+        saved_at=None,
+        tries=entry.tries + (then is State.NEW and is_try),
+        problem=entry.problem if then is State.NEW else problem,
+        output_sha=entry.output_sha if then is State.DONE else None,
+    )
+
+
+def is_last_try(entry: Entry) -> bool:
+    """Return True if a document fails when what is stored for it is abandoned once more."""
+    return entry.tries + 1 >= _MAX_TRIES
+
+
+class Step(enum.Enum):
+    """What is done with a document next; the table above says when."""
+
+    RENEW = enum.auto()
+    VERIFY_OUTPUT = enum.auto()
+    FETCH = enum.auto()
+    REFUSE = enum.auto()
+    SAVE = enum.auto()
+    SIGN = enum.auto()
+    EXPIRE = enum.auto()
+    DOWNLOAD = enum.auto()
+    STORE = enum.auto()
+    ABANDON = enum.auto()
+    DELETE = enum.auto()
+    END = enum.auto()
+
+
+@attrs.frozen(kw_only=True)
+class Facts:
+    """What this run knows of a document beside its entry."""
+
+    signatures: int
+    """How many it is to get."""
+    source: Examined | None = None
+    """Its PDF, as it is now; None where it has to be read, or read again because it is saved anew."""
+    output: Examined | None = None
+    """The PDF that came from the service."""
+    is_output_verified: bool = False
+    """Whether the target was asked for the output of an earlier run."""
+
+
+def next_step(entry: Entry, facts: Facts, now: float) -> Step:
+    """What is done with a document next. now: Unix time."""
+    if entry.state in _BY_STATE:
+        return _BY_STATE[entry.state]
+    if entry.state is State.SIGNING and entry.output_sha is not None and not facts.is_output_verified:
+        return Step.VERIFY_OUTPUT
+    if facts.source is None:
+        return Step.FETCH
+    if entry.source_sha not in (None, facts.source.sha256):
+        return Step.REFUSE
+    if entry.state is State.NEW:
+        return Step.SAVE
+    if entry.state is State.SAVED:
+        is_kept = entry.identifier is not None and entry.saved_at is not None and now - entry.saved_at <= _KEPT
+        return Step.SIGN if is_kept else Step.EXPIRE
+    if facts.output is None:
+        return Step.DOWNLOAD if entry.identifier is not None else Step.ABANDON
+    has_ours = facts.output.signatures == facts.source.signatures + facts.signatures
+    return Step.STORE if has_ours else Step.ABANDON
+
+
+_BY_STATE = {State.FAILED: Step.RENEW, State.SIGNED: Step.DELETE, State.DONE: Step.END}
+
+
+class Reaction(enum.Enum):
+    """What an error of a step means for its document."""
+
+    RAISE = enum.auto()
+    """It is no fault of the document, which stays as the journal has it."""
+    UNDO = enum.auto()
+    """As RAISE, but the request was refused before anything was signed: the document is as it was before the step."""
+    LOOK = enum.auto()
+    """Nobody knows whether it was signed: what is stored will show it."""
+    ASK = enum.auto()
+    """It depends on whether the service still has what is stored."""
+    ABANDON = enum.auto()
+    """What is stored is of no use to this run."""
+    FAIL = enum.auto()
+    """It would meet the document again."""
+
+
+def classify_error(
+    step: Step, error: DirectSuiteError | SourceError, *, is_ours: bool, is_there: bool | None = None
+) -> Reaction:
+    """What an error of a step means for its document.
+
+    is_ours: whether this run has stored it; what an earlier run stored, perhaps by another account, may be denied to
+    this one, while who may not have what this run has stored may have nothing. is_there: whether the service has what
+    is stored; None where it wasn't asked.
+    """
+    if isinstance(error, SourceError):
+        return Reaction.FAIL if error.is_its_own else Reaction.RAISE
+    if isinstance(error, InvalidArgumentError):
+        return Reaction.FAIL
+    scope = scope_of(error)
+    if step is Step.SIGN:
+        if isinstance(error, OutcomeUnknownError):
+            return Reaction.LOOK
+        if is_anothers(error, is_ours=is_ours) or is_there is False:
+            return Reaction.ABANDON
+        if isinstance(error, MISSING) and is_there is None:
+            return Reaction.ASK
+        if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or scope in (Scope.ACCOUNT, Scope.ENDPOINT):
+            return Reaction.UNDO
+        return Reaction.FAIL if scope is Scope.ITEM else Reaction.RAISE
+    if step is Step.DOWNLOAD and (scope is Scope.ITEM or is_anothers(error, is_ours=is_ours)):
+        return Reaction.ABANDON
+    if step is Step.SAVE and scope is Scope.ITEM and not _has_no_such_url(error):
+        return Reaction.FAIL
+    return Reaction.RAISE
+
+
+def is_anothers(error: DirectSuiteError, *, is_ours: bool) -> bool:
+    """Return True if an error may say that what is stored is another account's."""
+    return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
+
+
+def _has_no_such_url(error: DirectSuiteError) -> bool:
+    return isinstance(error, NotFoundError) or (isinstance(error, ServiceError) and error.status == HTTPStatus.GONE)
+
+
+def _is_hopeless(error: DirectSuiteError) -> bool:
+    """Return True if what a step raised would meet every other document as well, and doesn't pass by waiting."""
+    return scope_of(error) in (Scope.ACCOUNT, Scope.CALLER, Scope.ENDPOINT) or _has_no_such_url(error)
+
+
+class Verdict(enum.Enum):
+    """What becomes of a document that could not be brought to its end."""
+
+    WAIT = enum.auto()
+    """It is tried again."""
+    FAIL = enum.auto()
+    """It is its own failure."""
+    STOP = enum.auto()
+    """It would meet all others, too."""
+
+
+@attrs.define(kw_only=True)
+class OutageTracker:
+    """What the documents of a run find of the service: whether it answers others, and since when it does not."""
+
+    clock: Clock
+    patience: float
+    """Seconds for which an outage may last."""
+    signed: int = 0
+    """How often the service has signed."""
+    read: int = 0
+    """How many documents could be read."""
+    kind: str | None = None
+    """The type of the error with which the outage began, while there is one."""
+    _since: float = attrs.field(default=0.0, init=False)
+
+    def patience_left(self, error: Exception) -> float:
+        """Seconds of patience that are left, where an outage may have begun with this."""
+        now = self.clock.monotonic()
+        if self.kind is None:
+            self.kind, self._since = type(error).__name__, now
+        return self.patience - (now - self._since)
+
+    def end(self) -> None:
+        """The service is well."""
+        self.kind = None
+
+
+@attrs.define
+class RetryState:
+    """One document's tries, each of which may fail."""
+
+    _outage: OutageTracker
+    _pauses: int = attrs.field(default=0, init=False)
+    _failures: int = attrs.field(default=0, init=False)  # that may be of this document alone
+    _first: int | None = attrs.field(default=None, init=False)  # how often the service had signed at the first failure
+    _last: int | None = attrs.field(default=None, init=False)  # and at the last one that counts
+    _is_alone: bool = attrs.field(default=False, init=False)
+    _denials: list[int] = attrs.field(factory=list[int], init=False)  # how often it had signed at each of them
+    _unread: list[int] = attrs.field(factory=list[int], init=False)  # how many others had been read at each time
+
+    def begin(self) -> None:
+        """Another try.
+
+        Only what the service has signed since the last failure that counts tells of it as it is: an outage adds one
+        failure at most, whatever was before it.
+        """
+        self._is_alone = self._last is None or self._outage.signed > self._last
+
+    def judge(self, error: DirectSuiteError | SourceError, *, others: bool) -> Verdict:
+        """What becomes of the document after this. others: whether others are under way, which may tell."""
+        if isinstance(error, SourceError):
+            return Verdict.FAIL if self._is_unreadable(error) else Verdict.WAIT
+        signed = self._outage.signed
+        if isinstance(error, PermissionDeniedError) and signed:
+            self._denials.append(signed)
+            if len(self._denials) < _DENIED:
+                return Verdict.WAIT
+            return Verdict.STOP if others and signed == self._denials[-2] else Verdict.FAIL
+        if _is_hopeless(error):
+            return Verdict.STOP
+        if self.record_failure(error):
+            return Verdict.FAIL
+        return Verdict.WAIT if self.why_over(error) is None else Verdict.STOP
+
+    def record_failure(self, error: DirectSuiteError) -> bool:
+        """Count a failure. Return True once the service keeps failing with this document, and not with others."""
+        signed = self._outage.signed
+        if self._first is None:
+            self._first = signed
+        if isinstance(error, RateLimitedError):
+            return False
+        if self._is_alone:
+            self._last = signed
+            self._failures += 1
+        if self._failures >= _SUSPECT:
+            return True
+        # At the end of a source no others are left to tell: those that came through since its first failure have.
+        return self._outage.patience_left(error) < 0 and signed > self._first
+
+    def _is_unreadable(self, error: Exception) -> bool:
+        """Return True if a document is given up because others can be read, or because patience is over."""
+        read = self._outage.read
+        self._unread.append(read)
+        return self._outage.patience_left(error) < 0 or (len(self._unread) >= _UNREAD and read > self._unread[0])
+
+    def why_stopped(self, error: DirectSuiteError | SourceError) -> str:
+        """Why the job can't go on, in words."""
+        if isinstance(error, SourceError):
+            return str(error)
+        over = None if _is_hopeless(error) else self.why_over(error)
+        return over or error.explanation.rstrip(".")
+
+    def why_over(self, error: DirectSuiteError) -> str | None:
+        """Why there is no more waiting for the service, in words; None where there is."""
+        left = self._outage.patience_left(error)
+        if left < 0:
+            return "the service is in trouble, and has been for too long"
+        if error.retry_after is not None and error.retry_after > left:
+            return f"the service wants to be left alone for {error.retry_after:.0f} s, longer than it is waited for"
+        return None
+
+    def pause(self, error: DirectSuiteError | SourceError) -> float:
+        """Seconds until the next try: longer and longer, and as long as the service wants at least."""
+        self._pauses += 1
+        wanted = None if isinstance(error, SourceError) else error.retry_after
+        return max(_BACKOFF.after(self._pauses), wanted or 0.0)
+
+    def end(self, *, is_done: bool) -> None:
+        """The document has come to its end, after which the service is well, if it was asked."""
+        if is_done or self._first is not None:
+            self._outage.end()
