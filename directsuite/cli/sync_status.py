@@ -30,10 +30,8 @@ from directsuite.cli.process import ExitStatus
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from directsuite.sync.changes import Kind
-from directsuite.sync.model import SET_ASIDE, FolderStatus, MailboxStatus, State, StoreError, Wish
-from directsuite.sync.progress import MailboxProgress, Standing
-from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of
+from directsuite.sync.model import SET_ASIDE, FolderStatus, Kind, MailboxStatus, State, StoreError, Wish
+from directsuite.sync.status import MailboxProgress, Standing, WorkerStatus, read_status, status_file_of
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
 SILENT = 30.0

@@ -7,11 +7,20 @@ Synchronizer ── a turn ──► MailboxRounds ── asks ──► Remote 
 """
 
 from directsuite.durable.database import Transaction
-from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import Deliver, SinkError
-from directsuite.sync.model import FolderStatus, MailboxStatus, StaleLeaseError, State, Store, StoreError
-from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
+from directsuite.sync.model import (
+    Change,
+    FolderStatus,
+    Key,
+    Kind,
+    MailboxStatus,
+    StaleLeaseError,
+    State,
+    Store,
+    StoreError,
+)
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
+from directsuite.sync.status import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.store import SqliteStore, StoreSink
 from directsuite.sync.synchronizer import Synchronizer
 from directsuite.sync.turns import Passwords

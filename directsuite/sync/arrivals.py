@@ -10,11 +10,10 @@ from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.aside import Aside
 from directsuite.sync.commits import Commits
-from directsuite.sync.fetching import MOST, Fetched, fetched
+from directsuite.sync.model import Report
 from directsuite.sync.place import Look, Place
 from directsuite.sync.receiving import Receiving
-from directsuite.sync.remote import Remote
-from directsuite.sync.report import Report
+from directsuite.sync.remote import MOST, Fetched, Remote, fetched
 
 BATCHES = 16
 """Batches that a round fetches of a folder, so that one large mailbox leaves others their turn."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits, tried_in_vain
-from directsuite.sync.fetching import whole
 from directsuite.sync.identity import Metadata
-from directsuite.sync.model import Delta, Row, State
+from directsuite.sync.model import Delta, Kind, Row, State
 from directsuite.sync.place import Look, Place
 from directsuite.sync.receiving import Receiving
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import Remote, whole
 
 _MAY_BE_TOLD = (State.IN_DOUBT, State.ORPHAN, State.POISON_IN_DOUBT)
 """States of a listed uid's row whose key a sink may know."""

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 
 from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.fetching import NOBODYS_FAULT, whole
 from directsuite.sync.identity import digest_of, identity_of, is_strong
 from directsuite.sync.model import Row, State, Store
 from directsuite.sync.place import Place
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import NOBODYS_FAULT, Remote, whole
 
 _WIDTH = 1000
 """Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""

@@ -22,8 +22,7 @@ import attrs
 
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
-from directsuite.sync.changes import Change, Key
-from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.model import Change, Delta, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
 
 Deliver = Callable[[Sequence[Change]], Awaitable[object]]
 """Takes changes, at least once each, before they count as done.

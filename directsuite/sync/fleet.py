@@ -24,7 +24,7 @@ from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.model import StoreError
 from directsuite.sync.pace import Pace
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.progress import MailboxProgress
+from directsuite.sync.status import MailboxProgress
 from directsuite.sync.turns import Passwords, Turns
 
 __all__ = ["Fleet", "FleetStatus"]

@@ -30,13 +30,22 @@ from directsuite.errors import (
 from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
 from directsuite.sync.canaries import are_well
-from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Commits, Deliver, SinkError, SinkHealth
-from directsuite.sync.model import LEAVING, SET_ASIDE, Delta, Folder, Row, StaleLeaseError, Store, StoreError
+from directsuite.sync.model import (
+    LEAVING,
+    SET_ASIDE,
+    Delta,
+    Folder,
+    Kind,
+    Report,
+    Row,
+    StaleLeaseError,
+    Store,
+    StoreError,
+)
 from directsuite.sync.place import Look, Place
 from directsuite.sync.rebuild import rebuild
 from directsuite.sync.remote import Remote
-from directsuite.sync.report import Report
 from directsuite.sync.settling import Settling
 
 _CANARIES = 600.0  # seconds between two looks at the canaries of a folder in which nothing happens

@@ -1,15 +1,73 @@
-"""What is known of a mailbox, as rows that are read and deltas that are committed whole, and what a store gives."""
+"""What is known of a mailbox, and what a synchronisation tells of it.
+
+Row, Folder       what a store keeps, and Store, which keeps it: rows are read, and a Delta is committed whole
+Change, Key       what a sink is told, one change after another, each with a key that stays the same for ever
+Report            what a round came to
+"""
 
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import attrs
 
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.sync.changes import Change
+from directsuite.messaging.models import MessageDetail
+from directsuite.wire.models import ValueSemantics
+
+
+class Kind(enum.StrEnum):
+    """What became of a message."""
+
+    NEW = "new"
+    """It is there, and was never told of before."""
+    GONE = "gone"
+    """It was deleted: two listings in a row lack it, and no other folder of the mailbox has it."""
+    MOVED = "moved"
+    """It has another key: it went to another folder, or the folder numbers its messages anew."""
+    RESTORED = "restored"
+    """It was told to be gone, and is there again. A sink that is no transaction may not have been told."""
+
+
+@attrs.frozen(repr=False, eq=False)
+class Key(ValueSemantics):
+    """Where a message is. generation: 1, and one more each time that the folder numbers its messages anew."""
+
+    mailbox: str
+    folder: str
+    generation: int
+    uid: int
+
+    def __str__(self) -> str:
+        return f"{self.mailbox}/{self.folder}/{self.generation}/{self.uid}"
+
+    def __repr__(self) -> str:
+        return f"Key(generation={self.generation}, uid={self.uid})"  # a mailbox and a folder may name a patient
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Change(ValueSemantics):
+    """One change. A sink that is no transaction may be told the same one twice: by its key and digest it is known.
+
+    Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told
+    MOVED with the message, or GONE, of a key that it may not know: MOVED is as good as NEW then, and GONE nothing.
+    After MOVED nothing is under `previous` any more, even where the sink has the message under `key` already.
+
+    previous: the key that the message had, for MOVED and RESTORED. message: with its body and attachments, for NEW and
+    RESTORED, and for MOVED where it had to be fetched. digest: of the content, the same wherever the message is.
+    """
+
+    kind: Kind
+    key: Key
+    previous: Key | None = None
+    message: MessageDetail | None = None
+    digest: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Change({self.kind}, {self.key!r})"
 
 
 class StoreError(DirectSuiteError):
@@ -210,3 +268,20 @@ class GrantsWishes(Protocol):
     async def grant(self, mailbox: str) -> bool:
         """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
         ...
+
+
+@attrs.define(kw_only=True)
+class Report:
+    """What a round came to.
+
+    idle: folders that were as before. poison: messages set aside. more: there is more to do at once. waiting: what is
+    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, or
+    whose messages could not be fetched, and why.
+    """
+
+    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
+    poison: int = 0
+    idle: int = 0
+    more: bool = False
+    waiting: bool = False
+    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)

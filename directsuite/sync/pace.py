@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from directsuite.core.checks import INTERVAL, POSITIVE
 from directsuite.core.clock import Clock
-from directsuite.sync.report import Report
+from directsuite.sync.model import Report
 
 _SOONEST = 30.0
 """Seconds between two looks at a mailbox, at the least."""

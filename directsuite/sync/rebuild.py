@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 import attrs
 
 from directsuite.sync.canaries import have_content
-from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import Metadata, hex_of
-from directsuite.sync.model import Delta, Row, State
+from directsuite.sync.model import Change, Delta, Kind, Row, State
 from directsuite.sync.place import TOLD_GONE, Look, Place
 from directsuite.sync.remote import Listed, Remote
 

@@ -10,10 +10,9 @@ import attrs
 from directsuite.errors import ServiceError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.canaries import is_still_there
-from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import digest_of, hex_of, identity_of, received_ms, size_of
-from directsuite.sync.model import LISTED, Folder, Row, State
+from directsuite.sync.model import LISTED, Change, Folder, Kind, Row, State
 from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Remote
 

@@ -10,10 +10,9 @@ from collections.abc import Collection
 
 import attrs
 
-from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.identity import hex_of
-from directsuite.sync.model import Row, State
+from directsuite.sync.model import Change, Kind, Row, State
 
 _PATIENCE = 3
 """Rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE."""

@@ -21,9 +21,9 @@ import attrs
 from directsuite.durable.database import Database, Refusal, Transaction
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.sync import sql
-from directsuite.sync.changes import Change
 from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
+    Change,
     Delta,
     Folder,
     FolderStatus,

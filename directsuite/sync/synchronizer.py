@@ -18,12 +18,11 @@ from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
-from directsuite.sync.changes import Change
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import GrantsWishes, Store, StoreError
+from directsuite.sync.model import Change, GrantsWishes, Store, StoreError
 from directsuite.sync.pace import Pace
-from directsuite.sync.progress import MailboxProgress
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
+from directsuite.sync.status import MailboxProgress
 from directsuite.sync.turn_queue import TurnQueue
 from directsuite.sync.turns import Passwords, Turns
 

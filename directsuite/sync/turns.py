@@ -20,15 +20,12 @@ from directsuite.core.failures import is_being_cancelled
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
-from directsuite.sync.changes import Kind
 from directsuite.sync.commits import Deliver, SinkError, SinkHealth
 from directsuite.sync.mailbox import MailboxRounds
-from directsuite.sync.model import GrantsWishes, StaleLeaseError, Store, StoreError
+from directsuite.sync.model import GrantsWishes, Kind, Report, StaleLeaseError, Store, StoreError
 from directsuite.sync.pace import Pace
-from directsuite.sync.problems import NO_SUCH_FOLDER, problem_of
-from directsuite.sync.progress import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.remote import DirectRemote, Remote
-from directsuite.sync.report import Report
+from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, Standing, problem_of
 
 _LOGGER = logging.getLogger("directsuite")
 

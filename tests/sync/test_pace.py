@@ -11,8 +11,8 @@ import pytest
 
 from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
+from directsuite.sync.model import Report
 from directsuite.sync.pace import Pace
-from directsuite.sync.report import Report
 from tests.integration.conftest import world as world
 from tests.integration.world import ALICE, PASSWORD, StoppedClock, World
 

@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync import MaildirError, SinkError, StaleLeaseError, StoreError
-from directsuite.sync.problems import problem_of
+from directsuite.sync.status import problem_of
 
 NAMED = "jane.doe"
 

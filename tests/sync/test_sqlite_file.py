@@ -357,7 +357,7 @@ async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
 
 _COMMITS = """
 import asyncio, sys
-from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.model import Delta, Row, State
 from tests.sync.test_sqlite_store import Told

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from directsuite.durable.database import Transaction, sql
-from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.model import LEAVING, Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import LEAVING, Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from directsuite.durable.database import Transaction, sql
-from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
 from directsuite.sync.store import MEMORY, SqliteStore
 
 MAILBOX = "jane.doe@direct.example"

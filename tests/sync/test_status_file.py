@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.sync import Kind, MailboxProgress, Standing
-from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of, write_status
+from directsuite.sync.status import WorkerStatus, read_status, status_file_of, write_status
 
 seconds = st.floats(0, 2**33)
 progress = st.builds(

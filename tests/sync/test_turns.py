@@ -20,8 +20,8 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
+from directsuite.sync.model import Report
 from directsuite.sync.pace import Pace
-from directsuite.sync.report import Report
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
 from tests.integration.world import ALICE, BOB, World

@@ -22,8 +22,8 @@ import attrs
 
 from directsuite.core.iteration import Listing
 from directsuite.errors import ClosedError, DirectSuiteError
-from directsuite.sync.changes import Change
 from directsuite.sync.commits import SinkError
+from directsuite.sync.model import Change
 
 
 class UnacknowledgedError(SinkError):

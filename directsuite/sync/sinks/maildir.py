@@ -25,8 +25,8 @@ from directsuite.core.failures import reason_of
 from directsuite.durable.files import sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import OF_THE_SYSTEM, SinkError
+from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks.eml import eml_of
 from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
 

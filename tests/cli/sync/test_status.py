@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, Standing
-from directsuite.sync.status_file import WorkerStatus, write_status
+from directsuite.sync.status import WorkerStatus, write_status
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import directsuite as ds
 from directsuite.durable.database import Transaction
-from directsuite.sync.changes import Change
 from directsuite.sync.fleet import Fleet
+from directsuite.sync.model import Change
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import PostgresSink
 

@@ -11,8 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
-from directsuite.sync.changes import Change
-from directsuite.sync.model import Delta, Lease
+from directsuite.sync.model import Change, Delta, Lease
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:

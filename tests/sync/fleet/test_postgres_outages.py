@@ -12,9 +12,8 @@ import pytest
 
 from directsuite.durable.database import Transaction
 from directsuite.errors import ClosedError, ConfigurationError
-from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Delta, Folder, Lease, Row, State, StoreError
+from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, State, StoreError
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:

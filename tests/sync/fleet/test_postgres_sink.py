@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directsuite.messaging.models import Attachment, MessageDetail, MessageHeader, Recipient, RecipientType
-from directsuite.sync.changes import Change, Key, Kind
-from directsuite.sync.model import Delta, Lease
+from directsuite.sync.model import Change, Delta, Key, Kind, Lease
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import PostgresSink
 from tests.examples import examples

@@ -12,11 +12,10 @@ import pytest
 
 from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
-from directsuite.sync.changes import Change, Key, Kind
 from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
 from directsuite.sync.mailbox import MailboxRounds
-from directsuite.sync.model import Delta, Folder, Lease, Row, StaleLeaseError, State, Store, Wish
+from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State, Store, Wish
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.integration.world import StoppedClock

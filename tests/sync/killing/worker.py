@@ -14,7 +14,7 @@ from pathlib import Path
 
 import directsuite as ds
 from directsuite.durable.database import Transaction
-from directsuite.sync.changes import Change
+from directsuite.sync.model import Change
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import SqliteSink
 from directsuite.sync.sinks.maildir import MaildirSink

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.errors import ConnectionLostError
-from directsuite.sync.changes import Change, Kind
 from directsuite.sync.commits import SinkError
 from directsuite.sync.mailbox import MailboxRounds
-from directsuite.sync.model import Lease, Row, StaleLeaseError, State, Store
-from directsuite.sync.report import Report
+from directsuite.sync.model import Change, Kind, Lease, Report, Row, StaleLeaseError, State, Store
 
 from .fake_remote import DiedError, FakeRemote, Fuse
 from .mirror import Mirror

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Change, Key, Kind
 
 from .fake_remote import FakeRemote, Fuse
 from .world import MAILBOX, World

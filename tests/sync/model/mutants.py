@@ -12,13 +12,11 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.sync import canaries, identity, mailbox, model, rebuild, receiving
 from directsuite.sync.arrivals import Arrivals
 from directsuite.sync.aside import Aside
-from directsuite.sync.changes import Change
 from directsuite.sync.commits import Commits, Step
-from directsuite.sync.fetching import Fetched
 from directsuite.sync.mailbox import MailboxRounds
-from directsuite.sync.model import Delta, Folder, Lease, Row, State
+from directsuite.sync.model import Change, Delta, Folder, Lease, Row, State
 from directsuite.sync.place import Look, Place
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import Fetched, Remote
 
 from .stores import DictStore
 
@@ -129,7 +127,7 @@ def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
         await receive(self, commits, look, report)
         look.complete = True
 
-    patch.setattr("directsuite.sync.fetching.Fetched", partial)
+    patch.setattr("directsuite.sync.remote.Fetched", partial)
     patch.setattr(MailboxRounds, "_receive", done)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from directsuite.sync.changes import Change
 from directsuite.sync.model import (
     LEAVING,
+    Change,
     Delta,
     Folder,
     Lease,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.sync.changes import Change
+from directsuite.sync.model import Change
 from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
 from directsuite.sync.sinks.iterator import Changes
 from directsuite.sync.sinks.maildir import MaildirSink

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from directsuite.durable.database import Transaction
-from directsuite.sync.changes import Change
-from directsuite.sync.model import Store
+from directsuite.sync.model import Change, Store
 from directsuite.sync.store import SqliteStore
 from tests.examples import examples
 

@@ -15,7 +15,7 @@ import attrs
 from directsuite.cli.sync_status import MailboxRow, report_of_worker
 from directsuite.core.events import Event
 from directsuite.sync import RoundFinished, Standing, Synchronizer
-from directsuite.sync.status_file import WorkerStatus, read_status, status_file_of, write_status
+from directsuite.sync.status import WorkerStatus, read_status, status_file_of, write_status
 from tests.integration.world import PASSWORD, World
 from tests.sync.test_synchronizer import HeldClock
 

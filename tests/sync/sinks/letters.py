@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import directsuite as ds
 from directsuite.messaging.models import MessageDetail, MessageHeader
-from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Change, Key, Kind
 
 RECEIVED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 

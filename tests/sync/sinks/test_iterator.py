@@ -11,7 +11,7 @@ from contextlib import aclosing
 import pytest
 
 import directsuite as ds
-from directsuite.sync.changes import Change
+from directsuite.sync.model import Change
 from directsuite.sync.sinks import Changes, UnacknowledgedError
 from tests.sync.sinks.letters import key, new
 

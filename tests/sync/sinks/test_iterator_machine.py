@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import directsuite as ds
-from directsuite.sync.changes import Change
+from directsuite.sync.model import Change
 from directsuite.sync.sinks import Changes, UnacknowledgedError
 from directsuite.sync.sinks.iterator import ChangeLoop
 from tests.examples import examples

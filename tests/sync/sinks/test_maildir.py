@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks import MaildirSink, maildir
 from directsuite.sync.sinks.eml import eml_of
 from tests.examples import examples

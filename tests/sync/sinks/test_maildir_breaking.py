@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.sync.changes import Change, Kind
+from directsuite.sync.model import Change, Kind
 from directsuite.sync.sinks import MaildirError, MaildirSink
 from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
 from tests.sync.sinks.maildirs import composed, contents, expected, files, temporaries

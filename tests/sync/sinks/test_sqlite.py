@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from directsuite.durable.sqlite import SqliteTransaction, result_of
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.changes import Change, Key, Kind
+from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks import SqliteSink
 from directsuite.sync.store import FILE
 from tests.examples import examples

@@ -1,0 +1,219 @@
+"""How each mailbox stands: while it runs, in words that say what to do, and in a file that other processes read.
+
+The words name no mailbox, no folder and no secret. The file is JSON beside the store, for a look at a mailbox in which
+nothing happens is to write nothing to the database; it names mailboxes and folders, and is for its owner alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from directsuite.core.events import Event
+from directsuite.errors import (
+    AuthenticationError,
+    CircuitOpenError,
+    ConnectFailedError,
+    ConnectionLostError,
+    DeadlineExceededError,
+    DirectSuiteError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ServerError,
+)
+from directsuite.sync.commits import SinkError
+from directsuite.sync.model import Kind
+from directsuite.sync.store import FILE
+
+
+class Standing(enum.StrEnum):
+    """How a mailbox stands."""
+
+    WAITING = "waiting"
+    """It was not looked at yet."""
+    BEHIND = "behind"
+    """There is more to fetch."""
+    IN_STEP = "in step"
+    """The sink has all that the last listings showed."""
+    FAILING = "failing"
+    """Its last round failed, or a folder in it; it is tried again."""
+
+
+@attrs.define(kw_only=True, repr=False)
+class MailboxProgress:
+    """One mailbox, since this process began. in_step_at: seconds of the day's clock (Unix time), when it last was.
+
+    problem: what is wrong and what to do, in words that name nobody; None where nothing is. failing_since: when that
+    began, in Unix time. folders: those that failed, with what is wrong. failures: rounds that failed, in a row.
+    set_aside: messages that could not be fetched.
+    """
+
+    name: str
+    standing: Standing = Standing.WAITING
+    in_step_at: float | None = None
+    rounds: int = 0
+    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
+    set_aside: int = 0
+    failures: int = 0
+    problem: str | None = None
+    failing_since: float | None = None
+    folders: dict[str, str] = attrs.field(factory=dict[str, str])
+
+    def lag(self, now: float) -> float | None:
+        """Seconds since it was last in step; None where it never was."""
+        return None if self.in_step_at is None else max(0.0, now - self.in_step_at)
+
+    def __repr__(self) -> str:
+        return f"MailboxProgress({self.standing})"
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class RoundFinished(Event):
+    """A mailbox was looked at. elapsed: seconds. failure: the error's type where the whole mailbox failed.
+
+    problem: what is wrong, in words, where anything is.
+    """
+
+    new: int = 0
+    moved: int = 0
+    restored: int = 0
+    gone: int = 0
+    set_aside: int = 0
+    idle_folders: int = 0
+    failed_folders: int = 0
+    more: bool = False
+    elapsed: float = 0.0
+    failure: str | None = None
+    problem: str | None = None
+
+
+NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."
+
+_WORDS: Mapping[type[DirectSuiteError], str] = {
+    AuthenticationError: "The password is refused: give the right one.",
+    CircuitOpenError: "The service has not answered for a while: it is asked again by itself.",
+    ConnectFailedError: "The service can't be reached: see to the network, and to message_url.",
+    ConnectionLostError: "The service breaks connections off: it is asked again by itself.",
+    DeadlineExceededError: "The service does not answer in time: it is asked again by itself.",
+    NotFoundError: "The service knows no such mailbox or path: check the address, and message_url.",
+    PermissionDeniedError: "The service denies access to the mailbox: ask its provider to grant it.",
+    RateLimitedError: "The service wants fewer requests: lower requests_per_second.",
+    ServerError: "The service itself fails: it is asked again, and its provider may know more.",
+}
+"""By the kind of error, or the nearest that it is a kind of. All others say in their own text what to do."""
+
+_FULL = "The disk of the sink is full: free some space; what was not written is told again."
+_NOT_WRITABLE = (
+    "The folder of the sink can't be written: let this user write to it; what was not written is told again."
+)
+_OF_FILES: Mapping[int, str] = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _NOT_WRITABLE,
+    errno.EPERM: _NOT_WRITABLE,
+    errno.EROFS: _NOT_WRITABLE,
+}
+
+
+def problem_of(error: DirectSuiteError) -> str:
+    """A sentence for whoever runs the synchronisation."""
+    if isinstance(error, SinkError):
+        return _of_the_sink(error)
+    return next((_WORDS[kind] for kind in type(error).__mro__ if kind in _WORDS), error.explanation)
+
+
+def _of_the_sink(error: SinkError) -> str:
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        return FILE.explained(cause).explanation
+    number: int | None = getattr(error if cause is None else cause, "errno", None)
+    if number is None:
+        return error.explanation
+    other = f"The sink can't be written ({os.strerror(number)}): see to its disk; what was not written is told again."
+    return _OF_FILES.get(number, other)
+
+
+_VERSION = 1
+_BLOCK = 4096  # bytes
+_FIELDS = [field.name for field in attrs.fields(MailboxProgress) if field.name != "name"]
+
+
+@attrs.frozen(kw_only=True)
+class WorkerStatus:
+    """What a worker reports. started, written_at: Unix time. ended: it has stopped, and this is its last report."""
+
+    pid: int
+    started: float
+    written_at: float
+    ended: bool = False
+    mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
+
+    def age(self, now: float) -> float:
+        """Seconds since it was written."""
+        return max(0.0, now - self.written_at)
+
+
+def status_file_of(store: Path) -> Path:
+    """Where the report of the worker is that has a store open."""
+    return store.with_name(f"{store.name}.status.json")
+
+
+def write_status(path: Path, status: WorkerStatus) -> None:
+    """Put a report in the place of the one before. Raises OSError.
+
+    On a full disk it is written over the one before, which has room to spare: what is wrong can be read just then.
+    """
+    text = json.dumps(_document(status), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    text = text.ljust((len(text) * 3 // 2 // _BLOCK + 1) * _BLOCK)
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        temporary.unlink(missing_ok=True)  # with the mode that it may have got from a back-up
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, for its mode
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        path.chmod(0o600)
+        with path.open("r+b") as file:
+            file.write(text)
+            file.truncate()
+
+
+def read_status(path: Path) -> WorkerStatus | None:
+    """The last report; None where there is none, or none that can be read."""
+    try:
+        document = json.loads(path.read_bytes())
+        if document["version"] != _VERSION:
+            return None
+        mailboxes = {name: _progress(name, values) for name, values in document["mailboxes"].items()}
+        about = {name: document[name] for name in ("pid", "started", "written_at", "ended")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return WorkerStatus(**about, mailboxes=mailboxes)
+
+
+def _document(status: WorkerStatus) -> dict[str, Any]:
+    about = {name: getattr(status, name) for name in ("pid", "started", "written_at", "ended")}
+    return {"version": _VERSION, **about, "mailboxes": {name: _values(each) for name, each in status.mailboxes.items()}}
+
+
+def _values(progress: MailboxProgress) -> dict[str, Any]:
+    return {name: getattr(progress, name) for name in _FIELDS}
+
+
+def _progress(name: str, values: dict[str, Any]) -> MailboxProgress:
+    changes = Counter({Kind(kind): count for kind, count in values.pop("changes").items()})
+    return MailboxProgress(name=name, standing=Standing(values.pop("standing")), changes=changes, **values)
