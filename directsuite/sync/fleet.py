@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.durable.fleet_engine import FleetEngine
+from directsuite.durable.fleet import FleetEngine
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
@@ -80,8 +80,8 @@ class Fleet:
             self._worker,
             due=self._table.due,
             take=self._take_turn,
-            look_around=self._look_after_others,
-            turns=turns,
+            heartbeat=self._look_after_others,
+            concurrency=turns,
             grace=grace,
             patience=patience,
             tick=tick,

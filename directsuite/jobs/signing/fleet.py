@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.durable.fleet_engine import FleetEngine
+from directsuite.durable.fleet import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
 from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
@@ -123,9 +123,9 @@ class SigningFleet:
             secrets.token_hex(4),
             due=self._due,
             take=self._take,
-            look_around=self._let_hear,
+            heartbeat=self._let_hear,
             ending=self._end,
-            turns=1,
+            concurrency=1,
             grace=self._grace,
             patience=self._patience,
             tick=self._tick,

@@ -23,7 +23,7 @@ pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the 
 from procrastinate.schema import SchemaManager
 from psycopg import OperationalError, sql
 
-from directsuite.durable.fleet_engine import FleetEngine
+from directsuite.durable.fleet import FleetEngine
 from directsuite.durable.postgres import Connection, Connections
 
 
@@ -54,14 +54,14 @@ class Turns:
 
 
 def engine(connections: Connections, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
-    given: dict[str, Any] = {"turns": 2, "grace": 30.0, "patience": 30.0, "tick": 0.05, **options}
+    given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "patience": 30.0, "tick": 0.05, **options}
     return FleetEngine(
         connections,
         kind,
         "one",
         due=turns.due,
         take=turns.take,
-        look_around=turns.look_around,
+        heartbeat=turns.look_around,
         clock=SystemClock(),
         **given,
     )

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from directsuite.durable.fleet_queue import FleetQueue
+from directsuite.durable.fleet import FleetQueue
 from directsuite.sync.fleet_table import FleetTable
 from directsuite.sync.postgres import PostgresStore
 
@@ -83,7 +83,7 @@ async def test_jobs_of_the_dead_are_removed_or_given_to_all(table: FleetTable, s
     async def run(mailbox: int) -> None:
         ran.append(mailbox)
 
-    queue = FleetQueue(store.connections, "sync", "living", run, turns=2, grace=1.0, patience=0.0)
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=0.0)
     await queue.open()
     try:
         manager = queue._app.job_manager
@@ -107,7 +107,7 @@ async def test_a_job_whose_end_was_not_noted_holds_its_mailbox_for_two_looks(
     async def run(_: int) -> None:
         pass
 
-    queue = FleetQueue(store.connections, "sync", "living", run, turns=2, grace=1.0, patience=60.0)
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=60.0)
     await queue.open()
     try:
         manager = queue._app.job_manager
