@@ -1,22 +1,42 @@
-"""The work on PDFs that the service asks for, one function for all changes; runs in a worker thread.
+"""The work on PDFs that the service asks for: storing, changing, describing; runs in worker threads.
 
 Importing this module imports pyHanko and pikepdf, which takes the better part of a second and the `sandbox` extra:
 the service does so when the first document arrives.
+
+In what GetDocInfo tells, every place is in points from the top-left corner of the unrotated crop box; pages and tabs
+count from 1.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pikepdf
+from pyhanko.pdf_utils.misc import PdfError
+from pyhanko.sign.validation import async_validate_pdf_signature
+from pyhanko.sign.validation.errors import SignatureValidationError
+from pyhanko_certvalidator import ValidationContext
+
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.clear import clear_unsigned_fields
+from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
+from directsuite.sandbox.signing.document import (
+    Field,
+    Rectangle,
+    crop_box,
+    fields,
+    open_pdf,
+    page_numbers,
+    reader,
+    rotation,
+    text_of,
+)
 from directsuite.sandbox.signing.flatten import flatten
-from directsuite.sandbox.signing.inspect import inspect
 from directsuite.sandbox.signing.request import decoded
 from directsuite.sandbox.signing.sign import sign
 
@@ -24,8 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from datetime import datetime
 
-    from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing.keys import Certificate, KeySource
     from directsuite.sandbox.signing.request import SignatureRequest
+
+Json = dict[str, Any]
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -115,3 +137,144 @@ def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[Non
         raise refusal or InvalidActionError("the document is malformed") from None
     finally:
         _at_work.reset(token)
+
+
+def inspect(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+    """Return the members signatures, formFields, pages and metaData of GetDocInfo; validity is judged as of `moment`.
+
+    A form field is listed once for each of its widgets, so that the buttons of a radio group tell their places.
+    """
+    with open_pdf(content) as pdf:
+        places = page_numbers(pdf)
+        boxes = [crop_box(page) for page in pdf.pages]
+        form = list(fields(pdf))
+        signatures = [field for field in form if field.kind == "signature"]
+        verdicts = validate(content, trust_roots, moment) if any(field.signed for field in signatures) else {}
+        return {
+            "signatures": [
+                {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(field.name))}
+                for field in signatures
+            ],
+            "formFields": [
+                {**_place(widget, places, boxes), "name": field.name, "value": field.value, "type": field.kind,
+                 "tabIndex": places.get(widget.objgen, (None, None))[1]}
+                for field in form if field.kind != "signature" for widget in field.widgets
+            ],
+            "pages": [
+                {"index": number, "width": _points(box.width), "height": _points(box.height), "rotate": rotation(page)}
+                for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
+            ],
+            "metaData": _metadata(pdf),
+        }  # fmt: skip
+
+
+def _place(widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]], boxes: list[Rectangle]) -> Json:
+    place = places.get(widget.objgen)
+    corners = widget.get("/Rect")
+    if place is None or corners is None:
+        return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
+    rectangle, page = Rectangle.of(iter(corners)), boxes[place[0] - 1]
+    if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose corner means nothing
+        return {"left": 0, "top": 0, "width": 0, "height": 0, "pageIndex": place[0]}
+    return {
+        "left": _points(rectangle.left - page.left),
+        "top": _points(page.top - rectangle.top),
+        "width": _points(rectangle.width),
+        "height": _points(rectangle.height),
+        "pageIndex": place[0],
+    }
+
+
+def _signature(field: Field, verdict: Verdict | None) -> Json:
+    signed_at = verdict.signed_at if verdict is not None else None
+    return {
+        "name": field.name,
+        "isSigned": field.signed,
+        "signerName": verdict.signer_name if verdict is not None else None,
+        "signatureTime": _written(signed_at) if signed_at is not None else None,
+        "reason": verdict.reason if verdict is not None else None,
+        "isValid": verdict.valid if verdict is not None else False,
+        "modification": verdict.modification if verdict is not None else None,
+    }
+
+
+def _written(moment: datetime) -> str:
+    """Write a moment as `timestamp` does, but with the offset of the signer's zone, which the signature tells."""
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
+
+
+def _metadata(pdf: pikepdf.Pdf) -> list[Json]:
+    entries: list[Json] = []
+    if isinstance(pdf.trailer.get("/Info"), pikepdf.Dictionary):
+        entries = [{"key": str(key)[1:], "value": text_of(value)} for key, value in pdf.docinfo.items()]
+    return [
+        *entries,
+        {"key": "PDFVersion", "value": pdf.pdf_version},
+        {"key": "PageCount", "value": str(len(pdf.pages))},
+    ]
+
+
+def _points(length: float) -> float | int:
+    rounded = round(length, 2)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of one signature. modification: pyHanko's word for later changes; UNKNOWN if they can't be read."""
+
+    signer_name: str
+    signed_at: datetime | None
+    reason: str | None
+    valid: bool
+    modification: str
+
+
+def validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Verdict]:
+    """Return the verdict on each signature, by the name of its field; certificates are judged as of `moment`."""
+    return asyncio.run(_validate(content, trust_roots, moment))
+
+
+async def _validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Verdict]:
+    verdicts: dict[str, Verdict] = {}
+    try:
+        signatures: list[Any] = list(reader(content).embedded_regular_signatures)
+    except (SignatureValidationError, PdfError, ValueError):  # what is in a signature's place is none
+        return verdicts
+    for position, signature in enumerate(signatures):
+        context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
+        name = str(signature.field_name)
+        try:
+            verdicts[name] = await _judge(content, position, signature, context)
+        except (SignatureValidationError, PdfError, ValueError):
+            verdicts[name] = _verdict(signature, "", valid=False, modification="UNKNOWN")
+    return verdicts
+
+
+async def _judge(content: bytes, position: int, signature: Any, context: ValidationContext) -> Verdict:
+    try:
+        status: Any = await async_validate_pdf_signature(signature, context, diff_policy=POLICY)
+    except PdfError:
+        # The form of an earlier revision cannot be compared, a period in a field's own name (/T) being the usual
+        # reason: what the signature covers is still judged, on a fresh reader, and later changes are not.
+        signature = reader(content).embedded_regular_signatures[position]
+        status = await async_validate_pdf_signature(signature, context, skip_diff=True)
+    subject: Any = status.signing_cert.subject.native
+    level = status.modification_level
+    return _verdict(
+        signature,
+        str(subject.get("common_name", "")),
+        valid=bool(status.bottom_line),
+        modification=level.name if level is not None else "UNKNOWN",
+    )
+
+
+def _verdict(signature: Any, subject: str, *, valid: bool, modification: str) -> Verdict:
+    dictionary: Any = signature.sig_object
+    return Verdict(
+        signer_name=str(dictionary["/Name"]) if "/Name" in dictionary else subject,
+        signed_at=signature.self_reported_timestamp,
+        reason=str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
+        valid=valid,
+        modification=modification,
+    )

@@ -15,13 +15,15 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name
 
 from directsuite.sandbox.refusals import InvalidActionError
-from directsuite.sandbox.signing.document import new_stream, open_pdf, rewritten
-from directsuite.sandbox.signing.form import (
+from directsuite.sandbox.signing.document import (
     Field,
     FieldFlag,
     Rectangle,
     acro_form,
     fields,
+    new_stream,
+    open_pdf,
+    rewritten,
     signature_count,
     subfields,
     text_of,
@@ -60,20 +62,6 @@ def flatten(content: bytes) -> tuple[bytes, list[str]]:
                 del page.obj["/Annots"]
         _keep_signature_fields(pdf, roots)
         return rewritten(pdf), names
-
-
-def without_outdated_appearances(pdf: pikepdf.Pdf, content: bytes) -> bytes:
-    """Return the document with appearances drawn for what its form says, if it leaves that to viewers.
-
-    pdf: the document of these bytes, opened. One that asks for no drawing (/NeedAppearances) keeps its bytes.
-
-    To be done before the first signature: a viewer that redraws the form later would break it.
-    """
-    form = acro_form(pdf)
-    if form is None or "/NeedAppearances" not in form or signature_count(pdf):
-        return content
-    complete_appearances(pdf)
-    return rewritten(pdf)
 
 
 def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:

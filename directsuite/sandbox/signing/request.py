@@ -10,25 +10,20 @@ pages counted from 1:
 
 from __future__ import annotations
 
-import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any, cast
+from typing import Annotated, Any, cast
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pybase64
 
 from directsuite.sandbox.refusals import InvalidParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
-_MEMBERS = ("name", "widget", "reason", "gsName", "timezone", "GMTOffset", "graphicalSignature")
-_LONGEST = 1000  # characters of a name or reason
 _HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
 _ABBREVIATIONS = {  # what people write for time zones that the IANA database does not name so
@@ -82,21 +77,70 @@ class SignatureRequest:
     picture: bytes | None = None
 
 
-def read_sign(body: object) -> SignatureRequest:
-    """Return the signature that a Sign body asks for. Raises InvalidParameterError."""
-    return _read(_object(body, "the body"), "")
+_Text = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\0]*\Z")]
+
+
+class _Widget(msgspec.Struct, rename={"page_index": "pageIndex"}):
+    """A WidgetObject in either spelling; a member that is null counts as left out."""
+
+    x: float | None = None
+    left: float | None = None
+    y: float | None = None
+    top: float | None = None
+    width: float | None = None
+    height: float | None = None
+    page: float | None = None
+    page_index: float | None = None
+
+
+class _Signature(
+    msgspec.Struct,
+    rename={"signer_name": "gsName", "gmt_offset": "GMTOffset", "picture": "graphicalSignature"},
+):
+    """The body of Sign, and an element of MultiSign's."""
+
+    name: _Text | None = None
+    widget: _Widget | None = None
+    reason: _Text | None = None
+    signer_name: _Text | None = None
+    timezone: _Text | None = None
+    gmt_offset: int | None = None
+    picture: Annotated[str, msgspec.Meta(pattern=r"^[^\0]*\Z")] | None = None
+
+
+class _MultiSign(msgspec.Struct, rename={"signatures": "Signatures"}):
+    """The body of MultiSign; each signature is read by itself, so that a refusal names its position."""
+
+    signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]
+
+
+_MEMBERS = _Signature.__struct_encode_fields__
+_MISMATCHES = {  # what msgspec says of a member, and what the service says
+    "length <= 1000": "must have at most 1000 characters",
+    "matching regex": "must not contain the character NUL",
+    "Expected `str": "must be a string",
+    "Expected `float": "must be a number",
+    "Expected `int": "must be a whole number of hours or minutes",
+    "Integer value out of range": "must be a whole number of hours or minutes",
+    "Expected `object": "must be a JSON object",
+}
+_PLACE = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
+
+
+def read_sign(body: object) -> list[SignatureRequest]:
+    """Return the one signature that a Sign body asks for. Raises InvalidParameterError."""
+    return [_read(body, "")]
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
     """Return the signatures that a MultiSign body asks for, in order. Raises InvalidParameterError."""
-    signatures = _object(body, "the body").get("Signatures")
-    if not isinstance(signatures, list) or not signatures:
-        raise InvalidParameterError("Signatures must be a list of at least one signature")
-    entries = cast("list[object]", signatures)
-    requests = [
-        _read(_object(entry, f"Signatures[{position}]"), f"Signatures[{position}].")
-        for position, entry in enumerate(entries)
-    ]
+    try:
+        entries = msgspec.convert(body, _MultiSign).signatures
+    except msgspec.ValidationError:
+        if isinstance(body, dict):
+            raise InvalidParameterError("Signatures must be a list of at least one signature") from None
+        raise InvalidParameterError("the body must be a JSON object") from None
+    requests = [_read(entry, f"Signatures[{position}].") for position, entry in enumerate(entries)]
     names: set[str] = set()
     for name in (request.name for request in requests if request.name is not None):
         if name in names:
@@ -105,33 +149,35 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
     return requests
 
 
-def _read(body: Mapping[str, Any], path: str) -> SignatureRequest:
+def _read(body: object, path: str) -> SignatureRequest:
+    whole = path.rstrip(".") or "the body"
     # unknown members are ignored; a body of nothing else was meant for another operation
-    if body and not body.keys() & set(_MEMBERS):
-        raise InvalidParameterError(
-            f"{path.rstrip('.') or 'the body'} has none of a signature's members: {', '.join(_MEMBERS)}"
-        )
-    picture = _text(body, "graphicalSignature", path, longest=None)
+    if isinstance(body, dict) and body and not set(cast("dict[str, Any]", body)) & set(_MEMBERS):
+        raise InvalidParameterError(f"{whole} has none of a signature's members: {', '.join(_MEMBERS)}")
+    try:
+        signature = msgspec.convert(body, _Signature)
+    except msgspec.ValidationError as mismatch:
+        place = _PLACE.fullmatch(str(mismatch))
+        text, member = (place[1], path + place[2]) if place else (str(mismatch), whole)
+        wrong = next(words for fragment, words in _MISMATCHES.items() if fragment in text)
+        raise InvalidParameterError(f"{member} {wrong}") from None
     return SignatureRequest(
-        name=_text(body, "name", path) or None,
-        placement=_placement(body.get("widget"), f"{path}widget"),
-        reason=_text(body, "reason", path) or None,
-        signer_name=_text(body, "gsName", path) or None,
-        zone=_zone(_text(body, "timezone", path), body.get("GMTOffset"), path),
-        picture=decoded(picture, f"{path}graphicalSignature") if picture else None,
+        name=signature.name or None,
+        placement=None if signature.widget is None else _placement(signature.widget, f"{path}widget"),
+        reason=signature.reason or None,
+        signer_name=signature.signer_name or None,
+        zone=_zone(signature.timezone, signature.gmt_offset, path),
+        picture=decoded(signature.picture, f"{path}graphicalSignature") if signature.picture else None,
     )
 
 
-def _placement(widget: object, path: str) -> Placement | None:
-    if widget is None:
-        return None
-    members = _object(widget, path)
-    page = _number(members, ("page", "pageIndex"), path, default=1.0)
+def _placement(widget: _Widget, path: str) -> Placement:
+    page = _first(widget.page, widget.page_index, 1.0, name=f"{path}.page")
     placement = Placement(
-        left=_number(members, ("x", "left"), path),
-        top=_number(members, ("y", "top"), path),
-        width=_number(members, ("width",), path),
-        height=_number(members, ("height",), path),
+        left=_first(widget.x, widget.left, name=f"{path}.x"),
+        top=_first(widget.y, widget.top, name=f"{path}.y"),
+        width=_first(widget.width, name=f"{path}.width"),
+        height=_first(widget.height, name=f"{path}.height"),
         page=int(page),
     )
     if placement.width < 1 or placement.height < 1:  # pyHanko counts whole points
@@ -144,17 +190,15 @@ def _placement(widget: object, path: str) -> Placement | None:
     return placement
 
 
-def _number(members: Mapping[str, Any], spellings: tuple[str, ...], path: str, default: float | None = None) -> float:
-    value: object = next((members[name] for name in spellings if members.get(name) is not None), default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidParameterError(f"{path}.{spellings[0]} must be a number")
-    return float(value)
+def _first(*spellings: float | None, name: str) -> float:
+    number = next((value for value in spellings if value is not None), None)
+    if number is None:
+        raise InvalidParameterError(f"{name} must be a number")
+    return number
 
 
-def _zone(name: str | None, offset: object, path: str) -> tzinfo:
+def _zone(name: str | None, offset: int | None, path: str) -> tzinfo:
     """The signer's time zone: the IANA name, else what GMTOffset says, else UTC."""
-    if offset is not None and (isinstance(offset, bool) or not isinstance(offset, int)):
-        raise InvalidParameterError(f"{path}GMTOffset must be a whole number of hours or minutes")
     if name:
         zone = _named_zone(name.strip())
         if zone is not None:
@@ -183,22 +227,3 @@ def _named_zone(name: str) -> tzinfo | None:
         return ZoneInfo(_ABBREVIATIONS.get(name.upper(), name))
     except (LookupError, ValueError, OSError):  # unknown, or no name at all: a folder or a path of the zone database
         return None
-
-
-def _text(body: Mapping[str, Any], name: str, path: str, *, longest: int | None = _LONGEST) -> str | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidParameterError(f"{path}{name} must be a string")
-    if "\0" in value:
-        raise InvalidParameterError(f"{path}{name} must not contain the character NUL")
-    if longest is not None and len(value) > longest:
-        raise InvalidParameterError(f"{path}{name} must have at most {longest} characters")
-    return value
-
-
-def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidParameterError(f"{path} must be a JSON object")
-    return cast("dict[str, Any]", value)

@@ -4,15 +4,20 @@ Every change holds the document's lock from reading it to storing the result, so
 follow one another; the result and its entry in the ledger are one transaction. A change that leaves the document as
 it was (flattening without a form, clearing without an empty signature field) succeeds, keeps the digest, and has no
 entry in the ledger. Work on PDFs runs in worker threads, two at a time.
+
+A document expires after 4 hours without activity. That is derived from the clock whenever a document is asked for; the
+rows of expired ones are cleared away when the next one is saved.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import uuid
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +27,13 @@ from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.refusals import (
+    InvalidActionError,
     InvalidParameterError,
     MalformedBodyError,
     NoSuchDocumentError,
+    PermissionDeniedError,
     parse_json,
 )
-from directsuite.sandbox.signing import store
 from directsuite.sandbox.signing.request import SignatureRequest, encoded, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
@@ -41,17 +47,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-SCHEMA = store.SCHEMA
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS signing_document(
+  identifier TEXT PRIMARY KEY, account TEXT NOT NULL, created INTEGER NOT NULL, last_activity INTEGER NOT NULL,
+  digest TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS signing_document_activity ON signing_document(last_activity);
+CREATE TABLE IF NOT EXISTS signing_content(
+  identifier TEXT PRIMARY KEY REFERENCES signing_document(identifier) ON DELETE CASCADE, content BLOB NOT NULL);
+"""
 
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
+LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _PARALLEL = 2  # documents worked on at once
 
 _CHANGES: tuple[tuple[str, str, Callable[[object], list[SignatureRequest]] | None], ...] = (
     # operation, last part of the path, what reads its body
     ("Flatten", "flatten", None),
     ("ClearUnsignedFields", "clearUnsignedFields", None),
-    ("Sign", "sign", lambda body: [read_sign(body)]),
+    ("Sign", "sign", read_sign),
     ("MultiSign", "multiSign", read_multi_sign),
 )
 
@@ -90,12 +104,10 @@ class SigningService:
     async def _save(self, request: web.Request) -> web.Response:
         from_body = await request.read()
         content, repaired = await self._work(lambda: _engine().receive(from_body))
-        document = store.StoredDocument(
-            str(uuid.uuid4()), self._clock.milliseconds(), store.digest_of(content), content
-        )
+        document = StoredDocument(str(uuid.uuid4()), self._clock.milliseconds(), digest_of(content), content)
 
         def insert(connection: sqlite3.Connection) -> None:
-            store.insert(connection, document, request[ACCOUNT])
+            insert_document(connection, document, request[ACCOUNT])
             self._record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
         await self._write(insert)
@@ -118,7 +130,7 @@ class SigningService:
         at = self._clock.milliseconds()
 
         def delete(connection: sqlite3.Connection) -> None:
-            store.delete(connection, identifier, request[ACCOUNT], at)
+            delete_document(connection, identifier, request[ACCOUNT], at)
             self._record(connection, "Delete", identifier, at, digest="")
 
         async with self._lock(identifier):
@@ -157,13 +169,13 @@ class SigningService:
         changed = await self._work(change)
         return changed, await self._replace(name, before, changed)
 
-    async def _replace(self, name: str, before: store.StoredDocument, changed: Change) -> str:
+    async def _replace(self, name: str, before: StoredDocument, changed: Change) -> str:
         if changed.content == before.content:
             return before.digest
         at = self._clock.milliseconds()
 
         def replace(connection: sqlite3.Connection) -> str:
-            digest = store.replace(connection, before, changed.content)
+            digest = replace_document(connection, before, changed.content)
             self._record(
                 connection, name, before.identifier, at, digest=digest, before=before.digest, names=changed.names
             )
@@ -171,9 +183,9 @@ class SigningService:
 
         return await self._write(replace)
 
-    async def _use(self, request: web.Request) -> store.StoredDocument:
+    async def _use(self, request: web.Request) -> StoredDocument:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
-        return await self._write(lambda connection: store.use(connection, identifier, account, at))
+        return await self._write(lambda connection: use_document(connection, identifier, account, at))
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -201,7 +213,7 @@ def _engine() -> Any:
     return engine
 
 
-def _summary(document: store.StoredDocument, description: str) -> dict[str, str]:
+def _summary(document: StoredDocument, description: str) -> dict[str, str]:
     return {
         "documentType": _DOCUMENT_TYPE,
         "createdTime": timestamp(document.created),
@@ -221,3 +233,77 @@ async def _json(request: web.Request) -> object:
         return parse_json(await request.read())
     except MalformedBodyError as error:
         raise InvalidParameterError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it stands; created in milliseconds since 1970, digest the SHA-256 of its bytes in hex."""
+
+    identifier: str
+    created: int
+    digest: str
+    content: bytes
+
+
+def digest_of(content: bytes) -> str:
+    """Return the documentDigest of a document's bytes: SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def insert_document(connection: sqlite3.Connection, document: StoredDocument, account: str) -> None:
+    """Keep a new document for an account, and clear away what has expired by the time of its making."""
+    connection.execute("DELETE FROM signing_document WHERE last_activity <= ?", (document.created - LIFETIME_MS,))
+    connection.execute(
+        "INSERT INTO signing_document(identifier, account, created, last_activity, digest) VALUES(?, ?, ?, ?, ?)",
+        (document.identifier, account, document.created, document.created, document.digest),
+    )
+    _write_content(connection, document.identifier, document.content)
+
+
+def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredDocument:
+    """Return the document, whose 4 hours begin anew at `at`.
+
+    Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
+    """
+    row = connection.execute(
+        "SELECT d.*, c.rowid AS place FROM signing_document d JOIN signing_content c USING(identifier)"
+        " WHERE identifier = ?",
+        (identifier,),
+    ).fetchone()
+    if row is None or at - row["last_activity"] >= LIFETIME_MS:
+        raise NoSuchDocumentError("no document has this identifier: it is unknown, deleted or expired")
+    if row["account"] != account:
+        raise PermissionDeniedError("the document belongs to another account")
+    connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
+    with connection.blobopen("signing_content", "content", row["place"], readonly=True) as blob:
+        return StoredDocument(row["identifier"], row["created"], row["digest"], blob.read())
+
+
+def replace_document(connection: sqlite3.Connection, before: StoredDocument, content: bytes) -> str:
+    """Put new bytes in place of those that were read as `before`. Return the new digest.
+
+    Raises InvalidActionError if the document was changed or deleted since.
+    """
+    digest = digest_of(content)
+    changed = connection.execute(
+        "UPDATE signing_document SET digest = ? WHERE identifier = ? AND digest = ?",
+        (digest, before.identifier, before.digest),
+    )
+    if changed.rowcount != 1:
+        raise InvalidActionError("the document was changed or deleted by another request meanwhile: try again")
+    _write_content(connection, before.identifier, content)
+    return digest
+
+
+def delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
+    """Remove a document for good. Raises what `use_document` raises."""
+    use_document(connection, identifier, account, at)
+    connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
+
+
+def _write_content(connection: sqlite3.Connection, identifier: str, content: bytes) -> None:
+    """Keep the bytes of a document without a copy of them in memory; as a parameter SQLite would make two."""
+    statement = "REPLACE INTO signing_content VALUES(?, zeroblob(?)) RETURNING rowid"
+    [place] = connection.execute(statement, (identifier, len(content))).fetchone()
+    with connection.blobopen("signing_content", "content", place) as blob:
+        blob.write(content)

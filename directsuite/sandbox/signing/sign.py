@@ -2,43 +2,72 @@
 
 Several signatures are made one after the other, each an update of its own; the document is stored only when the
 last one is there.
+
+What a visible signature looks like (the graphical signature, who signed, why and when) is drawn as a page of its own
+with pikepdf and then taken over by pyHanko as the signature's appearance. On a page that viewers turn, it is drawn
+turned the other way, so that it reads upright.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pikepdf
+from pikepdf import Array, Dictionary, Name
+from pyhanko.pdf_utils.content import AppearanceContent
 from pyhanko.pdf_utils.misc import PdfError
+from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import SigFieldSpec, SigSeedSubFilter
 from pyhanko.sign.general import SigningError
 from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner
 from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
+from pyhanko.stamp import BaseStampStyle
 
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError
-from directsuite.sandbox.signing.document import incremental_writer, open_pdf
-from directsuite.sandbox.signing.flatten import without_outdated_appearances
-from directsuite.sandbox.signing.form import Rectangle, crop_box, fields, page_numbers, rotation
-from directsuite.sandbox.signing.stamp import DrawnStampStyle, draw_stamp, read_picture
+from directsuite.sandbox.signing.document import (
+    Rectangle,
+    acro_form,
+    crop_box,
+    fields,
+    incremental_writer,
+    new_stream,
+    open_pdf,
+    page_numbers,
+    rewritten,
+    rotation,
+    signature_count,
+    upright,
+)
+from directsuite.sandbox.signing.flatten import complete_appearances
+from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from PIL.Image import Image
+    from pyhanko.pdf_utils.layout import BoxConstraints
+    from pyhanko.pdf_utils.writer import BasePdfFileWriter
     from pyhanko.sign.signers import Signer
 
-    from directsuite.sandbox.signing.form import Field
+    from directsuite.sandbox.signing.document import Field
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST = "sha256"
 _TOLERANCE = 0.5  # points that a widget may reach beyond the page, for rounding in the caller's units
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
+_MOST_PIXELS = 8_000_000  # a picture of a few kilobytes can unpack to gigabytes
+_PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
+_GAP = 2.0  # points around the picture and between it and the text
+
+Draw = Callable[[float, float], bytes]
 
 
 def sign(content: bytes, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> tuple[bytes, list[str]]:
@@ -48,7 +77,11 @@ def sign(content: bytes, requests: Sequence[SignatureRequest], signer: Signer, a
     document does not take the signature, InvalidParameterError where the request is at fault.
     """
     with open_pdf(content) as pdf:
-        content = without_outdated_appearances(pdf, content)
+        form = acro_form(pdf)
+        if form is not None and "/NeedAppearances" in form and not signature_count(pdf):
+            # A viewer that draws the form after the first signature would break it.
+            complete_appearances(pdf)
+            content = rewritten(pdf)
         signatures = _checked(pdf, requests)
     for signature in signatures:
         content = _signed(content, signature, signer, at)
@@ -90,7 +123,7 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
             new_field = _new_field(pdf, name, taken, request.placement)
             if permitted is not None and new_field.box is not None:
                 raise InvalidActionError("the document is certified, which allows only existing fields to be signed")
-        picture = read_picture(request.picture) if request.picture is not None else None
+        picture = _read_picture(request.picture) if request.picture is not None else None
         page = new_field.on_page + 1 if new_field is not None else _page_of(pdf, existing[name])
         turned = rotation(pdf.pages[page - 1]) if page is not None else 0
         made[name] = _Signature(request, name, new_field, turned, picture)
@@ -151,7 +184,7 @@ def _signed(content: bytes, signature: _Signature, signer: Signer, at: datetime)
     if request.reason:
         lines.append(f"Reason: {request.reason}")
     lines.append(local.strftime(_TIME_FORMAT))
-    draw = partial(draw_stamp, lines=lines, picture=signature.picture, turned=signature.rotation)
+    draw = partial(_draw_stamp, lines=lines, picture=signature.picture, turned=signature.rotation)
     metadata = PdfSignatureMetadata(
         field_name=signature.name,
         md_algorithm=_DIGEST,
@@ -159,7 +192,9 @@ def _signed(content: bytes, signature: _Signature, signer: Signer, at: datetime)
         name=request.signer_name,
         subfilter=SigSeedSubFilter.PADES,
     )
-    pdf_signer = PdfSigner(metadata, signer, stamp_style=DrawnStampStyle(draw=draw), new_field_spec=signature.new_field)
+    pdf_signer = PdfSigner(
+        metadata, signer, stamp_style=_DrawnStampStyle(draw=draw), new_field_spec=signature.new_field
+    )
     try:
         return asyncio.run(_embed(content, pdf_signer, local)).getvalue()  # which BytesIO does not copy
     except (SigningError, PdfError) as error:
@@ -183,3 +218,105 @@ async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> io.Byte
     )
     await signed.post_signature_processing(output)
     return output
+
+
+def _read_picture(picture: bytes) -> Image:
+    """Return a graphical signature as an image. Raises InvalidParameterError for an unreadable or too large one."""
+    from PIL import Image
+
+    try:
+        opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
+        if opened.width * opened.height > _MOST_PIXELS:
+            raise InvalidParameterError(
+                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MOST_PIXELS} in all"
+            )
+        return opened.convert("RGBA")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise InvalidParameterError(f"graphicalSignature has more than {_MOST_PIXELS} pixels") from None
+    except (OSError, SyntaxError, ValueError, EOFError):  # Pillow raises all of these for a damaged file
+        raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
+
+
+def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
+    """Return a PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees.
+
+    Its background is white, since the page below may be a dark scan.
+    """
+    across, up, matrix = upright(turned, width, height)
+    text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
+    with pikepdf.new() as pdf:
+        resources = Dictionary()
+        content = b"1 g 0 0 %.3f %.3f re f\n%.3f %.3f %.3f %.3f %.3f %.3f cm\n" % (width, height, *matrix)
+        if picture is not None:
+            beside = across >= up
+            room = (across / 2, up) if beside else (across, up / 2)
+            scale = min((room[0] - 2 * _GAP) / picture.width, (room[1] - 2 * _GAP) / picture.height)
+            drawn = (max(picture.width * scale, 0.01), max(picture.height * scale, 0.01))
+            left, bottom = (room[0] - drawn[0]) / 2, up - room[1] + (room[1] - drawn[1]) / 2
+            content += b"q %.3f 0 0 %.3f %.3f %.3f cm /Picture Do Q\n" % (*drawn, left, bottom)
+            resources["/XObject"] = Dictionary(Picture=_image(pdf, picture))
+            if beside:
+                text_left, text_width = across / 2, across / 2
+            else:
+                text_height = up / 2
+        text = "\n".join(lines)
+        font = font_for(text) or Helvetica()
+        resources["/Font"] = Dictionary(Text=font.resource(pdf))
+        style = TextStyle(font, 0.0, "0 g", 0, text_width, text_height)
+        content += b"q 1 0 0 1 %.3f %.3f cm\n%sQ\n" % (text_left, text_bottom, paragraph(style, text))
+        page = Dictionary(
+            Type=Name.Page,
+            MediaBox=Array([0, 0, round(width, 3), round(height, 3)]),
+            Resources=resources,
+            Contents=new_stream(pdf, content),
+        )
+        pdf.pages.append(pikepdf.Page(pdf.make_indirect(page)))
+        output = io.BytesIO()
+        pdf.save(output)
+        return output.getvalue()
+
+
+@dataclass(frozen=True)
+class _DrawnStampStyle(BaseStampStyle):
+    """Tells pyHanko to use what `draw` gives for a width and height as the appearance of a signature."""
+
+    draw: Draw | None = None
+
+    def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
+        """The appearance for a box; called by pyHanko."""
+        return _DrawnStamp(writer, box, self.draw)
+
+
+class _DrawnStamp(AppearanceContent):
+    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: Draw | None) -> None:
+        super().__init__(writer=writer, box=box)
+        self._signed_document: Any = writer  # the writer of the base class has no type
+        self._draw = draw
+
+    def register(self) -> Any:
+        """The appearance as a form object of the document that is being signed."""
+        if self._draw is None:
+            raise ValueError("a stamp needs something to draw")
+        drawn = self._draw(float(self.box.width), float(self.box.height))
+        return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
+
+
+def _image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
+    """A picture as an image of the PDF, its transparency as a soft mask."""
+
+    def channel(pixels: bytes, space: Name) -> pikepdf.Object:
+        return new_stream(
+            pdf,
+            zlib.compress(pixels),
+            Type=Name.XObject,
+            Subtype=Name.Image,
+            Width=picture.width,
+            Height=picture.height,
+            BitsPerComponent=8,
+            ColorSpace=space,
+            Filter=Name.FlateDecode,
+        )
+
+    image = channel(picture.convert("RGB").tobytes(), Name.DeviceRGB)
+    image["/SMask"] = channel(picture.getchannel("A").tobytes(), Name.DeviceGray)
+    return image

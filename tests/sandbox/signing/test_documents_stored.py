@@ -17,10 +17,18 @@ from hypothesis import strategies as st
 from pikepdf import Name, String
 
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError, refusals
-from directsuite.sandbox.signing import engine, store
-from directsuite.sandbox.signing.inspect import validate
+from directsuite.sandbox.signing import engine
+from directsuite.sandbox.signing.engine import validate
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest, decoded, encoded
+from directsuite.sandbox.signing.service import (
+    SigningService,
+    StoredDocument,
+    digest_of,
+    insert_document,
+    replace_document,
+    use_document,
+)
 from tests.examples import examples
 
 from . import documents
@@ -29,7 +37,6 @@ from .conftest import account_from_header
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.signing.service import SigningService
 
     from .caller import Caller
 
@@ -232,12 +239,12 @@ def test_every_operation_has_its_route(service: SigningService) -> None:
 
 
 async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Database) -> None:
-    document = store.StoredDocument("one", 0, store.digest_of(b"before"), b"before")
-    await database.write(lambda connection: store.insert(connection, document, "alice"))
-    digest = await database.write(lambda connection: store.replace(connection, document, b"first"))
+    document = StoredDocument("one", 0, digest_of(b"before"), b"before")
+    await database.write(lambda connection: insert_document(connection, document, "alice"))
+    digest = await database.write(lambda connection: replace_document(connection, document, b"first"))
     with pytest.raises(InvalidActionError, match="meanwhile"):
-        await database.write(lambda connection: store.replace(connection, document, b"second"))
-    kept = await database.read(lambda connection: store.use(connection, "one", "alice", 0))
+        await database.write(lambda connection: replace_document(connection, document, b"second"))
+    kept = await database.read(lambda connection: use_document(connection, "one", "alice", 0))
     assert (kept.content, kept.digest) == (b"first", digest)
     database.close()
 

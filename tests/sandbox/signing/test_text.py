@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox.signing import text
-from directsuite.sandbox.signing.form import Rectangle, upright
+from directsuite.sandbox.signing.document import Rectangle, upright
 from directsuite.sandbox.signing.text import EmbeddedFont, Helvetica, font_for, wrapped
 from tests.examples import examples
 
