@@ -60,3 +60,16 @@ async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable
     """Return when the clock shows this. sleep: lets so many seconds pass, and raises what ends the wait."""
     while (left := due - monotonic()) > AT_ONCE:
         await sleep(min(left, STRIDE))
+
+
+async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> None:
+    """Return when a sleep has ended or an event is set, whichever is first. Raises what the sleep raised."""
+    asleep, waiting = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([asleep, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asleep.cancel()
+        waiting.cancel()
+        await asyncio.gather(asleep, waiting, return_exceptions=True)
+    if not asleep.cancelled():
+        asleep.result()

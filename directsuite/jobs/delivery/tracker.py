@@ -1,10 +1,17 @@
 """Many messages of one mailbox, followed together.
 
-add ─► journal ─► looked at when it is due; one request asks for all whose time has come, or is near
+add ─► journal ─► asked for when it is due; one request asks for all whose time has come, or is near
                      └─ what is new ─► journal ─► the loop's body ─► asks for the next: done
+
+all that are due or nearly so, up to 1,000 a request
+  └─ rejected ─► a few of them alone ─► rejected too: it isn't the Message-IDs, the service is left alone for a while
+       └─ one is answered ─► batches of 50 ─► what is rejected still is asked for one by one, and isolated
 
 Requests go out while the loop waits for a change, and only then: a slow body slows them down, and leaving the loop ends
 them. Whatever has happened meanwhile, to the program too, the next loop goes on with.
+
+Ages count by the clock of waits, which nobody sets. Where Unix time goes ahead of it, the machine may have slept, and
+all messages are due at once.
 """
 
 # pyright: reportPrivateUsage=false
@@ -13,18 +20,58 @@ them. Whatever has happened meanwhile, to the program too, the next loop goes on
 from __future__ import annotations
 
 import hashlib
+import math
+import random
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
 
-from directsuite.core.clock import unix_time
+import attrs
+
+from directsuite.core.clock import AT_ONCE, STRIDE, sleep_or_event, unix_time
+from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.iteration import Listing
-from directsuite.errors import InvalidArgumentError
-from directsuite.jobs.delivery.changes import DeliveryChange, TrackedMessage, TrackingState
+from directsuite.errors import (
+    DirectSuiteError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ResponseDecodeError,
+    ServerError,
+    ServiceError,
+)
+from directsuite.jobs.delivery.changes import (
+    DeliveryChange,
+    RecipientStatus,
+    TrackedMessage,
+    TrackingState,
+    changes_of,
+)
 from directsuite.jobs.delivery.journal import Journal
-from directsuite.jobs.delivery.polling import StatusPoller
-from directsuite.messaging.models import Recipient
+from directsuite.messaging.models import DirectMessageLog, Recipient
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import GIVE_UP_AFTER, checked_patience, checked_recipients, checked_smtp_id
+from directsuite.messaging.tracking import (
+    BACKOFF,
+    GIVE_UP_AFTER,
+    bare,
+    checked_patience,
+    checked_recipients,
+    checked_smtp_id,
+    next_look,
+    of_messages,
+)
+
+_IDS = 1_000
+"""Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
+_CHUNK = 50  # messages of a request in place of a larger one that was rejected
+_PROBES = 3  # messages that are asked for alone where nothing is answered
+
+_EXTENSION = 300.0
+"""Seconds for which a message is followed that was past its time when the journal was read: a clock may be wrong."""
+_REJECTIONS = 5  # in a row, with which a message may be given up: one may be of the moment
+_STUBBORN = 3  # failures in a row
+_IDLE = 3_600.0  # seconds
+_BROKEN = 86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
 
 _PAGE = 200  # changes read at a time
 
@@ -167,3 +214,264 @@ class _Changes(Listing[DeliveryChange]):
         self, changes: Callable[[bool, weakref.ref[object]], AsyncGenerator[DeliveryChange]], endless: bool
     ) -> None:
         super().__init__(changes(endless, weakref.ref(self)))
+
+
+@attrs.frozen
+class RejectedBatch:
+    """Messages whose request was rejected."""
+
+    messages: Sequence[TrackedMessage]
+    error: DirectSuiteError
+
+
+@attrs.define
+class BatchQuery:
+    """Asks for batches of messages, and finds out for which messages a batch is rejected.
+
+    What `_request` raises ends the query; a message that is neither answered nor rejected then was not asked for.
+    """
+
+    _request: Callable[[Sequence[TrackedMessage]], Awaitable[DirectSuiteError | None]]
+    """Makes a request, and returns why it is rejected or None."""
+    answered: bool = False
+    """Whether any request was."""
+    rejected: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
+    """Single messages where any request was answered; else the whole batches and those that were asked for alone."""
+
+    async def run(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
+        """Ask for all; where some are rejected and others are answered, in smaller batches, down to one by one."""
+        await self._ask(batches)
+        if self.rejected and not self.answered:
+            await self._probe()
+        if self.answered:
+            await self._split(_CHUNK)
+            await self._split(1)
+
+    async def _ask(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
+        for batch in batches:
+            error = await self._request(batch)
+            if error is None:
+                self.answered = True
+            else:
+                self.rejected.append(RejectedBatch(batch, error))
+
+    async def _probe(self) -> None:
+        """Ask for a few messages alone until one is answered: chosen at random, since bad ones may stand together."""
+        several = [message for each in self.rejected if len(each.messages) > 1 for message in each.messages]
+        for message in random.sample(several, min(_PROBES, len(several))):
+            rest = [attrs.evolve(each, messages=_without(each.messages, message)) for each in self.rejected]
+            self.rejected = [each for each in rest if each.messages]
+            await self._ask([[message]])
+            if self.answered:
+                return
+
+    async def _split(self, size: int) -> None:
+        larger = [each.messages for each in self.rejected if len(each.messages) > size]
+        self.rejected = [each for each in self.rejected if len(each.messages) <= size]
+        for messages in larger:
+            await self._ask(_in_batches(messages, size))
+
+
+def _without(messages: Sequence[TrackedMessage], message: TrackedMessage) -> Sequence[TrackedMessage]:
+    return [each for each in messages if each is not message]
+
+
+def _in_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Sequence[TrackedMessage]]:
+    return [messages[start : start + size] for start in range(0, len(messages), size)]
+
+
+def batches_due(
+    messages: Iterable[TrackedMessage], now: float
+) -> tuple[Sequence[Sequence[TrackedMessage]], Sequence[TrackedMessage]]:
+    """The batches to ask for: all messages that are due, and where there is room left, those that nearly are.
+
+    The second are the isolated ones that are due.
+    """
+    near = sorted((each for each in messages if each.earliest <= now), key=lambda each: each.latest)
+    together = [each for each in near if not each.isolated]
+    due = sum(each.latest <= now for each in together)
+    requests = -(-due // _IDS)
+    return _in_batches(together[: requests * _IDS], _IDS), [
+        each for each in near if each.isolated and each.latest <= now
+    ]
+
+
+class StatusPoller:
+    """Makes the requests for one mailbox's messages as they are due. unix_time: the journal's time."""
+
+    def __init__(
+        self, mailbox: Mailbox, journal: Journal, state: TrackingState, unix_time: Callable[[], float]
+    ) -> None:
+        self._mailbox = mailbox
+        self._journal = journal
+        self._state = state
+        self._unix_time = unix_time
+        self._monotonic = mailbox.runtime.clock.monotonic
+        self._sleep = mailbox.runtime.sleep
+        self._ahead = self._unix_time() - self._monotonic()
+        self._failures = 0  # in a row
+        self._resume_at = 0.0  # until when the service is left alone
+
+    def begin(self, message: TrackedMessage) -> None:
+        """Set from when on a message's age counts: from when it was added, which may be long ago."""
+        now = self._monotonic()
+        age = max(0.0, self._unix_time() - message.added_at)
+        if age > message.give_up_after - _EXTENSION:
+            age, message.give_up_after = 0.0, min(_EXTENSION, message.give_up_after)
+        message.began = now - age
+
+    def schedule(self, message: TrackedMessage) -> None:
+        """Set when a message is asked for next, from its age now that it was sent or asked for."""
+        window = next_look(max(0.0, self._monotonic() - message.began), message.give_up_after)
+        message.earliest, message.latest = message.began + window.earliest, message.began + window.latest
+
+    async def poll(self) -> None:
+        """Ask for the messages that are due, with those that nearly are; or wait until one is due or is added."""
+        messages = self._state.messages
+        self._notice_sleep()
+        now = self._monotonic()
+        due_at = min((each.latest for each in messages.values()), default=now + _IDLE)
+        if max(due_at, self._resume_at) - now > AT_ONCE:
+            self._state.wakes_at = due_at if messages else math.inf
+            try:
+                seconds = min(max(due_at, self._resume_at) - now, STRIDE if messages else _IDLE)
+                self._state.added.clear()
+                await sleep_or_event(self._sleep(seconds), self._state.added)
+            finally:
+                self._state.wakes_at = -math.inf
+            return
+        batches, isolated = batches_due(messages.values(), now + AT_ONCE)
+        if batches and not await self._ask(batches):
+            return
+        for message in isolated:
+            if not await self._ask([[message]]):
+                return
+
+    def _notice_sleep(self) -> None:
+        before, self._ahead = self._ahead, self._unix_time() - self._monotonic()
+        if self._ahead - before > STRIDE:
+            for message in self._state.messages.values():
+                message.earliest = message.latest = 0.0
+
+    async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
+        """Ask for these batches, and return whether more may be asked for now."""
+        query = BatchQuery(self._request)
+        failure: DirectSuiteError | None = None
+        try:
+            await query.run(batches)
+        except DirectSuiteError as error:
+            if _is_of_the_mailbox(error):
+                raise
+            failure = error
+        if query.answered:
+            await self._isolate([each for each in query.rejected if len(each.messages) == 1])
+        elif failure is None:
+            failure = await self._blame_all(query.rejected)
+        if failure is not None:
+            self._failures += 1
+            self._resume_at = self._monotonic() + BACKOFF.after(self._failures, failure.retry_after)
+            return False
+        self._failures = 0
+        return True
+
+    async def _request(self, messages: Sequence[TrackedMessage]) -> DirectSuiteError | None:
+        """Ask for these messages, and return why they are rejected or None. Raises errors that aren't about them."""
+        try:
+            report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
+        except (ServiceError, ResponseDecodeError) as error:
+            if _is_of_the_mailbox(error) or self._is_service_trouble(error, messages):
+                raise
+            return error
+        await self._set_isolated([message for message in messages if message.isolated], isolated=False)
+        await self._record(messages, report.records)
+        return None
+
+    async def _isolate(self, rejected: Sequence[RejectedBatch]) -> None:
+        """Have these messages asked for one by one from now on, since others are answered and these are not."""
+        new = [each.messages[0] for each in rejected if not each.messages[0].isolated]
+        await self._set_isolated(new, isolated=True)
+        for message in new:
+            message.rejections = 0  # those before may have been everybody's
+        for each in rejected:
+            await self._count_rejection(each)
+            self._postpone(each.messages[0])
+
+    async def _blame_all(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
+        """Return why the service is left alone, where it answers nothing. Raises what is of the whole mailbox."""
+        only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
+        if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
+            if only is not None:  # it may be of this message alone: then it is raised once, and blocks no other message
+                await self._set_isolated([only], isolated=True)
+            raise rejected[0].error
+        for each in rejected:
+            await self._count_rejection(each)
+        if only is None:
+            return rejected[0].error
+        self._postpone(only)
+        return None
+
+    async def _set_isolated(self, messages: Sequence[TrackedMessage], *, isolated: bool) -> None:
+        if messages:
+            await self._journal._set_isolated(messages, isolated=isolated)
+        for message in messages:
+            message.isolated = isolated
+
+    async def _count_rejection(self, rejected: RejectedBatch) -> None:
+        """Count a rejection for each message, and give up those whose time is over.
+
+        A service that is broken for all messages may know them later, for a day; one that is broken for an isolated
+        message alone rejects it.
+        """
+        for message in rejected.messages:
+            message.rejections += 1
+        broken = isinstance(rejected.error, ServerError)
+        over = [
+            message
+            for message in rejected.messages
+            if message.rejections >= _REJECTIONS
+            and self._gives_up(message, later=_BROKEN if broken and not message.isolated else 0.0)
+        ]
+        await self._record(over, ())
+
+    def _postpone(self, message: TrackedMessage) -> None:
+        """Have a message that was rejected asked for when it is due, and not before a pause has passed."""
+        self.schedule(message)
+        message.latest = max(message.latest, self._monotonic() + BACKOFF.after(message.rejections))
+
+    def _is_service_trouble(
+        self, error: ServiceError | ResponseDecodeError, messages: Sequence[TrackedMessage]
+    ) -> bool:
+        """Whether the error is the service's own trouble, and not about the messages that were asked for.
+
+        Some services answer 500 to an identifier that they don't like: a 500 that stays is taken for that.
+        """
+        if isinstance(error, ServerError):
+            stays = messages[0].isolated or self._failures >= _STUBBORN
+            return error.status != HTTPStatus.INTERNAL_SERVER_ERROR or not stays
+        return isinstance(error, RateLimitedError)
+
+    async def _record(self, messages: Sequence[TrackedMessage], records: Sequence[DirectMessageLog]) -> None:
+        """Write to the journal what these records say that is new, and schedule the messages that go on."""
+        found = of_messages([message.smtp_id for message in messages], records)
+        changed = [
+            (message, changes_of(message, found[bare(message.smtp_id)], give_up=self._gives_up(message)))
+            for message in messages
+        ]
+        if any(changes for _, changes in changed):
+            await self._journal._record(changed)
+        for message, changes in changed:
+            if changes and changes[-1][1].ends_message:
+                del self._state.messages[bare(message.smtp_id)]
+                continue
+            message.rejections = 0
+            for address, change in changes:
+                message.seen[address] = RecipientStatus(change.recipient, change.status, change.step, change.is_end)
+            self.schedule(message)
+
+    def _gives_up(self, message: TrackedMessage, later: float = 0.0) -> bool:
+        return self._monotonic() - message.began >= message.give_up_after + later - AT_ONCE
+
+
+def _is_of_the_mailbox(error: DirectSuiteError) -> bool:
+    """Return True if asking for other messages would fail as well. A refused permission may be one message's own."""
+    return scope_of(error) in HOPELESS and not isinstance(error, PermissionDeniedError)

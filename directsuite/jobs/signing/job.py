@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
-from directsuite.core.clock import Clock, unix_time
+from directsuite.core.clock import Clock, sleep_or_event, unix_time
 from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError
@@ -270,7 +270,7 @@ class SigningJob:
                 pause = retry.pause(error)
             except OSError as error:
                 return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
-            await self._wait(pause)
+            await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
                 return None  # it is left to the next run
 
@@ -278,15 +278,6 @@ class SigningJob:
     def _has_others_under_way(self) -> bool:
         """Or had: those that ended since the job is to end tell nothing any more."""
         return self._ending.is_set() or (self._queue is not None and self._queue.under_way > 1)
-
-    async def _wait(self, seconds: float) -> None:
-        """Let time pass, until the job is drained."""
-        passing, ending = asyncio.create_task(self._clock.sleep(seconds)), asyncio.create_task(self._ending.wait())
-        try:
-            await asyncio.wait([passing, ending], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            passing.cancel()
-            ending.cancel()
 
     def _record_end(self, end: Entry, retry: RetryState) -> None:
         self._rate.record_end()
