@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from directsuite.messaging.service import Mailbox as Mailbox
     from directsuite.messaging.tracking import Delivery as Delivery
     from directsuite.messaging.tuser import TUser as TUser
-    from directsuite.oauth.authorization import AuthorizationRequest as AuthorizationRequest
     from directsuite.oauth.grants import AuthorizationCode as AuthorizationCode
+    from directsuite.oauth.grants import AuthorizationRequest as AuthorizationRequest
     from directsuite.oauth.grants import ClientAuth as ClientAuth
     from directsuite.oauth.grants import ClientCredentials as ClientCredentials
     from directsuite.oauth.grants import OnRotated as OnRotated
@@ -141,8 +141,7 @@ else:
         "messaging.service": "Mailbox",
         "messaging.tracking": "Delivery",
         "messaging.tuser": "TUser",
-        "oauth.authorization": "AuthorizationRequest",
-        "oauth.grants": "AuthorizationCode ClientAuth ClientCredentials OnRotated RefreshToken",
+        "oauth.grants": "AuthorizationCode AuthorizationRequest ClientAuth ClientCredentials OnRotated RefreshToken",
         "otel": "OpenTelemetry",
         "registration.models": (
             "AddUsersResponseV2 DirectUserDetail DirectUserType IDProofedIndividual IDProofedIndividualRESTful "

@@ -14,10 +14,9 @@ from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, token_source
-from directsuite.core.events import Events, Listener, SessionRenewed
+from directsuite.core.events import Events, Listener, LogListener, SessionRenewed
 from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, SharedLimits
-from directsuite.core.logs import LogListener
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_traceback
 from directsuite.core.session import Session

@@ -19,8 +19,8 @@ from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, email, operations, send_once
-from directsuite.messaging.arguments import INBOX, flag
-from directsuite.messaging.batches import fetched_in_batches, measured
+from directsuite.messaging.arguments import INBOX, flag, send_body
+from directsuite.messaging.listings import MessageReader, fetched_in_batches, measured
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -41,7 +41,6 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.streams import MessageReader, send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances

@@ -10,6 +10,7 @@ from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations
+from directsuite.messaging.arguments import send_body
 from directsuite.messaging.models import (
     AuthenticationWithTuser,
     DirectMessageStatusReportResponse,
@@ -20,7 +21,6 @@ from directsuite.messaging.models import (
     SendWithHeaderWithTuserRequest,
     SendWithTuserRequest,
 )
-from directsuite.messaging.streams import send_body
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
 from directsuite.secret import Secret, as_secret
 

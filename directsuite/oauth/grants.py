@@ -3,19 +3,38 @@
 ClientCredentials    a program's own account; renews by asking again
 RefreshToken         a user's consent as it was kept; renewals may bring another refresh token
 AuthorizationCode    a user's fresh consent: one exchange, from then on as RefreshToken
+
+AuthorizationRequest is the way to that: to the user's consent and back (RFC 6749 section 4.1, RFC 7636).
+
+AuthorizationRequest.to(...) ── .url ──► the user's browser ──► redirect ── .redeem(...) ──► AuthorizationCode
 """
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Literal, cast
+from typing import Any, Literal, Self, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 from yarl import URL
 
-from directsuite.core.checks import problem_of_url
+from directsuite.core.checks import FLAG, TEXT, problem_of_url
 from directsuite.core.credentials import AccessToken, TokenSource
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.core.operation import Service
+from directsuite.core.privacy import scrub_traceback
+from directsuite.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    Outcome,
+    PermissionDeniedError,
+    ServerError,
+    ServiceError,
+)
 from directsuite.secret import Secret, as_optional_secret, as_secret
 
 ClientAuth = Literal["basic", "body"]
@@ -138,3 +157,133 @@ def _texts_of(grant: Grant) -> Iterator[tuple[str, object]]:
         left_out = value is None and "None" in str(field.type)
         if field.name not in ("client_auth", "on_rotated", "use") and not left_out:
             yield field.name, value
+
+
+_REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
+    "access_denied": (PermissionDeniedError, "the user, or the authorization server, denied consent"),
+    "unauthorized_client": (AuthenticationError, "this client may not ask for an authorization code"),
+    "invalid_request": (BadRequestError, "the authorization request lacks something, or is not valid"),
+    "unsupported_response_type": (BadRequestError, "the authorization server gives no codes"),
+    "invalid_scope": (BadRequestError, "the scope is unknown or not valid"),
+    "server_error": (ServerError, "the authorization server failed"),
+    "temporarily_unavailable": (ServerError, "the authorization server is overloaded or in maintenance"),
+}
+"""The codes of RFC 6749 section 4.1.2.1."""
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationRequest:
+    """A request for a user's consent.
+
+    A program that meets the redirect in another process keeps `state` and `code_verifier` in the user's session, and
+    builds the request anew: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
+    """
+
+    client_id: str
+    redirect_uri: str
+    state: str = attrs.field(repr=False)
+    code_verifier: Secret = attrs.field(converter=as_secret)
+    url: str = attrs.field(default="", repr=False)
+    """Send the user's browser there; it comes back to the redirect URI."""
+
+    @classmethod
+    @scrub_traceback
+    def to(
+        cls,
+        authorize_url: str,
+        client_id: str,
+        redirect_uri: str,
+        scope: str | None = None,
+        *,
+        allow_insecure_http: bool = False,
+    ) -> Self:
+        """A new request to the authorization server's URL, whose own query stays, with a fresh state and PKCE secret.
+
+        Raises ConfigurationError for a URL that is neither https nor on this machine.
+        """
+        from oauthlib.common import add_params_to_uri
+        from oauthlib.oauth2 import WebApplicationClient
+
+        TEXT.require("client_id", client_id)
+        TEXT.require("redirect_uri", redirect_uri)
+        TEXT.or_none().require("scope", scope)
+        FLAG.require("allow_insecure_http", allow_insecure_http)
+        if problem := problem_of_url(authorize_url, allow_insecure_http=allow_insecure_http, query=True):
+            raise ConfigurationError(f"authorize_url {problem}")
+        verifier = Secret(secrets.token_urlsafe(64))
+        state = secrets.token_urlsafe(32)
+        challenge = WebApplicationClient(client_id).create_code_challenge(verifier.reveal(), "S256")
+        query = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": redirect_uri,
+            "scope": scope,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        url = add_params_to_uri(authorize_url, [(name, text) for name, text in query.items() if text is not None])
+        return cls(client_id=client_id, redirect_uri=redirect_uri, state=state, code_verifier=verifier, url=url)
+
+    @scrub_traceback
+    def redeem(
+        self,
+        redirected_url: str | Secret,
+        *,
+        token_url: str,
+        client_secret: str | Secret | None = None,
+        on_rotated: OnRotated | None = None,
+        client_auth: ClientAuth = "basic",
+    ) -> AuthorizationCode:
+        """The grant for DirectSuite's `token`, from the URL (or its path and query) that the browser came back to.
+
+        Raises InvalidArgumentError for a redirect that doesn't answer this request and for a request without its state
+        or code_verifier, PermissionDeniedError where consent was denied, and another ServiceError where the
+        authorization server refused or failed.
+        """
+        code = self._code(as_secret(redirected_url))
+        if isinstance(code, DirectSuiteError):
+            raise code
+        return AuthorizationCode(
+            token_url,
+            self.client_id,
+            as_optional_secret(client_secret),
+            code,
+            self.redirect_uri,
+            self.code_verifier,
+            on_rotated,
+            client_auth=client_auth,
+        )
+
+    def _code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
+        """The code, or the error that the redirect is: returned, so that no traceback holds what it said."""
+        for name, kept in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
+            if not isinstance(cast("object", kept), str) or not kept:  # an empty state is any forger's
+                text = "has to be the request's own, a text that is not empty: it is lost from the user's session"
+                return InvalidArgumentError(text, parameter=name)
+        try:
+            pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
+        except (ValueError, TypeError, AttributeError):  # of what is no text
+            return _refused("it is no URL")
+        answer = dict(pairs)
+        if len(answer) != len(pairs):
+            return _refused("a parameter stands in it twice")
+        state = answer.get("state", "")
+        if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
+            return _refused("its state is not this request's: it answers another one, or somebody forged it")
+        if "error" in answer:
+            return _refusal(answer["error"], answer.get("error_description"))
+        return Secret(answer["code"]) if answer.get("code") else _refused("it holds neither a code nor an error")
+
+
+def _refused(reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(reason, parameter="redirected_url")
+
+
+def _refusal(code: str, description: str | None) -> ServiceError:
+    about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
+    if code not in _REFUSALS:
+        text = "the authorization server refused, with a code of another form"
+        return ServiceError(text, status=302, message=description, **about)
+    cls, meaning = _REFUSALS[code]
+    return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

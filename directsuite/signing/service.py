@@ -33,14 +33,15 @@ from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRe
 from directsuite.signing.settling import (
     FORM_GONE,
     UNSIGNED_FIELDS_GONE,
+    Change,
     Effect,
     Settling,
+    Versions,
     nothing_to_see,
     signed,
     verdict,
 )
 from directsuite.signing.streams import pdf_of, pieces
-from directsuite.signing.versions import Change, Versions
 from directsuite.wire.models import require_instance, require_instances
 
 R = TypeVar("R")

@@ -30,7 +30,7 @@ from directsuite.errors import (
     ResponseDecodeError,
 )
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.batches import Batch, Batches, measured
+from directsuite.messaging.listings import Batch, Batches, measured
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 from directsuite.sync.identity import is_storable

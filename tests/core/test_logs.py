@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core import events
-from directsuite.core.logs import FIELDS, LINES, LogListener
+from directsuite.core.events import FIELDS, LINES, LogListener
 
 from . import plays
 from .opened import ALICE, GET_MESSAGE_COUNT, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, SEND, failure_of, opened

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.messaging.batches import MEMORY, Batch, Batches
+from directsuite.messaging.listings import MEMORY, Batch, Batches
 
 KB = 1024
 MB = 1024 * 1024

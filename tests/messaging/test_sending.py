@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite import types
 from directsuite.core.upload import RequestBody
-from directsuite.messaging.streams import send_body
+from directsuite.messaging.arguments import send_body
 from directsuite.wire.codec import Codec
 from tests.examples import examples
 

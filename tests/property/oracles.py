@@ -19,9 +19,9 @@ from directsuite.core.response import Answer
 from directsuite.core.retry import retry_after
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging
+from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import DirectMessageStatusReportResponse, MessageStatus
 from directsuite.messaging.report import COLUMNS, rows
-from directsuite.messaging.streams import MessageReader
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import ArraySplitter, MismatchError

@@ -17,7 +17,7 @@ from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
 from directsuite.core.response import Answer
 from directsuite.messaging import operations as messaging
-from directsuite.messaging.streams import MessageReader
+from directsuite.messaging.listings import MessageReader
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from directsuite.wire import base64

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from directsuite.errors import ConnectionLostError, DirectSuiteError, Outcome, ServiceError
-from directsuite.signing.versions import Change, Versions
+from directsuite.signing.settling import Change, Versions
 from tests.examples import examples
 
 NAME = "d"

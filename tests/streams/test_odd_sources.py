@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.upload import RequestBody, content_of
+from directsuite.messaging.arguments import send_body
 from directsuite.messaging.models import Authentication, SendRequest
-from directsuite.messaging.streams import send_body
 from directsuite.secret import Secret
 from directsuite.wire.codec import Codec
 from tests.core import plays

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.messaging import operations
+from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import MessageDetail
-from directsuite.messaging.streams import MessageReader
 from directsuite.wire import parsing
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse

@@ -1,23 +1,28 @@
-"""The messages of a folder, fetched in batches of uids that are cut meanwhile, so that what they bring fits in memory.
+"""The messages of a folder, one after the other: fetched in batches of uids, or read from one answer while it comes.
 
-How large messages are is only known once some have come. Batches then hold as many as make a full window of them fit;
-what is not known yet counts as large. Only where a batch is more than an answer may hold is it asked for again, and all
-behind it, in smaller ones.
+Batches are cut meanwhile, so that what they bring fits in memory: how large messages are is only known once some have
+come. Batches then hold as many as make a full window of them fit; what is not known yet counts as large. Only where a
+batch is more than an answer may hold is it asked for again, and all behind it, in smaller ones.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
+from directsuite.core import outcome
 from directsuite.core.call import Exchanged
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Prefetch
+from directsuite.core.operation import Operation
 from directsuite.errors import ResponseDecodeError
-from directsuite.messaging.models import MessageDetail, RawMessage
+from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
+from directsuite.wire.codec import Codec
+from directsuite.wire.models import unread_list
+from directsuite.wire.parsing import ArraySplitter, MismatchError
 
 M = TypeVar("M", MessageDetail, RawMessage)
 F = TypeVar("F", bound=Facade)
@@ -176,3 +181,56 @@ class Batches(Iterator[Batch]):
 
     def _expected_size(self) -> float:
         return _UNSEEN if self._expected is None else self._expected
+
+
+class MessageReader:
+    """Reads the `messages` of a GetMessageResponse, one at a time."""
+
+    def __init__(self, operation: Operation[Any], codec: Codec) -> None:
+        self._operation = operation
+        self._codec = codec
+        self._splitter = ArraySplitter("messages", shape=codec.shape_of(MessageDetail))
+        self._number = 0
+        self.skipped = 0
+        """Elements of lists that were null, the messages themselves among them."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are kept until a message is whole."""
+        return self._splitter.pending
+
+    def feed(self, piece: bytes) -> Iterator[MessageDetail]:
+        """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
+        try:
+            for element in self._splitter.feed(piece):
+                if element is None:
+                    self._skip(1)
+                else:
+                    yield self._message(element)
+                self._number += 1
+            return
+        except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+            pass
+        raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
+
+    def _message(self, element: Any) -> MessageDetail:
+        try:
+            return self._codec.structure(MessageDetail, element, self._skip)
+        except MismatchError as mismatch:
+            raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
+
+    def _skip(self, elements: int) -> None:
+        self.skipped += elements
+
+    def finish(self) -> None:
+        """Raise the refusal that the answer is, if what stands around its messages says so."""
+        rest = self._splitter.finish()
+        refusal = outcome.judge(self._operation, 200, {}, rest, b"")
+        if refusal is not None:
+            raise refusal
+        if not self._operation.refusals.says_yes(rest):
+            raise MismatchError("true", f"$.{self._operation.refusals.flag}")
+        if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
+            raise MismatchError("a list", "$.messages")
+        if (unread := unread_list(GetMessageResponse, rest)) is not None:
+            raise MismatchError("present", f"$.{unread}")
