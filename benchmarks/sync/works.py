@@ -169,7 +169,7 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
             box = suite.mailbox(work.USERNAME, work.PASSWORD)
             return CannedRemote(box, large if name == names[0] else SMALL)
 
-        sync._turns._opened = opened  # type: ignore[method-assign]
+        sync._worker._open = opened  # type: ignore[method-assign]
         began = time.time()
         running = asyncio.create_task(sync.run())
         while True:

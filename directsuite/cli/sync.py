@@ -52,11 +52,11 @@ from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
+from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import MailboxProgress, RoundFinished, Standing, WorkerStatus, status_file_of, write_status
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
-from directsuite.sync.turns import Passwords
 
 _SHOWN_EVERY = 0.5  # seconds
 _REPORTED_EVERY = 5.0  # seconds

@@ -1,6 +1,6 @@
 """Mailboxes kept in step: every change on the server becomes a change for a sink, and none is lost.
 
-Synchronizer ── a turn ──► MailboxRounds ── asks ──► Remote (a Mailbox of the suite)
+Synchronizer ── a round ─► MailboxRounds ── asks ──► Remote (a Mailbox of the suite)
                                 │
                                 └─ commits ──► Store ◄── a sink of its own: exactly once
                                       └──────► deliver, any async callable: at least once, with a stable key
@@ -19,11 +19,11 @@ from directsuite.sync.model import (
     Store,
     StoreError,
 )
+from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
 from directsuite.sync.status import MailboxProgress, RoundFinished, Standing
 from directsuite.sync.store import SqliteStore, StoreSink
 from directsuite.sync.synchronizer import Synchronizer
-from directsuite.sync.turns import Passwords
 
 __all__ = [
     "Change",

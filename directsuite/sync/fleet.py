@@ -22,10 +22,9 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.model import StoreError
-from directsuite.sync.pace import Pace
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.schedule import Passwords, PollSchedule, Worker
 from directsuite.sync.status import MailboxProgress
-from directsuite.sync.turns import Passwords, Turns
 
 __all__ = ["Fleet", "FleetStatus"]
 
@@ -72,12 +71,12 @@ class Fleet:
         INTERVAL.require("patience", patience)
         DURATION.require("grace", grace)
         self._clock = clock or SystemClock()
-        self._worker = secrets.token_hex(8)
-        self._table = FleetTable(store.connections, self._worker, patience)
+        self._id = secrets.token_hex(8)
+        self._table = FleetTable(store.connections, self._id, patience)
         self._engine = FleetEngine(
             store.connections,
             "sync",
-            self._worker,
+            self._id,
             due=self._table.due,
             take=self._take_turn,
             heartbeat=self._look_after_others,
@@ -87,16 +86,16 @@ class Fleet:
             tick=tick,
             clock=self._clock,
         )
-        self._pace = Pace(
+        self._poll_schedule = PollSchedule(
             interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
         )
-        self._turns = Turns(
+        self._worker = Worker(
             suite,
             store,
             password,
             deliver=deliver,
             folders=folders,
-            pace=self._pace,
+            poll_schedule=self._poll_schedule,
             clock=self._clock,
             now=now,
         )
@@ -122,7 +121,7 @@ class Fleet:
     @property
     def progress(self) -> Mapping[str, MailboxProgress]:
         """How the mailboxes stand whose last turn was this worker's, by their addresses."""
-        return self._turns.status
+        return self._worker.status
 
     def stop(self) -> None:
         """Let `run` return when the turns under way have ended, or their grace has."""
@@ -134,7 +133,7 @@ class Fleet:
         Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
         ConfigurationError where nothing takes the changes.
         """
-        await self._turns.bind()
+        await self._worker.bind()
         await self._table.prepare()
         await self._table.seen()
         try:
@@ -146,9 +145,9 @@ class Fleet:
     async def _look_after_others(self) -> None:
         await self._table.seen()
         await self._table.give_to_all()
-        self._pace.mailboxes = (await self._table.status()).mailboxes
+        self._poll_schedule.mailboxes = (await self._table.status()).mailboxes
         for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
-            self._turns.drop(self._taken.pop(mailbox).name)
+            self._worker.forget(self._taken.pop(mailbox).name)
 
     async def _take_turn(self, mailbox: int) -> None:
         """A turn, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
@@ -158,7 +157,7 @@ class Fleet:
                 self._under_way.add(mailbox)
                 await self._take(begun)
         except StoreError as error:
-            self._engine.wake_later(mailbox, self._worker)
+            self._engine.wake_later(mailbox, self._id)
             _LOGGER.warning("fleet: %s", error)
         finally:
             self._under_way.discard(mailbox)
@@ -166,19 +165,19 @@ class Fleet:
     async def _take(self, begun: BegunTurn) -> None:
         last = self._taken.get(begun.mailbox)
         if last is None or last.number != begun.number - 1:
-            self._forget(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
+            self._reset(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
         self._taken[begun.mailbox] = begun
         breaks = self._connections.breaks
-        turn = await self._turns.take(begun.name)
-        if turn.report is None and self._connections.breaks != breaks:
-            self._forget(begun.name, begun.failures)  # it was no fault of the mailbox's
-            self._engine.wake_later(begun.mailbox, self._worker)
+        result = await self._worker.run_round(begun.name)
+        if result.report is None and self._connections.breaks != breaks:
+            self._reset(begun.name, begun.failures)  # it was no fault of the mailbox's
+            self._engine.wake_later(begun.mailbox, self._id)
             return
-        status = self._turns.status[begun.name]
-        is_last = await self._table.finish(begun, turn.rest, status.problem, status.failures)
-        if is_last and turn.rest < _AT_ONCE:
-            await self._engine.wake(begun.mailbox, self._worker)
+        status = self._worker.status[begun.name]
+        is_last = await self._table.finish(begun, result.next_in, status.problem, status.failures)
+        if is_last and result.next_in < _AT_ONCE:
+            await self._engine.wake(begun.mailbox, self._id)
 
-    def _forget(self, name: str, failures: int = 0) -> None:
+    def _reset(self, name: str, failures: int = 0) -> None:
         """Begin anew with a mailbox, save for how often it has failed."""
-        self._turns.forget(name, failures)
+        self._worker.reset(name, failures)

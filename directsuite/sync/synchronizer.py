@@ -1,9 +1,9 @@
 """Many mailboxes, kept in step with the server by one process.
 
-    due ──► a turn: one round of one mailbox ──► due again: at once, soon, at its interval, or later after a failure
+    due ──► a round of one mailbox ──► due again: at once, soon, at its interval, or later after a failure
 
-A turn fetches so much and no more, and mailboxes with a backlog have half of the turns at most: a large one holds up
-nobody. How often the service is asked is bounded by the suite's own limits.
+A round fetches so much and no more, and a large mailbox holds up nobody, because those with a backlog are at most half
+of the mailboxes that have a round at a time. How often the service is asked is bounded by the suite's own limits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import Change, GrantsWishes, Store, StoreError
-from directsuite.sync.pace import Pace
+from directsuite.sync.schedule import Passwords, PollSchedule, Schedule, Worker
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
-from directsuite.sync.turn_queue import TurnQueue
-from directsuite.sync.turns import Passwords, Turns
 
-_TURNS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
+_MOST_ROUNDS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
 _HEARING = 2.0  # seconds between two looks for wishes
 
 
@@ -63,27 +61,29 @@ class Synchronizer:
         AT_LEAST_ONE.require("turns", turns)
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
-        pace = Pace(interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock)
-        pace.mailboxes = len(self._names)
-        self._turns = Turns(
+        poll_schedule = PollSchedule(
+            interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
+        )
+        poll_schedule.mailboxes = len(self._names)
+        self._worker = Worker(
             suite,
             store,
             password,
             deliver=deliver,
             folders=folders,
-            pace=pace,
+            poll_schedule=poll_schedule,
             clock=self._clock,
             now=now,
         )
         self._wishes = store if isinstance(store, GrantsWishes) else None
-        self._side_by_side = turns
+        self._concurrency = turns
         self._changed = asyncio.Event()
         self._is_stopping = False
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
         """How each mailbox stands, by its address."""
-        known = self._turns.status
+        known = self._worker.status
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def once(self) -> Mapping[str, MailboxProgress]:
@@ -91,20 +91,20 @@ class Synchronizer:
 
         Raises ConfigurationError where nothing takes the changes, or another sink took what the store knows of.
         """
-        free = asyncio.Semaphore(self._side_by_side)
+        free = asyncio.Semaphore(self._concurrency)
 
         async def bring(name: str) -> None:
-            """Turns until nothing is left to do; between two, others have theirs."""
-            for _ in range(_TURNS):
+            """Rounds until nothing is left to do; between two, others have theirs."""
+            for _ in range(_MOST_ROUNDS):
                 async with free:
                     if self._is_stopping:
                         return
-                    turn = await self._turns.take(name)
-                if turn.done:
+                    result = await self._worker.run_round(name)
+                if result.done:
                     return
 
         try:
-            await self._turns.bind()
+            await self._worker.bind()
             async with asyncio.TaskGroup() as group:
                 for name in self._names:
                     group.create_task(bring(name))
@@ -118,20 +118,20 @@ class Synchronizer:
         Raises ConfigurationError as `once` does.
         """
         try:
-            await self._turns.bind()
-            queue = TurnQueue(self._names, places=self._side_by_side, now=self._clock.monotonic())
+            await self._worker.bind()
+            schedule = Schedule(self._names, concurrency=self._concurrency, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
-                hearing = group.create_task(self._hear_wishes(queue))
+                hearing = group.create_task(self._hear_wishes(schedule))
                 while not self._is_stopping:
-                    for name in queue.start(self._clock.monotonic()):
-                        group.create_task(self._take_turn(queue, name))
-                    await self._until_something_is_due(queue)
+                    for name in schedule.start(self._clock.monotonic()):
+                        group.create_task(self._run_round(schedule, name))
+                    await self._until_something_is_due(schedule)
                 hearing.cancel()
         finally:
             self._is_stopping = False
 
     def stop(self) -> None:
-        """Let `run` or `once` return when the turns under way have ended. Whoever can't wait cancels it."""
+        """Let `run` or `once` return when the rounds under way have ended. Whoever can't wait cancels it."""
         self._is_stopping = True
         self._changed.set()
 
@@ -146,14 +146,14 @@ class Synchronizer:
         is to be refused, by `changes.refuse()`, for the loop to go on with others. For a synchronizer and a store
         without another sink: else ConfigurationError.
         """
-        if self._turns.deliver is not None:
+        if self._worker.deliver is not None:
             raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")
         changes = Changes()
         return ChangeStream(changes, self._told(changes))
 
     async def _told(self, changes: Changes) -> AsyncGenerator[Change]:
         async with changes:
-            self._turns.deliver = changes.deliver
+            self._worker.deliver = changes.deliver
             running = asyncio.create_task(self.run())
             ending: list[asyncio.Task[None]] = []
             running.add_done_callback(lambda _: ending.append(asyncio.ensure_future(changes.aclose())))
@@ -162,14 +162,14 @@ class Synchronizer:
                     async for change in told:
                         yield change
             finally:
-                self._turns.deliver = None
+                self._worker.deliver = None
                 running.cancel()
                 await asyncio.wait([running])
         if not running.cancelled():
             running.result()  # nothing but a fault of the package's own ends it
 
-    async def _until_something_is_due(self, queue: TurnQueue) -> None:
-        due = queue.next_due()
+    async def _until_something_is_due(self, schedule: Schedule) -> None:
+        due = schedule.next_due()
         self._changed.clear()
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
         if due is not None:
@@ -183,16 +183,16 @@ class Synchronizer:
     async def _sleep_until(self, due: float) -> None:
         await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
 
-    async def _take_turn(self, queue: TurnQueue, name: str) -> None:
-        turn = await self._turns.take(name)
-        queue.end(name, self._clock.monotonic() + turn.rest, behind=not turn.rest)
+    async def _run_round(self, schedule: Schedule, name: str) -> None:
+        result = await self._worker.run_round(name)
+        schedule.finish(name, self._clock.monotonic() + result.next_in, has_backlog=not result.next_in)
         self._changed.set()
 
-    async def _hear_wishes(self, queue: TurnQueue) -> None:
-        """Have the turn of a mailbox come at once for which something is wished; the turn itself grants it."""
+    async def _hear_wishes(self, schedule: Schedule) -> None:
+        """Have the round of a mailbox come at once for which something is wished; the round itself grants it."""
         while self._wishes is not None:
             await self._clock.sleep(_HEARING)
-            with contextlib.suppress(StoreError, ClosedError):  # the turns tell of it
+            with contextlib.suppress(StoreError, ClosedError):  # the rounds tell of it
                 for name in await self._wishes.wished():
-                    queue.hasten(name)
+                    schedule.hasten(name)
                     self._changed.set()

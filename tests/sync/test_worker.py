@@ -1,4 +1,4 @@
-"""When a mailbox's next turn is due: after what went well, and after each kind of failure."""
+"""When a mailbox's next round is due: after what went well, and after each kind of failure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from directsuite.sync import (
     Synchronizer,
 )
 from directsuite.sync.model import Report
-from directsuite.sync.pace import Pace
+from directsuite.sync.schedule import PollSchedule, RoundResult, Worker, _back_off, _Mailbox
 from directsuite.sync.sinks.maildir import MaildirSink
-from directsuite.sync.turns import Turn, Turns, _back_off, _Mailbox
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import HeldClock, Passwords, Told
 
@@ -31,12 +30,12 @@ INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
 
 
-def turns_of(world: World) -> Turns:
+def worker_of(world: World) -> Worker:
     """At mailboxes that rest for INTERVAL."""
     clock = HeldClock(now=10_000.0)
-    pace = Pace(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-    about: dict[str, Any] = {"deliver": None, "folders": None, "pace": pace, "now": lambda: 0.0}
-    return Turns(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    schedule = PollSchedule(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
+    about: dict[str, Any] = {"deliver": None, "folders": None, "poll_schedule": schedule, "now": lambda: 0.0}
+    return Worker(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
 
 
 @pytest.mark.parametrize(
@@ -77,40 +76,40 @@ def test_back_off_after_the_first_failures() -> None:
     ids=repr,
 )
 async def test_rest_after_a_round(world: World, report: Report, seconds: float) -> None:
-    turns = turns_of(world)
-    turns._pace.note(ALICE, report)
+    worker = worker_of(world)
+    worker._poll_schedule.learn(ALICE, report)
     mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
-    assert turns._rest(mailbox, report) == pytest.approx(seconds, rel=0.11)
+    assert worker._next_in(mailbox, report) == pytest.approx(seconds, rel=0.11)
 
 
 async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: World) -> None:
-    turns = turns_of(world)
+    worker = worker_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
-    rests = [turns._rest(mailbox, Report(more=True)) for _ in range(5)]
+    rests = [worker._next_in(mailbox, Report(more=True)) for _ in range(5)]
     assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
-    assert turns._rest(mailbox, Report(more=True, poison=1)) == 0.0
+    assert worker._next_in(mailbox, Report(more=True, poison=1)) == 0.0
 
 
 async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(world: World) -> None:
-    turns = turns_of(world)
+    worker = worker_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
     for _ in range(20):
-        await turns._note(mailbox, Report(failed=FAILED, idle=1))
+        await worker._record(mailbox, Report(failed=FAILED, idle=1))
     lost = Report(failed={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
-    await turns._note(mailbox, lost)
-    assert turns._rest(mailbox, lost) <= 70
+    await worker._record(mailbox, lost)
+    assert worker._next_in(mailbox, lost) <= 70
 
 
 @pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])
 def test_an_interval_that_is_none_is_refused(interval: float) -> None:
     with pytest.raises(ds.ConfigurationError, match="interval"):
-        Pace(interval=interval, folders=None, requests_per_second=100.0, clock=HeldClock())
+        PollSchedule(interval=interval, folders=None, requests_per_second=100.0, clock=HeldClock())
 
 
 async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     under_way, most, taken = set[str](), list[int](), Counter[str]()
 
-    async def take(name: str) -> Turn:
+    async def run_round(name: str) -> RoundResult:
         """A backlog that has no end."""
         taken[name] += 1
         under_way.add(name)
@@ -120,17 +119,17 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
         under_way.remove(name)
         if sum(taken.values()) > 40:
             sync.stop()
-        return Turn(report=Report(more=True), rest=0.0)
+        return RoundResult(report=Report(more=True), next_in=0.0)
 
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock())
-        monkeypatch.setattr(sync._turns, "take", take)
+        monkeypatch.setattr(sync._worker, "run_round", run_round)
         await asyncio.wait_for(sync.run(), 10)
     assert max(most) == 1
     assert min(taken.values()) > 15
 
 
-async def test_a_changed_sink_is_refused_before_a_turn(world: World, tmp_path: Path) -> None:
+async def test_a_changed_sink_is_refused_before_a_round(world: World, tmp_path: Path) -> None:
     await world.deliver("one")
     path, told = tmp_path / "sync.db", Told()
     mail, other = MaildirSink(tmp_path / "mail"), MaildirSink(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""How often a worker's mailboxes are looked at where nobody says so, and that wishes are heard on its clock."""
+"""How often a worker's mailboxes are polled where nobody says so, and that wishes are heard on its clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
 from directsuite.sync.model import Report
-from directsuite.sync.pace import Pace
+from directsuite.sync.schedule import PollSchedule
 from tests.integration.conftest import world as world
 from tests.integration.world import ALICE, PASSWORD, StoppedClock, World
 
@@ -107,34 +107,36 @@ def of_folders(idle: int, *, new: int = 0) -> Report:
 
 
 def test_looks_of_a_fleet_are_learned_from_the_mailboxes_that_this_worker_has() -> None:
-    pace = Pace(interval=None, folders=None, requests_per_second=100.0, clock=Slept())
-    pace.mailboxes = 7_000
-    assert pace.rest("a", waiting=False) == pytest.approx(7_000 / 70)
-    pace.note("a", of_folders(3))
-    pace.note("b", of_folders(7))
-    assert pace.rest("a", waiting=False) == pytest.approx(6 * 7_000 / 70)
-    pace.forget("b")
-    assert pace.rest("a", waiting=False) == pytest.approx(4 * 7_000 / 70)
+    schedule = PollSchedule(interval=None, folders=None, requests_per_second=100.0, clock=Slept())
+    schedule.mailboxes = 7_000
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(7_000 / 70)
+    schedule.learn("a", of_folders(3))
+    schedule.learn("b", of_folders(7))
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(6 * 7_000 / 70)
+    schedule.forget("b")
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(4 * 7_000 / 70)
 
 
 def test_mailboxes_with_mail_share_what_is_left_of_the_requests() -> None:
     clock = StoppedClock()
-    pace = Pace(interval=None, folders=["INBOX"], requests_per_second=10.0, clock=clock)
-    pace.mailboxes = 1_000
+    schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=10.0, clock=clock)
+    schedule.mailboxes = 1_000
     for number in range(1_000):
-        pace.note(str(number), of_folders(0, new=number % 2))
-    assert pace.rest("0", waiting=False) == pytest.approx(1_000 / 7)
-    assert pace.rest("1", waiting=False) == pytest.approx(1_000 / 7)  # 500 of them would take 2.5 requests for longer
+        schedule.learn(str(number), of_folders(0, new=number % 2))
+    assert schedule.next_poll_in("0", waiting=False) == pytest.approx(1_000 / 7)
+    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(
+        1_000 / 7
+    )  # 500 of them would take 2.5 requests for longer
     clock.now += 1_800
-    pace.note("1", of_folders(0, new=1))
+    schedule.learn("1", of_folders(0, new=1))
     clock.now += 1_800
-    assert pace.rest("3", waiting=False) == pytest.approx(1_000 / 7)
-    assert pace.rest("1", waiting=False) == 30.0
+    assert schedule.next_poll_in("3", waiting=False) == pytest.approx(1_000 / 7)
+    assert schedule.next_poll_in("1", waiting=False) == 30.0
     clock.now += 1_801
-    assert pace.rest("1", waiting=False) == pytest.approx(1_000 / 7)
+    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(1_000 / 7)
 
 
 def test_an_interval_that_was_asked_for_holds() -> None:
-    pace = Pace(interval=5.0, folders=["INBOX"], requests_per_second=0.01, clock=Slept())
-    pace.mailboxes = 1_000
-    assert pace.rest("a", waiting=False) == pace.rest("a", waiting=True) == 5.0
+    schedule = PollSchedule(interval=5.0, folders=["INBOX"], requests_per_second=0.01, clock=Slept())
+    schedule.mailboxes = 1_000
+    assert schedule.next_poll_in("a", waiting=False) == schedule.next_poll_in("a", waiting=True) == 5.0

@@ -1,4 +1,4 @@
-"""Whose turn it is: the same as if all mailboxes were sorted each time, and no dearer the more there are."""
+"""Whose round is next: the same as if all mailboxes were sorted each time, and no dearer the more there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from directsuite.sync.turn_queue import TurnQueue
+from directsuite.sync.schedule import Schedule
 from tests.examples import examples
 
 NAMES = [f"mailbox {number}" for number in range(6)]
@@ -32,7 +32,7 @@ class BesideSorted(RuleBasedStateMachine):
     def begin(self, places: int) -> None:
         self.now = 0.0
         self.places = places
-        self.queue = TurnQueue([*NAMES, NAMES[0]], places=places, now=0.0)
+        self.schedule = Schedule([*NAMES, NAMES[0]], concurrency=places, now=0.0)
         self.all = [Sorted(name, number) for number, name in enumerate(NAMES)]
         self.places_taken = len(NAMES)
 
@@ -48,22 +48,22 @@ class BesideSorted(RuleBasedStateMachine):
             for_backlogs -= each.behind
             each.busy = True
             started.append(each.name)
-        assert self.queue.start(self.now) == started
+        assert self.schedule.start(self.now) == started
         later = [each.due for each in self.all if not each.busy and each.due > self.now]
-        assert self.queue.next_due() == min(later, default=None)
+        assert self.schedule.next_due() == min(later, default=None)
 
     @precondition(lambda self: any(each.busy for each in self.all))
     @rule(data=st.data(), rest=st.integers(0, 4), behind=st.booleans())
     def end(self, data: st.DataObject, rest: int, behind: bool) -> None:
         each = data.draw(st.sampled_from([each for each in self.all if each.busy]))
-        self.queue.end(each.name, self.now + rest, behind=behind)
+        self.schedule.finish(each.name, self.now + rest, has_backlog=behind)
         each.busy, each.behind = False, behind
         self.put(each, float("-inf") if each.hastened else self.now + rest)
         each.hastened = False
 
     @rule(each=st.integers(0, len(NAMES) - 1))
     def hasten(self, each: int) -> None:
-        self.queue.hasten(NAMES[each])
+        self.schedule.hasten(NAMES[each])
         if self.all[each].busy:
             self.all[each].hastened = True
         else:
@@ -76,14 +76,14 @@ class BesideSorted(RuleBasedStateMachine):
 
     @rule()
     def hasten_somebody_else(self) -> None:
-        self.queue.hasten("of another worker")
+        self.schedule.hasten("of another worker")
 
 
 TestBesideSorted = BesideSorted.TestCase
 TestBesideSorted.settings = settings(max_examples=examples(60), stateful_step_count=20, derandomize=True)
 
 
-def test_a_turn_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
+def test_a_round_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
     compared = 0
 
     class Counted(float):
@@ -96,12 +96,12 @@ def test_a_turn_costs_no_more_for_all_the_mailboxes_that_wait() -> None:
 
         __hash__ = float.__hash__
 
-    queue = TurnQueue((str(number) for number in range(10_000)), places=8, now=Counted(0.0))
-    started = queue.start(0.0)
+    schedule = Schedule((str(number) for number in range(10_000)), concurrency=8, now=Counted(0.0))
+    started = schedule.start(0.0)
     compared = 0
     for _ in range(100):
         for name in started:
-            queue.end(name, Counted(1.0), behind=False)
-        started = queue.start(0.0)
+            schedule.finish(name, Counted(1.0), has_backlog=False)
+        started = schedule.start(0.0)
     assert len(started) == 8
     assert compared < 100 * 8 * 60

@@ -1,0 +1,422 @@
+"""Rounds of mailboxes: when each is due, how it went, and in how many seconds the next one is.
+
+Worker         runs a round of a mailbox: in one process for all of them, or in whichever process of a fleet is free
+Schedule       the mailboxes of one process, in the order in which they are due
+PollSchedule   how long mailboxes rest between two polls, so that all polls fit into the requests of a second
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+import random
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import attrs
+
+from directsuite.core.checks import INTERVAL, POSITIVE
+from directsuite.core.clock import Clock
+from directsuite.core.failures import is_being_cancelled
+from directsuite.core.retry import Backoff
+from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
+from directsuite.secret import Secret
+from directsuite.suite import DirectSuite
+from directsuite.sync.commits import Deliver, SinkError, SinkHealth
+from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.model import GrantsWishes, Kind, Report, StaleLeaseError, Store, StoreError
+from directsuite.sync.remote import DirectRemote, Remote
+from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, Standing, problem_of
+
+_LOGGER = logging.getLogger("directsuite")
+
+Passwords = Callable[[str], Awaitable[str | Secret]]
+"""Gives a mailbox's password, whenever it is needed: none is kept in a store."""
+
+_OF_THE_STORE, _UNNAMED = "its own", "deliver"  # sinks, as stores name them
+_JITTER = 0.1
+_FRUITLESS = 4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
+_BACKOFF = Backoff(30.0, 3600.0)
+_BACKOFF_OF_THE_SINK = Backoff(30.0, 300.0)  # what a sink lacks is given to it sooner than a mailbox its password
+_STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
+
+_SHORTEST_INTERVAL = 30.0  # seconds between two polls of a mailbox
+_SHARE, _SHARE_OF_HOT = (
+    0.7,
+    0.25,
+)  # of the requests: to poll every mailbox, and to poll the hot ones more often
+_HOT = 3600.0  # seconds for which a mailbox is polled more often after a change
+
+_AT_ONCE = float("-inf")
+
+
+@attrs.frozen(kw_only=True)
+class RoundResult:
+    """How a round went."""
+
+    report: Report | None
+    """None where the whole mailbox failed."""
+    next_in: float
+    """Seconds until the next round is due."""
+    fruitless: bool = False
+    """Whether it is one of several in a row that had more to do, and came to nothing."""
+
+    @property
+    def done(self) -> bool:
+        """Whether another round at once would find nothing to do, or fail as this one did."""
+        if self.report is None or self.report.failed or self.fruitless:
+            return True
+        return not (self.report.more or self.report.waiting)
+
+
+@attrs.define(eq=False, repr=False)
+class _Mailbox:
+    """What is remembered of a mailbox between its rounds."""
+
+    status: MailboxProgress
+    rounds: MailboxRounds | None = None
+    remote: Remote | None = None
+    fruitless: int = 0
+    """How many rounds in a row had more to do, and did none of it."""
+
+
+class Worker:
+    """Runs rounds of any mailbox, and says when the next one of each is due."""
+
+    def __init__(
+        self,
+        suite: DirectSuite,
+        store: Store,
+        password: Passwords,
+        *,
+        deliver: Deliver | None,
+        folders: Sequence[str] | None,
+        poll_schedule: PollSchedule,
+        clock: Clock,
+        now: Callable[[], float],
+    ) -> None:
+        self._suite = suite
+        self._store = store
+        self._password = password
+        self.deliver = deliver
+        self._folders = folders
+        self._poll_schedule = poll_schedule
+        self._clock = clock
+        self._now = now
+        self._wishes = store if isinstance(store, GrantsWishes) else None
+        self._mailboxes: dict[str, _Mailbox] = {}
+        self._health = SinkHealth()
+
+    @property
+    def status(self) -> Mapping[str, MailboxProgress]:
+        """How each mailbox stands that had a round here, by its address."""
+        return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
+
+    async def bind(self) -> None:
+        """Bind the store to the sink, by its attribute `sink_name` if it has one, before the first round.
+
+        Raises ConfigurationError where nobody would be told of changes, which count as done then, or where another
+        sink was told of those so far; StoreError.
+        """
+        if self.deliver is not None:
+            name: str = getattr(self.deliver, "sink_name", _UNNAMED)
+        elif self._store.has_sink:
+            name = _OF_THE_STORE
+        else:
+            raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
+        await self._store.bind(name)
+
+    def standing(self, name: str) -> Standing:
+        """How a mailbox stands."""
+        return self._mailboxes[name].status.standing if name in self._mailboxes else Standing.WAITING
+
+    def reset(self, name: str, failures: int = 0) -> None:
+        """Begin anew with a mailbox that another process had since, save for how often it has failed."""
+        self._mailboxes[name] = _Mailbox(MailboxProgress(name=name, failures=failures))
+
+    def forget(self, name: str) -> None:
+        """Remember nothing of a mailbox, which another process has now."""
+        self._mailboxes.pop(name, None)
+        self._poll_schedule.forget(name)
+
+    async def run_round(self, name: str) -> RoundResult:
+        """One round of a mailbox. Its failures are in its status: whatever they are, the other mailboxes go on."""
+        mailbox = self._mailboxes.setdefault(name, _Mailbox(MailboxProgress(name=name)))
+        status, began = mailbox.status, self._clock.monotonic()
+        status.rounds += 1
+        try:
+            report = await self._run_round(mailbox)
+            self._poll_schedule.learn(name, report)
+            await self._record(mailbox, report)
+        except (Exception, asyncio.CancelledError) as error:  # what isn't foreseen is no reason to end them all
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
+            mailbox.rounds = None  # its password may be another, or its lease another's
+            self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
+            elapsed = self._clock.monotonic() - began
+            self._suite.runtime.emit(
+                RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
+            )
+            return RoundResult(report=None, next_in=_back_off(status, error))
+        self._suite.runtime.emit(_finished(report, status.problem, self._clock.monotonic() - began))
+        next_in = self._next_in(mailbox, report)
+        return RoundResult(report=report, next_in=next_in, fruitless=mailbox.fruitless >= _FRUITLESS)
+
+    async def _run_round(self, mailbox: _Mailbox) -> Report:
+        name = mailbox.status.name
+        if self._wishes is not None and await self._wishes.grant(name):
+            mailbox.rounds = None  # what it remembers is from before that
+        if mailbox.rounds is None:
+            mailbox.remote = await self._open(name)
+            mailbox.rounds = MailboxRounds(
+                mailbox.remote,
+                self._store,
+                name=name,
+                folders=self._folders,
+                deliver=self.deliver,
+                clock=self._clock,
+                now_ms=lambda: round(self._now() * 1000),
+                health=self._health,
+            )
+        return await mailbox.rounds.round()
+
+    async def _open(self, name: str) -> Remote:
+        try:
+            password = await self._password(name)
+        except DirectSuiteError:
+            raise
+        except Exception as error:
+            text = f"The source of passwords raised {type(error).__name__}: see to it."
+            raise ConfigurationError(text) from error
+        return DirectRemote(self._suite.mailbox(name, password))
+
+    async def _record(self, mailbox: _Mailbox, report: Report) -> None:
+        status = mailbox.status
+        status.changes.update(report.changes)
+        status.set_aside += report.poison
+        if report.failed:
+            folders = await self._problems_of_folders(mailbox, report)
+            if report.idle or report.changes.total():
+                status.failures = 0  # of its other folders, which need not wait longer and longer
+            self._fail(status, next(iter(folders.values())), folders)
+            return
+        status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
+        status.standing = Standing.BEHIND if report.more else Standing.IN_STEP
+        if not report.more:
+            status.in_step_at = self._now()
+
+    def _fail(self, status: MailboxProgress, problem: str, folders: dict[str, str]) -> None:
+        status.failures += 1
+        status.standing, status.problem, status.folders = Standing.FAILING, problem, folders
+        if status.failing_since is None:
+            status.failing_since = self._now()
+
+    async def _problems_of_folders(self, mailbox: _Mailbox, report: Report) -> dict[str, str]:
+        """What is wrong with each. That one is no more has no error of its own: the list of folders tells."""
+        there = set(report.failed)
+        if mailbox.remote is not None and any(isinstance(error, ServiceError) for error in report.failed.values()):
+            with contextlib.suppress(DirectSuiteError):
+                there = set(await mailbox.remote.folders())
+        return {name: problem_of(error) if name in there else NO_SUCH_FOLDER for name, error in report.failed.items()}
+
+    def _next_in(self, mailbox: _Mailbox, report: Report) -> float:
+        """Seconds until a mailbox's next round."""
+        changed = report.changes.total() > 0
+        mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.poison) else 0
+        if report.failed and not (report.idle or changed):
+            return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
+        goes_on = report.more and (changed or not report.failed)
+        if goes_on and mailbox.fruitless < _FRUITLESS:
+            return 0.0
+        return _jittered(self._poll_schedule.next_poll_in(mailbox.status.name, waiting=report.waiting or goes_on))
+
+
+@attrs.define(eq=False, repr=False)
+class _Scheduled:
+    """A mailbox of a schedule."""
+
+    name: str
+    entry: int = 0
+    """The number of its newest entry in a heap: older ones are passed over."""
+    has_backlog: bool = False
+    busy: bool = False
+    hastened: bool = False
+    """Whether it is due anew as soon as its round ends."""
+
+
+_Heap = list[tuple[float, int, _Scheduled]]
+"""When it is due (monotonic seconds), the number of the entry, and whose it is."""
+
+
+class Schedule:
+    """The mailboxes of one process, all of them due at `now` at first, in the order in which they are due.
+
+        later ──► ready: without a backlog, or with one ──► busy ──► later
+
+    Mailboxes with a backlog have half of the `concurrency` at most, so that they hold up nobody. Each step costs the
+    logarithm of how many mailboxes there are.
+    """
+
+    def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
+        self._scheduled = {name: _Scheduled(name) for name in names}
+        self._entries = itertools.count(1)
+        self._free = concurrency
+        self._free_for_backlogs = max(1, concurrency // 2)
+        self._later: _Heap = []
+        self._ready: dict[bool, _Heap] = {False: [], True: []}
+        for scheduled in self._scheduled.values():
+            self._push(scheduled, now)
+
+    def start(self, now: float) -> list[str]:
+        """Mailboxes whose round begins now, the longest due first."""
+        while self._later and self._later[0][0] <= now:
+            entry = heapq.heappop(self._later)
+            if not _is_outdated(entry):
+                heapq.heappush(self._ready[entry[2].has_backlog], entry)
+        started = list[str]()
+        while self._free and (scheduled := self._next_ready()) is not None:
+            scheduled.busy = True
+            self._free -= 1
+            self._free_for_backlogs -= scheduled.has_backlog
+            started.append(scheduled.name)
+        return started
+
+    def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
+        """Note that a round has ended, and when the next is due."""
+        scheduled = self._scheduled[name]
+        self._free += 1
+        self._free_for_backlogs += scheduled.has_backlog
+        scheduled.busy, scheduled.has_backlog = False, has_backlog
+        self._push(scheduled, _AT_ONCE if scheduled.hastened else due)
+        scheduled.hastened = False
+
+    def hasten(self, name: str) -> None:
+        """Have a mailbox due at once, before all others; where its round is under way, anew after that."""
+        scheduled = self._scheduled.get(name)
+        if scheduled is None:
+            return
+        if scheduled.busy:
+            scheduled.hastened = True
+        else:
+            self._push(scheduled, _AT_ONCE)
+
+    def next_due(self) -> float | None:
+        """When the next mailbox is due that isn't now; None where none will be until a round ends."""
+        while self._later and _is_outdated(self._later[0]):
+            heapq.heappop(self._later)
+        return self._later[0][0] if self._later else None
+
+    def _next_ready(self) -> _Scheduled | None:
+        heaps = [self._ready[False], self._ready[True]] if self._free_for_backlogs > 0 else [self._ready[False]]
+        for heap in heaps:
+            while heap and _is_outdated(heap[0]):
+                heapq.heappop(heap)
+        heads = [heap for heap in heaps if heap]
+        return heapq.heappop(min(heads))[2] if heads else None
+
+    def _push(self, scheduled: _Scheduled, due: float) -> None:
+        scheduled.entry = next(self._entries)
+        heapq.heappush(self._later, (due, scheduled.entry, scheduled))
+
+
+class PollSchedule:
+    """How often mailboxes are polled, of which this process may have some only. Raises ConfigurationError."""
+
+    def __init__(
+        self,
+        *,
+        interval: float | None,  # seconds between two polls where nothing happens; None for what the requests allow
+        folders: Sequence[str] | None,  # of each mailbox; None for all that it has, which the rounds find out
+        requests_per_second: float,
+        clock: Clock,
+    ) -> None:
+        INTERVAL.or_none().require("interval", interval)
+        POSITIVE.require("requests_per_second", requests_per_second)
+        self.mailboxes: int | None = None
+        """How many there are in all processes; None for those that had a round here."""
+        self._interval = interval
+        self._is_learning = folders is None
+        self._least = 1 if folders is None else len(folders)
+        self._requests_per_second = requests_per_second
+        self._clock = clock
+        self._requests: dict[str, int] = {}
+        """For a poll of each mailbox that had a round here."""
+        self._all_requests = 0
+        self._hot_until: dict[str, float] = {}
+        """Who was hot last stands last."""
+
+    def learn(self, name: str, report: Report) -> None:
+        """Learn from a round."""
+        requests = self._requests.get(name, self._least)
+        if self._is_learning:  # for the list of folders, and for each: how many those are is known once they are idle
+            requests = max(requests, 1 + report.idle + len(report.failed))
+        self._all_requests += requests - self._requests.get(name, 0)
+        self._requests[name] = requests
+        if report.changes.total() > 0:
+            self._hot_until.pop(name, None)
+            self._hot_until[name] = self._clock.monotonic() + _HOT
+
+    def forget(self, name: str) -> None:
+        """Count a mailbox no more: another process has it."""
+        self._all_requests -= self._requests.pop(name, 0)
+        self._hot_until.pop(name, None)
+
+    def next_poll_in(self, name: str, *, waiting: bool) -> float:
+        """Seconds until the next poll of a mailbox that is in step. waiting: for what the next poll tells."""
+        while self._hot_until and next(iter(self._hot_until.values())) <= self._clock.monotonic():
+            del self._hot_until[next(iter(self._hot_until))]
+        interval = self._affordable(1.0, _SHARE) if self._interval is None else self._interval
+        if name not in self._hot_until and not waiting:
+            return interval
+        hot = len(self._hot_until) / max(1, len(self._requests))
+        return min(interval, self._affordable(hot, _SHARE_OF_HOT))
+
+    def _affordable(self, part: float, share: float) -> float:
+        """Seconds in which so large a part of all mailboxes can be polled by a share of the requests."""
+        here = max(1, len(self._requests))
+        mailboxes = here if self.mailboxes is None else self.mailboxes
+        requests = (self._all_requests or self._least) / here * mailboxes * part
+        return max(_SHORTEST_INTERVAL, requests / (share * self._requests_per_second))
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+def _fault(error: BaseException) -> str:
+    """A sentence for whoever runs the synchronisation. The log has the lines of code, without values."""
+    fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
+    _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
+    return fault
+
+
+def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
+    """Seconds until a mailbox's next round after one that failed. error: of the whole mailbox."""
+    if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
+        return _jittered(_STORE_AWAY)
+    backoff = _BACKOFF_OF_THE_SINK if isinstance(error, SinkError) else _BACKOFF
+    return _jittered(backoff.after(status.failures))
+
+
+def _finished(report: Report, problem: str | None, elapsed: float) -> RoundFinished:
+    return RoundFinished(
+        problem=problem,
+        new=report.changes[Kind.NEW],
+        moved=report.changes[Kind.MOVED],
+        restored=report.changes[Kind.RESTORED],
+        gone=report.changes[Kind.GONE],
+        set_aside=report.poison,
+        idle_folders=report.idle,
+        failed_folders=len(report.failed),
+        more=report.more,
+        elapsed=elapsed,
+    )
+
+
+def _is_outdated(entry: tuple[float, int, _Scheduled]) -> bool:
+    _, number, scheduled = entry
+    return scheduled.busy or scheduled.entry != number
