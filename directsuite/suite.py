@@ -130,7 +130,7 @@ class DirectSuite:
                 clock,
                 margin=settings.session_margin,
                 keep_alive=settings.keep_alive,
-                tell=events.emit,
+                emit=events.emit,
             )
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
@@ -144,7 +144,7 @@ class DirectSuite:
                 in_header=False,
                 patience=settings.timeout + _PATIENCE,
                 keep_alive=settings.keep_alive,
-                tell=events.emit,
+                emit=events.emit,
                 renewed=SessionRenewed,
             )
             endpoints[Service.REGISTRATION].credentials = sessions
@@ -252,6 +252,6 @@ def _limits(service: str, settings: Settings, clock: Clock, events: Events, shar
         circuit_failures=settings.circuit_failures,
         circuit_pause=settings.circuit_pause,
         clock=clock,
-        tell=events.emit,
+        emit=events.emit,
         rate=rate,
     )

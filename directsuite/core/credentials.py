@@ -56,7 +56,7 @@ class TokenCache:
 
     margin: seconds before expiry at which it is renewed. patience: of one fetch. in_header: tokens have to fit into a
     header; a path takes any. keep_alive: renew it from then on in the background, whether or not anybody asks for it.
-    tell: told of renewals, each a `renewed`, and of their failures.
+    emit: told of renewals, each a `renewed`, and of their failures.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TokenCache:
         patience: float = 60.0,
         in_header: bool = True,
         keep_alive: bool = False,
-        tell: Callable[[Event], None] = lambda _: None,
+        emit: Callable[[Event], None] = lambda _: None,
         renewed: type[Renewed] = TokenRefreshed,
     ) -> None:
         self._source = source
@@ -85,7 +85,7 @@ class TokenCache:
         self._closed = False
         self._keep_alive = keep_alive
         self._keeper: asyncio.Task[None] | None = None
-        self._tell = tell
+        self._emit = emit
         self._kind = renewed
 
     @property
@@ -135,7 +135,7 @@ class TokenCache:
             renew_at=asked_at + lifetime - margin,
             expires_at=asked_at + lifetime,
         )
-        self._tell(self._kind(generation=self._generation, expires_in=token.expires_in))
+        self._emit(self._kind(generation=self._generation, expires_in=token.expires_in))
         if self._keep_alive and self._keeper is None and not self._closed:
             self._keeper = asyncio.create_task(self._keep(), name="directsuite-keep-alive")
         return self._credential
@@ -225,7 +225,7 @@ class TokenCache:
             self._failures += 1
             wait = _BACKOFF.after(self._failures)
             self._try_again_at = self._clock.monotonic() + wait
-            self._tell(RenewalFailed(error=type(failure).__name__, back_off=wait))
+            self._emit(RenewalFailed(error=type(failure).__name__, back_off=wait))
             raise
         return self.adopt(token, asked_at)
 

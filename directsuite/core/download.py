@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVa
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.events import Meter, Progress
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.files import Blocks, OwnThread, patiently
+from directsuite.core.files import Blocks, OwnThread, wait_briefly
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
@@ -336,7 +336,7 @@ class PathSink(Sink[Path]):
     async def end(self) -> None:
         """Close the temporary file: a full disk fails here a second time."""
         self._blocks.drop()
-        await patiently(self._thread.start(self._close))
+        await wait_briefly(self._thread.start(self._close))
 
     async def keep(self) -> None:
         """Give the temporary file the destination's name."""
@@ -351,7 +351,7 @@ class PathSink(Sink[Path]):
         """Remove the temporary file, where it is still there."""
         try:
             if not self._kept:
-                await patiently(self._thread.start(self._remove))
+                await wait_briefly(self._thread.start(self._remove))
         finally:
             self._thread.end()
 
@@ -460,7 +460,7 @@ class FileSink(Sink[R]):
         if self._in_memory:
             self._try_back(pieces)
         else:
-            await patiently(self._thread.start(self._try_back, pieces))
+            await wait_briefly(self._thread.start(self._try_back, pieces))
 
     async def close(self) -> None:
         """Let go of the thread."""

@@ -207,35 +207,30 @@ class Events:
     """Tells every event to every listener, and the standard logging. A listener that raises harms nobody."""
 
     def __init__(self, listeners: Iterable[Listener] = (), *, log: Listener, logger: logging.Logger) -> None:
-        self._listeners: tuple[Listener, ...] = ()
+        self.listeners: tuple[Listener, ...] = ()
         self._log = log
-        self._logger = logger
+        self.logger = logger
         for listener in listeners:
             self.add(listener)
-
-    @property
-    def detailed(self) -> bool:
-        """Some listener, or the log, wants to know of what goes well."""
-        return bool(self._listeners) or self._logger.isEnabledFor(logging.DEBUG)
 
     def add(self, listener: Listener) -> None:
         """Tell this one, too."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
-        self._listeners = (*self._listeners, listener)
+        self.listeners = (*self.listeners, listener)
 
     def remove(self, listener: Listener) -> None:
         """Tell this one no more; nothing happens where it wasn't told anyway."""
-        self._listeners = tuple(each for each in self._listeners if each != listener)
+        self.listeners = tuple(each for each in self.listeners if each != listener)
 
     def emit(self, event: Event) -> None:
         """Tell all."""
-        for listener in (self._log, *self._listeners):
+        for listener in (self._log, *self.listeners):
             try:
                 listener(event)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a call must not fail for its listeners
-                self._logger.warning("a listener raised %s", type(error).__name__)
+                self.logger.warning("a listener raised %s", type(error).__name__)
 
 
 FIELDS: Mapping[str, str] = {

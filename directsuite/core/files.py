@@ -88,14 +88,14 @@ async def in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
         thread.end()
 
 
-async def patiently(job: asyncio.Future[Any]) -> None:
+async def wait_briefly(job: asyncio.Future[Any]) -> None:
     """Wait a second for a job that tidies up, whatever comes of it; it goes on by itself where it takes longer."""
     job.add_done_callback(_seen)
     await asyncio.wait([job], timeout=_PATIENCE)
 
 
-def forget(job: asyncio.Future[Any]) -> None:
-    """Do without a job: not begun, it is left out, and what it raises is nobody's."""
+def abandon(job: asyncio.Future[Any]) -> None:
+    """Do without a job: one that has not begun is left out, and what it raises is nobody's."""
     job.cancel()
     job.add_done_callback(_seen)
 
@@ -252,7 +252,7 @@ async def read_ahead(reader: PathReader | FileReader, left: int) -> AsyncGenerat
     finally:
         block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
         if reading is not None:
-            forget(reading)
+            abandon(reading)
         thread.submit(reader.close)  # after the block that may be on its way
         thread.end()
 
@@ -299,7 +299,7 @@ class Blocks:
     def drop(self) -> list[bytes]:
         """Forget everything; the pieces that were not written."""
         if self._writing is not None:
-            forget(self._writing)
+            abandon(self._writing)
         pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
         return pieces
 

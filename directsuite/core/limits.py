@@ -108,14 +108,14 @@ class Limits:
         circuit_failures: int,
         circuit_pause: float,
         clock: Clock,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         rate: RateLimiter | None = None,
     ) -> None:
         self.connections = connections
         self.rate: RateLimiter = Rate(requests_per_second, burst, clock) if rate is None else rate
-        self.breaker = CircuitBreaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, tell=tell)
+        self.breaker = CircuitBreaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, emit=emit)
         self._service = service
-        self._tell = tell
+        self._emit = emit
         self._free = connections
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._queue = asyncio.Lock()
@@ -200,7 +200,7 @@ class Limits:
         """Let nobody call the service for so many seconds, as it asked for."""
         seconds = min(seconds, LONGEST_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
-            self._tell(ServicePaused(service=self._service, seconds=seconds))
+            self._emit(ServicePaused(service=self._service, seconds=seconds))
 
     @property
     def is_exhausted(self) -> bool:
@@ -238,13 +238,13 @@ class CircuitBreaker:
     """The breaker of one service. failures: in a row, 0 for no breaker at all. pause: seconds between probes."""
 
     def __init__(
-        self, service: str, *, failures: int, pause: float, clock: Clock, tell: Callable[[Event], None]
+        self, service: str, *, failures: int, pause: float, clock: Clock, emit: Callable[[Event], None]
     ) -> None:
         self._service = service
         self._failures = failures
         self._pause = pause
         self._clock = clock
-        self._tell = tell
+        self._emit = emit
         self._in_a_row = 0
         self._probe_at: float | None = None
         self._probe = 0
@@ -279,7 +279,7 @@ class CircuitBreaker:
         self._in_a_row = 0
         if self._probe_at is not None:
             self._probe_at, self._probe = None, 0
-            self._tell(CircuitClosed(service=self._service))
+            self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
         """An attempt got none. probe: its number, 0 where it was none."""
@@ -290,7 +290,7 @@ class CircuitBreaker:
             return  # late word of attempts that began before it opened says nothing new
         self._probe = 0
         self._probe_at = self._clock.monotonic() + self._pause
-        self._tell(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
+        self._emit(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
 
     def record_flow(self, *, probe: int) -> None:
         """The body of an attempt is being taken. One that takes longer than a pause leaves the probe to another."""

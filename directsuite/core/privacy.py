@@ -38,7 +38,7 @@ def scrub_init(cls: type[T]) -> type[T]:
     return cls
 
 
-def forget(error: BaseException, handled: BaseException | None) -> None:
+def strip_frames(error: BaseException, handled: BaseException | None) -> None:
     """Take our frames out of an error that was just caught in the frame around the one that was called.
 
     handled: what the caller was handling meanwhile, which is the caller's own.
@@ -96,7 +96,7 @@ def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...,
             return await calling
         except BaseException as error:
             args, kwargs = (), {}
-            forget(error, handled)
+            strip_frames(error, handled)
             raise
 
     return called
@@ -110,7 +110,7 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **kwargs)
         except BaseException as error:
             args, kwargs = (), {}
-            forget(error, handled)
+            strip_frames(error, handled)
             raise
 
     return called

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -168,7 +169,7 @@ class Transport:
             receive=receive,
             confirm=confirm,
             keep_open=keep_open,
-            detailed=env.events.detailed,
+            detailed=bool(env.events.listeners) or env.events.logger.isEnabledFor(logging.DEBUG),
             started_at=env.clock.monotonic(),
             deadline=env.session.timeouts.loop.time() + timeout,
         )

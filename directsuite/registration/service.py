@@ -1,8 +1,5 @@
 """The facade of the registration service, and the source of its sessions."""
 
-# pyright: reportPrivateUsage=false
-# Used: a view of the facade makes the calls that verify.
-
 from __future__ import annotations
 
 import functools

@@ -14,9 +14,6 @@ has to be comparable (see Versions). A name that is there, signed, is taken for 
 before: a caller who has the same name signed twice in one document passes the DocumentInfo.
 """
 
-# pyright: reportPrivateUsage=false
-# Used: a view of the facade makes the calls that verify.
-
 from __future__ import annotations
 
 import contextlib

@@ -13,9 +13,6 @@ through without a call. A failure is found again by a second, slower walk (`Read
 nothing for paths.
 """
 
-# pyright: reportPrivateUsage=false
-# Used: a converter's own marks.
-
 from __future__ import annotations
 
 import functools

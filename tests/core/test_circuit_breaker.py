@@ -104,7 +104,7 @@ async def test_short_time_of_a_caller_who_leaves_some_for_proof_says_nothing_eit
 
 def test_late_word_of_an_old_probe_does_not_free_the_new_one() -> None:
     clock = ManualClock()
-    breaker = CircuitBreaker("fax", failures=1, pause=10, clock=clock, tell=lambda _: None)
+    breaker = CircuitBreaker("fax", failures=1, pause=10, clock=clock, emit=lambda _: None)
     breaker.record_failure(probe=0)
     clock.now = 10
     old = breaker.enter()
@@ -236,7 +236,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.told: list[Event] = []
         self.breaker = CircuitBreaker(
-            "fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, tell=self.told.append
+            "fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, emit=self.told.append
         )
         self.under_way: list[int] = []
         self.row = 0

@@ -41,7 +41,7 @@ class KeepAliveMachine(RuleBasedStateMachine):
         self.hand = ByHand()
         self.service = Service(self.hand)
         self.told = Told()
-        self.cache = TokenCache(self.service, ClockOf(self.hand.loop), margin=MARGIN, keep_alive=True, tell=self.told)
+        self.cache = TokenCache(self.service, ClockOf(self.hand.loop), margin=MARGIN, keep_alive=True, emit=self.told)
         self.closed_at: int | None = None
         self.troubled_until = 0.0
 

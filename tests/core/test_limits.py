@@ -150,7 +150,7 @@ async def test_connections_go_to_those_who_came_first() -> None:
         circuit_failures=20,
         circuit_pause=10,
         clock=ManualClock(),
-        tell=lambda _: None,
+        emit=lambda _: None,
     )
     order: list[int] = []
 
@@ -177,7 +177,7 @@ async def test_waiter_who_is_cancelled_gives_his_turn_on(server: ScriptedServer)
 
 async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:
     settings = {"requests_per_second": 100.0, "burst": 10, "circuit_failures": 0, "circuit_pause": 1.0}
-    limits = Limits("fax", connections=1, clock=ManualClock(), tell=lambda _: None, **settings)  # type: ignore[arg-type]
+    limits = Limits("fax", connections=1, clock=ManualClock(), emit=lambda _: None, **settings)  # type: ignore[arg-type]
     await limits._connect()
     waiting = asyncio.create_task(limits._connect())
     await turns()

@@ -105,7 +105,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         self.seen: set[int] = set()
         self.kept: list[BaseException] = []
         self.failure: type[BaseException] | None = None
-        self.cache = TokenCache(self.source, ClockOf(self.hand.loop), margin=MARGIN, patience=PATIENCE, tell=self.told)
+        self.cache = TokenCache(self.source, ClockOf(self.hand.loop), margin=MARGIN, patience=PATIENCE, emit=self.told)
 
     def teardown(self) -> None:
         self.hand.close()

@@ -35,7 +35,7 @@ async def _words(call: Awaitable[object]) -> str:
 
 async def test_every_token_and_every_failure_is_told(source: Source, time: ManualClock) -> None:
     told: list[Event] = []
-    cache = TokenCache(source, time, tell=told.append)
+    cache = TokenCache(source, time, emit=told.append)
     for failures in (0, 2, 0):
         source.failures = [ValueError("broken") for _ in range(failures)]
         for _ in range(failures):

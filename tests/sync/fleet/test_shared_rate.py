@@ -117,7 +117,7 @@ async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None
             circuit_failures=0,
             circuit_pause=1,
             clock=clock,
-            tell=lambda _: None,
+            emit=lambda _: None,
             rate=rate,
         )
         began = clock.now
