@@ -12,7 +12,7 @@ from typing import TypeVar
 import attrs
 
 from directsuite.core.failures import is_being_cancelled
-from directsuite.errors import DirectSuiteError, InvalidArgumentError
+from directsuite.errors import DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, RemoteFile, SourceError, examined
 from directsuite.jobs.signing.journal import Chunk
 from directsuite.jobs.signing.targets import Target
@@ -104,7 +104,7 @@ class DocumentWorkflow:
         """Count a document as failed, whatever the service may still do with it: in our own words, not a service's."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
-        return await self._fail(entry, f"{type(error).__name__}: {error.explanation}")
+        return await self._fail(entry, f"{type(error).__name__}: {_why(error)}")
 
     async def cleanup(self, at_a_time: int) -> None:
         """Delete what is abandoned, as far as that goes: what can't be deleted now is tried later.
@@ -160,6 +160,9 @@ class DocumentWorkflow:
             case Reaction.UNDO:
                 await self.journal.put(entry)
                 raise error
+            case Reaction.STOP:
+                await self.journal.put(entry)
+                raise StagingError(_why(error).removeprefix("destination: ")) from None
             case _:
                 raise error
 
@@ -203,22 +206,16 @@ class DocumentWorkflow:
     async def _sign(self, entry: Entry, work: _Work) -> Entry:
         identifier = _present(entry.identifier)
         signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
-        try:
-            with _staging():
-                if len(work.signatures) == 1:
-                    await self.signing.sign_and_pull(identifier, work.signatures[0], destination=work.output)
-                else:
-                    await self.signing.multi_sign_and_pull(identifier, work.signatures, destination=work.output)
-        except StagingError:
-            await self.journal.put(entry)  # it was refused before anything was sent
-            raise
+        if len(work.signatures) == 1:
+            await self.signing.sign_and_pull(identifier, work.signatures[0], destination=work.output)
+        else:
+            await self.signing.multi_sign_and_pull(identifier, work.signatures, destination=work.output)
         self.outage.signed += 1
         return await self._examine_output(signing, work)
 
     async def _download(self, entry: Entry, work: _Work) -> Entry:
         """Get what became of a request whose answer nobody has."""
-        with _staging():
-            await self.signing.download(_present(entry.identifier), work.output)
+        await self.signing.download(_present(entry.identifier), work.output)
         return await self._examine_output(entry, work)
 
     async def _examine_output(self, entry: Entry, work: _Work) -> Entry:
@@ -287,6 +284,10 @@ def _present(value: T | None) -> T:
     return value
 
 
+def _why(error: DirectSuiteError | SourceError) -> str:
+    return error.kind if isinstance(error, SourceError) else error.explanation
+
+
 def _remove(fetched: Path) -> None:
     if fetched.is_dir():  # some storages have folders under a document's name
         shutil.rmtree(fetched, ignore_errors=True)
@@ -305,20 +306,6 @@ def _reading() -> Generator[None]:
         if is_being_cancelled():
             raise
         failure = SourceError("it was cancelled")
-    else:
-        return
-    raise failure
-
-
-@contextlib.contextmanager
-def _staging() -> Generator[None]:
-    """A file that can't be made there is no fault of the document's. Raises StagingError."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        if error.parameter != "destination":
-            raise
-        failure = StagingError(error.explanation.removeprefix("destination: "))
     else:
         return
     raise failure

@@ -18,10 +18,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from pathlib import Path
 from typing import Any, TypeVar
 
-from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import STAGING, Pdf, RemoteFile
-from directsuite.jobs.signing.targets import NO_NAME, OF_THE_NAME, refuse_outside, refuse_unwritable
+from directsuite.jobs.signing.documents import STAGING, Pdf, RemoteFile, examined
+from directsuite.jobs.signing.targets import refuse_outside, refuse_unwritable, refusing_names
 
 T = TypeVar("T")
 
@@ -110,7 +109,8 @@ class StorageTarget:
 
     async def has(self, name: str) -> bool:
         """Whether there is something of this name. Raises InvalidArgumentError and StorageError."""
-        return await _asked_by_name(self._found, name) is not None
+        with refusing_names():
+            return await _asked(self._found, name) is not None
 
     async def holds(self, name: str, sha256: str) -> bool:
         """Whether the file of this name is the one of this SHA-256, in hex. Raises StorageError."""
@@ -122,7 +122,9 @@ class StorageTarget:
         Raises FileExistsError where another has the name, InvalidArgumentError and StorageError.
         """
         self.check(name)
-        if not await _asked_by_name(self._put, name, file):
+        with refusing_names():
+            is_there = await _asked(self._put, name, file)
+        if not is_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
@@ -131,7 +133,7 @@ class StorageTarget:
         found = self._found(name)
         if found is None:
             self._put_anew(name, file)
-        elif found["type"] != "file" or not self._is_of_the_same_bytes(final, file):
+        elif found["type"] != "file" or self._digest_of(final) != examined(file).sha256:
             return False
         file.unlink()
         return True
@@ -141,7 +143,9 @@ class StorageTarget:
         if _protocol(self._files) in _WHOLE_PUTS:
             self._files.put_file(os.fspath(file), final)
         else:
-            made = f"{self._root}/{STAGING}/{_digest_of(name, file)}"
+            # Another for each document of a name: two jobs may put one at a time.
+            whose = f"{name}\0{examined(file).sha256}".encode("utf-8", "surrogatepass")
+            made = f"{self._root}/{STAGING}/{hashlib.sha256(whose).hexdigest()}"
             for each in (made, final):
                 self._files.makedirs(each.rpartition("/")[0], exist_ok=True)
             self._files.put_file(os.fspath(file), made)
@@ -162,16 +166,13 @@ class StorageTarget:
             raise
         return None if is_object_store and found["type"] != "file" else found
 
-    def _is_of_the_same_bytes(self, path: str, file: Path) -> bool:
-        with self._files.open(path, "rb") as there, file.open("rb") as here:
-            return hashlib.file_digest(there, "sha256").digest() == hashlib.file_digest(here, "sha256").digest()
-
     def _holds(self, name: str, sha256: str) -> bool:
         found = self._found(name)
-        if found is None or found["type"] != "file":
-            return False
-        with self._files.open(f"{self._root}/{name}", "rb") as there:
-            return hashlib.file_digest(there, "sha256").hexdigest() == sha256
+        return found is not None and found["type"] == "file" and self._digest_of(f"{self._root}/{name}") == sha256
+
+    def _digest_of(self, path: str) -> str:
+        with self._files.open(path, "rb") as there:
+            return hashlib.file_digest(there, "sha256").hexdigest()
 
     def _refuse_other_size(self, path: str, file: Path) -> None:
         if self._files.info(path)["size"] != file.stat().st_size:
@@ -211,14 +212,6 @@ def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _digest_of(name: str, file: Path) -> str:
-    """Another for each document of a name: two jobs may put one at a time."""
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass"))
-    with file.open("rb") as opened:
-        digest.update(hashlib.file_digest(opened, "sha256").digest())
-    return digest.hexdigest()
-
-
 def _protocol(files: Any) -> str:
     return files.protocol if isinstance(files.protocol, str) else str(files.protocol[0])
 
@@ -236,17 +229,6 @@ async def _asked(call: Callable[..., T], *values: Any) -> T:
     except Exception as error:  # noqa: BLE001  each storage's library has errors of its own
         failure = StorageError(type(error).__name__, error.errno if isinstance(error, OSError) else None)
     raise failure
-
-
-async def _asked_by_name(call: Callable[..., T], *values: Any) -> T:
-    """As `_asked`, for a document's name, which a storage may not take. Raises InvalidArgumentError."""
-    try:
-        return await _asked(call, *values)
-    except StorageError as error:
-        if error.errno not in OF_THE_NAME:
-            raise
-        why = reason_of(error)
-    raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
 
 
 def _next(found: Iterator[str]) -> list[str]:

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
@@ -27,11 +27,11 @@ from directsuite.jobs.signing.documents import STAGING, examined
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 T = TypeVar("T")
 
-OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
 _ATTEMPTS = 100
 _NO_PATH = "this is no path below the target"
 _NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
-NO_NAME = "no file can have this name there ({why})"
+_NO_NAME = "no file can have this name there ({why})"
 _LOCK = "lock"
 
 _FORGOTTEN = 24 * 3600.0
@@ -129,16 +129,11 @@ class TargetFolder:
         Raises InvalidArgumentError where there can be no such name, and OSError.
         """
         try:
-            (self._path / name).lstat()  # a thread would take longer than the answer
+            with refusing_names():
+                (self._path / name).lstat()  # a thread would take longer than the answer
         except FileNotFoundError:
             return False
-        except OSError as error:
-            if error.errno not in OF_THE_NAME:
-                raise
-            why = reason_of(error)
-        else:
-            return not self._overwrite
-        raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
+        return not self._overwrite
 
     async def holds(self, name: str, sha256: str) -> bool:
         """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
@@ -151,17 +146,10 @@ class TargetFolder:
         where another has the name, InvalidArgumentError where there can be no such name, and OSError.
         """
         self.check(name)
-        try:
+        with refusing_names():
             is_there = await asyncio.to_thread(_named, file, self._path, name, overwrite=self._overwrite)
-        except OSError as error:
-            if error.errno not in OF_THE_NAME:
-                raise
-            why = reason_of(error)
-        else:
-            if is_there:
-                return
+        if not is_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        raise InvalidArgumentError(NO_NAME.format(why=why), parameter="name")
 
 
 def refuse_outside(name: str) -> None:
@@ -173,6 +161,17 @@ def refuse_outside(name: str) -> None:
         raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")
 
 
+@contextlib.contextmanager
+def refusing_names() -> Generator[None]:
+    """Within it, what a system or a storage says of a name becomes InvalidArgumentError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_THE_NAME:
+            raise
+        raise InvalidArgumentError(_NO_NAME.format(why=reason_of(error)), parameter="name") from None
+
+
 def refuse_unwritable(name: str, encoding: str = "utf-8", errors: str = "strict") -> None:
     """Refuse a name that can't be written in this encoding. Raises InvalidArgumentError."""
     try:
@@ -181,7 +180,7 @@ def refuse_unwritable(name: str, encoding: str = "utf-8", errors: str = "strict"
         pass
     else:
         return
-    raise InvalidArgumentError(NO_NAME.format(why="it is no text"), parameter="name")
+    raise InvalidArgumentError(_NO_NAME.format(why="it is no text"), parameter="name")
 
 
 async def _whole(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
@@ -243,10 +242,6 @@ def _removed(top: Path, folder: Path) -> None:
         top.rmdir()
 
 
-def _is_there(place: Path) -> bool:
-    return os.path.lexists(place)
-
-
 def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
     """Whether it is there by now, under its name. Otherwise another is."""
     place = root.joinpath(name)
@@ -256,7 +251,7 @@ def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
     if overwrite:
         file.replace(place)
     elif not _moved(file, place):
-        if not _is_of_the_same_bytes(file, place):
+        if not _is_of(place, examined(file).sha256):
             return False
         file.unlink()
     for folder in [place.parent, *(each.parent for each in missing)]:
@@ -276,19 +271,12 @@ def _moved(file: Path, place: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if _is_there(place):
+        if os.path.lexists(place):
             return False
         file.replace(place)
         return True
     file.unlink()
     return True
-
-
-def _is_of_the_same_bytes(file: Path, place: Path) -> bool:
-    try:
-        return place.is_file() and examined(place) == examined(file)
-    except PermissionError:  # this user has written none that he may not read
-        return False
 
 
 def _is_of(place: Path, sha256: str) -> bool:

@@ -209,6 +209,8 @@ class Reaction(enum.Enum):
     """What is stored is of no use to this run."""
     FAIL = enum.auto()
     """It would meet the document again."""
+    STOP = enum.auto()
+    """As UNDO, and for every document: no file can be made in the staging folder."""
 
 
 def classify_error(
@@ -223,7 +225,8 @@ def classify_error(
     if isinstance(error, SourceError):
         return Reaction.FAIL if error.is_its_own else Reaction.RAISE
     if isinstance(error, InvalidArgumentError):
-        return Reaction.FAIL
+        is_of_the_output = step in (Step.SIGN, Step.DOWNLOAD) and error.parameter == "destination"
+        return Reaction.STOP if is_of_the_output else Reaction.FAIL
     scope = scope_of(error)
     if step is Step.SIGN:
         if isinstance(error, OutcomeUnknownError):

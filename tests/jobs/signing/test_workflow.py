@@ -100,6 +100,7 @@ REFUSED = ds.BadRequestError("no", operation="Any", status=400, outcome=ds.Outco
 TOO_LARGE = ds.ServiceError("too large", operation="Any", status=413, outcome=ds.Outcome.FAILED)
 ASTRAY = ds.ServiceError("moved", operation="Any", status=302, outcome=ds.Outcome.FAILED)
 NO_NAME = ds.InvalidArgumentError("no file can have this name", parameter="name")
+NO_FILE = ds.InvalidArgumentError("no such folder", parameter="destination")
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,9 @@ NO_NAME = ds.InvalidArgumentError("no file can have this name", parameter="name"
         (Step.DOWNLOAD, DENIED, False, Reaction.ABANDON),
         (Step.DOWNLOAD, BROKEN, True, Reaction.RAISE),
         (Step.STORE, NO_NAME, True, Reaction.FAIL),
+        (Step.SIGN, NO_FILE, True, Reaction.STOP),
+        (Step.DOWNLOAD, NO_FILE, False, Reaction.STOP),
+        (Step.FETCH, NO_FILE, False, Reaction.FAIL),  # of a function of the caller's
     ],
 )
 def test_an_error_is_the_documents_the_services_or_anothers(
