@@ -1,4 +1,4 @@
-"""Mailboxes of the server of canned answers, whose messages all have one date: canaries are answered from memory."""
+"""Mailboxes of the server of canned answers, whose messages all have one date: sentinels are answered from memory."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.model import Delta, Lease
 from directsuite.sync.remote import Remote
+from directsuite.sync.round import MailboxRounds
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
 FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire

@@ -234,7 +234,7 @@ class Store(Protocol):
         """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
         ...
 
-    async def canaries(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: Folder) -> Sequence[Row]:
         """The newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
         ...
 

@@ -27,9 +27,9 @@ from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceErro
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver, SinkError, SinkHealth
-from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.model import GrantsWishes, Kind, Report, StaleLeaseError, Store, StoreError
 from directsuite.sync.remote import DirectRemote, Remote
+from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, Standing, problem_of
 
 _LOGGER = logging.getLogger("directsuite")

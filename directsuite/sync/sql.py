@@ -74,7 +74,7 @@ _CANDIDATES = """
     SELECT * FROM directsuite.msg WHERE folder = :folder AND generation = :generation AND state = 1
     AND identity IS NOT NULL AND received_ms IS NOT NULL ORDER BY uid
 """
-CANARIES = sql(f"""
+SENTINELS = sql(f"""
     SELECT * FROM ({_CANDIDATES} DESC LIMIT 1) AS newest UNION SELECT * FROM ({_CANDIDATES} LIMIT 1) AS oldest
     ORDER BY uid DESC
 """)  # noqa: S608  of constants

@@ -148,9 +148,9 @@ class DatabaseStore:
             return await self.database.fetch(sql.ROWS, _of(folder), _row)
         return await self.database.fetch(sql.ROWS_OF, _of(folder) | {"uids": list(uids)}, _row)
 
-    async def canaries(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: Folder) -> Sequence[Row]:
         """The newest and the oldest row, by uid, that is LIVE and has an identity and a date; none, one or two."""
-        return await self.database.fetch(sql.CANARIES, _of(folder), _row)
+        return await self.database.fetch(sql.SENTINELS, _of(folder), _row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
         """Rows of the mailbox with one of these digests, each with its folder's name, by folder, generation and uid."""

@@ -19,8 +19,8 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
-from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.remote import Listed
+from directsuite.sync.round import MailboxRounds
 from tests.integration.world import StoppedClock
 
 A_DAY = 86_400_000
@@ -152,7 +152,7 @@ async def test_an_audit_believes_the_listing_not_the_metadata(store: SqliteStore
     assert scene.told == []
 
 
-async def test_canaries_not_found_and_no_metadata_tell_nothing_gone(store: SqliteStore) -> None:
+async def test_sentinels_not_found_and_no_metadata_tell_nothing_gone(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
     await scene.come_in_step()
     scene.clock.now += 700

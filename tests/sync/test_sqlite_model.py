@@ -168,7 +168,7 @@ class Beside(RuleBasedStateMachine):
             assert await self.store.states(folder) == {row.uid: row.state for row in known}
             dated = [r for r in known if r.state is State.LIVE and r.identity and r.received_ms is not None]
             ends = {row.uid: row for row in (*dated[-1:], *dated[:1])}
-            assert await self.store.canaries(folder) == list(ends.values())
+            assert await self.store.sentinels(folder) == list(ends.values())
             of_it = model.of(owner)
             for state in State:
                 assert await self.store.in_state(lease, state) == [each for each in of_it if each[1].state is state]

@@ -103,18 +103,18 @@ async def test_rows_come_back_as_they_were(store: SqliteStore, lease: Lease, inb
     assert await store.in_state(lease, State.POISON) == [("INBOX", row(inbox, 1, State.POISON))]
 
 
-async def test_canaries_are_the_newest_and_the_oldest_that_can_be_known_again(
+async def test_sentinels_are_the_newest_and_the_oldest_that_can_be_known_again(
     store: SqliteStore, lease: Lease, inbox: Folder
 ) -> None:
-    async def canaries(*rows: Row) -> list[int]:
+    async def sentinels(*rows: Row) -> list[int]:
         await store.commit(lease, Delta(rows=list(rows)), [])
-        return sorted(each.uid for each in await store.canaries(inbox))
+        return sorted(each.uid for each in await store.sentinels(inbox))
 
     seen: dict[str, Any] = {"identity": b"i", "received_ms": 0}
-    assert await canaries(row(inbox, 1), row(inbox, 9, identity=b"i"), row(inbox, 8, received_ms=1)) == []
-    assert await canaries(row(inbox, 7, State.LEFT, **seen), row(inbox, 6, generation=2, **seen)) == []
-    assert await canaries(row(inbox, 3, **seen)) == [3]
-    assert await canaries(row(inbox, 4, **seen), row(inbox, 5, **seen)) == [3, 5]
+    assert await sentinels(row(inbox, 1), row(inbox, 9, identity=b"i"), row(inbox, 8, received_ms=1)) == []
+    assert await sentinels(row(inbox, 7, State.LEFT, **seen), row(inbox, 6, generation=2, **seen)) == []
+    assert await sentinels(row(inbox, 3, **seen)) == [3]
+    assert await sentinels(row(inbox, 4, **seen), row(inbox, 5, **seen)) == [3, 5]
 
 
 async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease, inbox: Folder) -> None:

@@ -79,7 +79,7 @@ async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -
         await sync.once()
         assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
         assert [str(each.key) for each in told.changes] == [f"{ALICE}/INBOX/1/{uid}" for uid in (1, 2, 3)]
-        await sync.once()  # canaries are looked at for the first time
+        await sync.once()  # sentinels are looked at for the first time
         heard.requests.clear()
         for _ in range(5):
             await sync.once()

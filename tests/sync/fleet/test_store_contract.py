@@ -14,9 +14,9 @@ from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
 from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet_table import FleetMailbox, FleetTable
-from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State, Store, Wish
 from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.integration.world import StoppedClock
 from tests.sync.test_partial_answers import Server, letter
@@ -218,16 +218,16 @@ async def test_rows_are_found_by_state(store: Store, lease: Lease, inbox: Folder
     assert await store.in_state(lease, state) == [("INBOX", each) for each in rows if each.state is state]
 
 
-async def test_canaries_are_the_ends_of_what_can_be_looked_for(store: Store, lease: Lease, inbox: Folder) -> None:
-    assert await store.canaries(inbox) == []
+async def test_sentinels_are_the_ends_of_what_can_be_looked_for(store: Store, lease: Lease, inbox: Folder) -> None:
+    assert await store.sentinels(inbox) == []
     one = row(inbox, 5, identity=b"i" * 12, received_ms=1)
     blind = [row(inbox, 1, received_ms=1), row(inbox, 2, identity=b"i" * 12)]
     gone = row(inbox, 9, State.GONE, identity=b"i" * 12, received_ms=9)
     await store.commit(lease, Delta(rows=[one, *blind, gone]), ())
-    assert await store.canaries(inbox) == [one]
+    assert await store.sentinels(inbox) == [one]
     others = [row(inbox, uid, identity=b"i" * 12, received_ms=1) for uid in (6, 7)]
     await store.commit(lease, Delta(rows=others), ())
-    assert await store.canaries(inbox) == [others[1], one]
+    assert await store.sentinels(inbox) == [others[1], one]
 
 
 async def test_changes_and_delta_are_one(scene: Scene, lease: Lease, inbox: Folder) -> None:

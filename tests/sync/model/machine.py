@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from directsuite.errors import ConnectionLostError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.mailbox import MailboxRounds
 from directsuite.sync.model import Change, Kind, Lease, Report, Row, StaleLeaseError, State, Store
+from directsuite.sync.round import MailboxRounds
 
 from .fake_remote import DiedError, FakeRemote, Fuse
 from .mirror import Mirror

@@ -9,14 +9,13 @@ import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import canaries, identity, mailbox, model, rebuild, receiving
-from directsuite.sync.arrivals import Arrivals
-from directsuite.sync.aside import Aside
+from directsuite.sync import identity, model, verify
 from directsuite.sync.commits import Commits, Step
-from directsuite.sync.mailbox import MailboxRounds
+from directsuite.sync.decide import FolderSnapshot, FolderState
+from directsuite.sync.fetch import FolderFetch
 from directsuite.sync.model import Change, Delta, Folder, Lease, Row, State
-from directsuite.sync.place import Look, Place
 from directsuite.sync.remote import Fetched, Remote
+from directsuite.sync.round import MailboxRounds
 
 from .stores import DictStore
 
@@ -59,31 +58,31 @@ def _sink_outside(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("resets ignored")
 def _resets_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Look, "is_odd", False)
-    patch.setattr(mailbox, "are_well", _well)
+    patch.setattr(FolderSnapshot, "is_odd", False)
+    patch.setattr("directsuite.sync.round.verify_sentinels", _well)
 
 
-@_mutant("canaries not looked at")
+@_mutant("sentinels not looked at")
 def _no_canaries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mailbox, "are_well", _well)
+    patch.setattr("directsuite.sync.round.verify_sentinels", _well)
 
 
 @_mutant("late uids are not odd")
 def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
-    def is_odd(self: Look) -> bool:
-        returned = any(self.states.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
-        return returned or self._many(self.missing)
+    def is_odd(self: FolderSnapshot) -> bool:
+        returned = any(self.recorded.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
+        return returned or self._are_many(self.missing)
 
-    patch.setattr(Look, "is_odd", property(is_odd))
+    patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
 
 
 @_mutant("uids that come back are not odd")
 def _returned_is_fine(patch: pytest.MonkeyPatch) -> None:
-    def is_odd(self: Look) -> bool:
-        highest = max(self.states, default=0)
-        return any(uid <= highest for uid in self.uids - self.states.keys()) or self._many(self.missing)
+    def is_odd(self: FolderSnapshot) -> bool:
+        highest = max(self.recorded, default=0)
+        return any(uid <= highest for uid in self.uids - self.recorded.keys()) or self._are_many(self.missing)
 
-    patch.setattr(Look, "is_odd", property(is_odd))
+    patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
 
 
 @_mutant("contents not matched")
@@ -98,19 +97,19 @@ def _no_digests(patch: pytest.MonkeyPatch) -> None:
 def _early_fingerprint(patch: pytest.MonkeyPatch) -> None:
     finish = MailboxRounds._finish
 
-    async def early(self: MailboxRounds, commits: Commits, look: Look) -> None:
-        look.complete = True
-        await finish(self, commits, look)
+    async def early(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
+        snapshot.complete = True
+        await finish(self, commits, snapshot)
 
     patch.setattr(MailboxRounds, "_finish", early)
 
 
 @_mutant("high-water in place of the difference")
 def _high_water(patch: pytest.MonkeyPatch) -> None:
-    def new(self: Look) -> list[int]:
-        return sorted(uid for uid in self.uids if uid > max(self.states, default=0))
+    def new(self: FolderSnapshot) -> list[int]:
+        return sorted(uid for uid in self.uids if uid > max(self.recorded, default=0))
 
-    patch.setattr(Look, "new", property(new))
+    patch.setattr(FolderSnapshot, "new", property(new))
 
 
 @_mutant("a partial answer counts as done")
@@ -121,14 +120,14 @@ def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
             uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
         )
 
-    receive = MailboxRounds._receive
+    receive = MailboxRounds._fetch
 
-    async def done(self: MailboxRounds, commits: Commits, look: Look, report: Any) -> None:
-        await receive(self, commits, look, report)
-        look.complete = True
+    async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot, report: Any) -> None:
+        await receive(self, commits, snapshot, report)
+        snapshot.complete = True
 
     patch.setattr("directsuite.sync.remote.Fetched", partial)
-    patch.setattr(MailboxRounds, "_receive", done)
+    patch.setattr(MailboxRounds, "_fetch", done)
 
 
 @_mutant("weak identities trusted")
@@ -137,37 +136,37 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(identity, "is_strong", strong)
-    patch.setattr(canaries, "is_strong", strong)
+    patch.setattr(verify, "is_strong", strong)
 
 
 @_mutant("what has left is gone at once")
 def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
-    settle = MailboxRounds._settle
+    settle = MailboxRounds._confirm_deletions
 
     async def at_once(
-        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several: bool
+        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several_folders: bool
     ) -> None:
-        await settle(self, commits, incomplete, report, several=False)
+        await settle(self, commits, incomplete, report, several_folders=False)
 
-    patch.setattr(MailboxRounds, "_settle", at_once)
+    patch.setattr(MailboxRounds, "_confirm_deletions", at_once)
 
 
 @_mutant("gone although its own folder is incomplete")
 def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
-    settle = MailboxRounds._settle
+    settle = MailboxRounds._confirm_deletions
 
     async def anyway(
-        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several: bool
+        self: MailboxRounds, commits: Commits, incomplete: Collection[str], report: Any, *, several_folders: bool
     ) -> None:
-        await settle(self, commits, (), report, several=several)
+        await settle(self, commits, (), report, several_folders=several_folders)
 
-    patch.setattr(MailboxRounds, "_settle", anyway)
+    patch.setattr(MailboxRounds, "_confirm_deletions", anyway)
 
 
 @_mutant("no second listing")
 def _one_listing(patch: pytest.MonkeyPatch) -> None:
-    async def told(self: MailboxRounds, commits: Commits, look: Look) -> None:
-        rows = [row for row in await commits.store.rows(look.place.folder) if row.uid in look.missing]
+    async def told(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
+        rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.missing]
         left = {State.LIVE: State.LEFT, State.POISON: State.GONE}
         self._unsettled = True
         await commits.write_each(attrs.evolve(row, state=left[row.state]) for row in rows)
@@ -175,19 +174,19 @@ def _one_listing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MailboxRounds, "_confirm_missing", told)
 
 
-@_mutant("canaries compared by uid and date alone")
+@_mutant("sentinels compared by uid and date alone")
 def _no_window(patch: pytest.MonkeyPatch) -> None:
-    async def is_well(remote: Remote, place: Place, row: Row) -> bool:
+    async def is_unchanged(remote: Remote, state: FolderState, row: Row) -> bool:
         received = row.received_ms or 0
-        near = await remote.metadata_between(place.folder.name, received - 1000, received + 1000)
+        near = await remote.metadata_between(state.name, received - 1000, received + 1000)
         return any(message.uid == row.uid for message in near)
 
-    patch.setattr(canaries, "_is_well", is_well)
+    patch.setattr(verify, "_is_unchanged", is_unchanged)
 
 
 @_mutant("revived without proof")
 def _revived(patch: pytest.MonkeyPatch) -> None:
-    async def reconcile(commits: Commits, place: Place, rows: dict[int, Row], found: dict[int, Any]) -> None:
+    async def reconcile(commits: Commits, state: FolderState, rows: dict[int, Row], found: dict[int, Any]) -> None:
         delta = Delta()
         for uid, row in rows.items():
             if uid not in found and row.state in (State.LIVE, State.POISON):
@@ -197,7 +196,7 @@ def _revived(patch: pytest.MonkeyPatch) -> None:
         if delta.rows:
             await commits.write(delta)
 
-    patch.setattr(rebuild, "_reconcile", reconcile)
+    patch.setattr(verify, "_record_returned", reconcile)
 
 
 @_mutant("poison never asked for again")
@@ -205,7 +204,7 @@ def _no_second_try(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(MailboxRounds, "_try_again", nothing)
+    patch.setattr(MailboxRounds, "_retry_quarantined", nothing)
 
 
 @_mutant("poison blocks what follows")
@@ -213,7 +212,7 @@ def _poison_blocks(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(Arrivals, "_set_aside", nothing)
+    patch.setattr(FolderFetch, "_quarantine", nothing)
 
 
 @_mutant("copies taken for moves")
@@ -221,7 +220,7 @@ def _copies_moved(patch: pytest.MonkeyPatch) -> None:
     async def unlisted(*_: object) -> bool:
         return False
 
-    patch.setattr(receiving.Receiving, "_is_there", unlisted)
+    patch.setattr(FolderFetch, "_is_there", unlisted)
 
 
 @_mutant("a generation that ends leaves its rows")
@@ -240,7 +239,7 @@ def _remembered(patch: pytest.MonkeyPatch) -> None:
     begin_anew = MailboxRounds._begin_anew
 
     def once(self: MailboxRounds) -> None:
-        if not hasattr(self, "_places"):
+        if not hasattr(self, "_folders"):
             begin_anew(self)
 
     patch.setattr(MailboxRounds, "_begin_anew", once)
@@ -248,10 +247,10 @@ def _remembered(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("a fingerprint outlives what it stood for")
 def _kept_fingerprint(patch: pytest.MonkeyPatch) -> None:
-    def reopened(_: Place) -> list[Folder]:
+    def forget_listing(_: FolderState) -> list[Folder]:
         return []
 
-    patch.setattr(Place, "reopened", reopened)
+    patch.setattr(FolderState, "forget_listing", forget_listing)
 
 
 @_mutant("what is set aside has no content")
@@ -259,7 +258,7 @@ def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(Aside, "_known", nothing)
+    patch.setattr(FolderFetch, "_recorded_before", nothing)
 
 
 @_mutant("any message may come back under a uid")
@@ -267,17 +266,17 @@ def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> dict[int, Row]:
         return {}
 
-    patch.setattr(receiving.Receiving, "_back", nothing)
+    patch.setattr(FolderFetch, "_recorded", nothing)
 
 
 @_mutant("a suspect folder counts as done")
 def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
     finish = MailboxRounds._finish
 
-    async def done(self: MailboxRounds, commits: Commits, look: Look) -> None:
-        suspect, look.place.suspect = look.place.suspect, False
-        await finish(self, commits, look)
-        look.place.suspect = suspect
+    async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
+        suspect, snapshot.state.suspect = snapshot.state.suspect, False
+        await finish(self, commits, snapshot)
+        snapshot.state.suspect = suspect
 
     patch.setattr(MailboxRounds, "_finish", done)
 

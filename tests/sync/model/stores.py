@@ -71,7 +71,7 @@ class DictStore:
         of_it = (folder.id, folder.generation)
         return [row for key, row in sorted(self._rows.items()) if key[:2] == of_it and (uids is None or key[2] in uids)]
 
-    async def canaries(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: Folder) -> Sequence[Row]:
         """The newest and the oldest."""
         rows = [
             row
@@ -131,7 +131,7 @@ class FailingStore:
         self.folders = store.folders
         self.states = store.states
         self.rows = store.rows
-        self.canaries = store.canaries
+        self.sentinels = store.sentinels
         self.with_digests = store.with_digests
         self.in_state = store.in_state
 

@@ -1,0 +1,289 @@
+"""What a round decides without asking anybody: what is recorded of a folder + what the server shows → what to do.
+
+A folder, once it was listed (`next_step`):
+
+    the listing           besides                       step
+    ───────────────────   ───────────────────────────   ─────────────────────────────────────────────────────
+    any                   suspect, or an audit is due   FULL_RESYNC
+    is as it was          sentinels were seen lately    NONE
+    is as it was                                        VERIFY, then NONE; FULL_RESYNC where a sentinel differs
+    has changed oddly                                   FULL_RESYNC
+    has changed                                         VERIFY, then FETCH; FULL_RESYNC where a sentinel differs
+
+A message, by the state of its row (`State`; `missing_rows`, `confirm_deletions`, `kind_of`):
+
+    state             its uid is not listed twice       the folder numbers anew   its uid is listed
+    ───────────────   ───────────────────────────────   ───────────────────────   ──────────────────────────────
+    none                                                                          fetched: NEW, MOVED or RESTORED
+    LIVE              LEFT                              ORPHAN                    nothing to do
+    LEFT              told GONE, a whole round later    ORPHAN                    as it was, or fetched
+    ORPHAN            told GONE, a whole round later    ORPHAN                    fetched
+    GONE              nothing to do                     GONE                      fetched: RESTORED
+    POISON            GONE: nobody was told             GONE                      asked for again when it is due
+    IN_DOUBT          ORPHAN                            ORPHAN                    fetched, and told again
+    POISON_IN_DOUBT   ORPHAN                            ORPHAN                    asked for again when it is due
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from directsuite.sync.identity import Metadata
+from directsuite.sync.model import LEAVING, LISTED, Folder, Kind, Row, State
+
+_MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
+_PATIENCE = 3  # rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE
+_SAMPLE = 10  # messages at either end whose contents are compared where the metadata tell of none
+
+TOLD_GONE = (State.GONE, State.ORPHAN)
+"""States of uids that nobody has to be told gone; of an ORPHAN one of the folder's own generation perhaps."""
+
+_TOLD_AS_BEFORE = (State.IN_DOUBT, State.POISON_IN_DOUBT)
+"""States of a uid's own row that tell nothing of where its message was: it is told as it was, or would have been."""
+
+NamedRow = tuple[str, Row]
+"""A row, after the name of its folder."""
+
+
+@attrs.define(eq=False, repr=False)
+class FolderState:
+    """What this process remembers of a folder as long as its mailbox is leased. A new process finds it out again."""
+
+    folder: Folder
+    """What the store has of it."""
+    mark: bytes | None = None
+    """The mark of the listing up to which everything is done."""
+    verified_at: float | None = None
+    """When its sentinels were last what they should be, in monotonic seconds."""
+    not_returned: Counter[int] = attrs.field(factory=Counter[int])
+    """How often a uid was listed, asked for, and missing in the answer."""
+    suspect: bool = False
+    """Whether contents were seen to differ under the same uid and identity."""
+    unsure: bool = True
+    """Whether messages that left before this process knew the folder are still to be confirmed as missing."""
+    outdated: bool = False
+    """Whether another folder has taken over a message since the last snapshot."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    def forget_listing(self) -> list[Folder]:
+        """The folder, to be written with rows of it that change: even the same listing counts as a change from now on.
+
+        It is empty where the store says so already.
+        """
+        self.mark = None
+        if self.folder.fingerprint is None:
+            return []
+        self.folder = attrs.evolve(self.folder, fingerprint=None)
+        return [self.folder]
+
+
+@attrs.define(eq=False, repr=False)
+class FolderSnapshot:
+    """What a listing shows of a folder, beside what is recorded of it."""
+
+    state: FolderState
+    uids: frozenset[int]
+    """The uids that are listed."""
+    recorded: Mapping[int, State]
+    """The states of the uids of which there is a row."""
+    fingerprint: bytes
+    mark: bytes | None = None
+    """The listing's mark; None where the uids are not from a listing."""
+    carried_over: int = 0
+    """How many messages a full resync has carried over to another generation."""
+    settled: bool = True
+    """Whether what is missing was missing in a second listing, too."""
+    complete: bool = False
+    """Whether everything new was fetched."""
+
+    @property
+    def new(self) -> list[int]:
+        """Uids never seen before, those that came back, and those of which nobody knows who was told, ascending."""
+        return sorted(uid for uid in self.uids if self.recorded.get(uid) in (None, State.IN_DOUBT, *TOLD_GONE))
+
+    @property
+    def missing(self) -> set[int]:
+        """Uids that were there, as far as anybody was told, and are not listed; if unsure, those that left, too."""
+        here = (*LISTED, State.LEFT) if self.state.unsure else LISTED
+        return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
+        highest = max(self.recorded, default=0)
+        late = any(uid <= highest for uid in self.uids - self.recorded.keys())
+        returned = any(self.recorded.get(uid) in (*TOLD_GONE, State.LEFT) for uid in self.uids)
+        return late or returned or self._are_many(self.missing)
+
+    def _are_many(self, missing: set[int]) -> bool:
+        here = sum(state in LISTED for state in self.recorded.values())
+        return bool(missing) and (not self.uids or (len(missing) >= _MANY and len(missing) >= _MOST_OF_IT * here))
+
+    def is_confirmed_by(self, second: Iterable[int]) -> bool:
+        """Whether a second listing says the same of what is missing: all that it has more is new at its end."""
+        listed = frozenset(second)
+        highest = max(self.uids | self.recorded.keys(), default=0)
+        return self.uids <= listed and all(uid > highest for uid in listed - self.uids)
+
+
+class FolderStep(enum.Enum):
+    """What is to be done with a folder that was listed."""
+
+    NONE = enum.auto()
+    """Nothing: it is as it was."""
+    VERIFY = enum.auto()
+    """The sentinels are looked at: where they are what they were, the listing is believed."""
+    FULL_RESYNC = enum.auto()
+    """Everything is compared."""
+
+
+def next_step(state: FolderState, changed: FolderSnapshot | None, *, audit: bool, sentinels_due: bool) -> FolderStep:
+    """What to do with a folder. changed: what it shows where its listing isn't what it was."""
+    if audit or state.suspect or (changed is not None and changed.is_odd):
+        return FolderStep.FULL_RESYNC
+    return FolderStep.VERIFY if changed is not None or sentinels_due else FolderStep.NONE
+
+
+def numbers_as_before(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int]) -> bool:
+    """Whether the identities say that uids stand for the same messages; where nobody knows any, whether they may."""
+    compared = [metadata[uid].identity == row.identity for uid, row in rows.items() if uid in metadata and row.identity]
+    if compared or not listed:
+        return all(compared)
+    all_gone = all(row.state in TOLD_GONE for row in rows.values())
+    return bool(_with_content(rows, listed)) or (all_gone and min(listed) > max(rows, default=0))
+
+
+def rows_to_compare(
+    rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
+) -> Sequence[Row]:
+    """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
+    seen = [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
+    if not seen:  # the metadata lack what is listed
+        comparable = _with_content(rows, listed)
+        return [*comparable[:_SAMPLE], *comparable[_SAMPLE:][-_SAMPLE:]]
+    every = audit or not any(metadata[row.uid].strong for row in seen)
+    back = (State.LEFT, *TOLD_GONE)
+    return [row for row in seen if not metadata[row.uid].strong and (every or row.state in back)]
+
+
+def _with_content(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]:
+    """Rows that are listed, and whose contents can be compared."""
+    return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
+
+
+def returned_rows(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]:
+    """Rows of messages that came back before anybody was told: they are what they were."""
+    return [
+        attrs.evolve(row, state=State.LIVE) for uid, row in rows.items() if uid in listed and row.state is State.LEFT
+    ]
+
+
+def rows_carried_over(
+    folder: Folder, rows: Mapping[int, Row], metadata: Mapping[int, Metadata]
+) -> Iterator[tuple[Row, Row]]:
+    """The old and the new row of each message whose identity is strong and nobody else's, in a new generation."""
+    by_identity: defaultdict[bytes, list[Row]] = defaultdict(list)
+    for row in rows.values():
+        if row.state in (State.LIVE, State.LEFT) and row.identity is not None:
+            by_identity[row.identity].append(row)
+    times = Counter(each.identity for each in metadata.values())
+    for uid, now in sorted(metadata.items()):
+        old = by_identity.get(now.identity, [])
+        if not now.strong or len(old) != 1 or times[now.identity] != 1:
+            continue
+        row = Row(
+            folder=folder.id,
+            generation=folder.generation,
+            uid=uid,
+            state=State.LIVE,
+            identity=now.identity,
+            digest=old[0].digest,
+            size=now.size,
+            received_ms=now.received_ms,
+        )
+        yield old[0], row
+
+
+def missing_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """What becomes of rows whose messages two listings lack."""
+    for row in rows:
+        if row.state in LEAVING:
+            yield attrs.evolve(row, state=LEAVING[row.state], attempts=0, retry_ms=None)
+
+
+def ranked_origins(row: Row, candidates: Iterable[NamedRow]) -> Iterator[NamedRow]:
+    """Where a message with this content may have been before: the most likely first.
+
+    Its own old position comes first, then rows not yet told gone, then those of its folder, then those of its uid. A
+    row that says only that a sink may have been told of this position is none.
+    """
+
+    def distance(origin: NamedRow) -> tuple[bool, bool, bool, bool]:
+        """The sort key."""
+        other = origin[1]
+        return other.key != row.key, other.state is State.GONE, other.folder != row.folder, other.uid != row.uid
+
+    for origin in sorted(candidates, key=distance):
+        if origin[1].key != row.key or origin[1].state not in _TOLD_AS_BEFORE:
+            yield origin
+
+
+def has_surely_left(row: Row, origin: Row) -> bool:
+    """Whether a message is no copy of an earlier one, whatever the server shows: that one was not listed any more."""
+    return origin.key == row.key or origin.state not in LISTED
+
+
+def kind_of(row: Row, origin: Row | None) -> Kind:
+    """What a message that was fetched is to a sink. origin: the row of where it was before."""
+    if origin is None:
+        return Kind.NEW
+    was_told_gone = origin.state in (State.GONE, State.POISON)  # POISON has a digest only for that
+    return Kind.RESTORED if was_told_gone or origin.key == row.key else Kind.MOVED
+
+
+@attrs.frozen
+class Deletions:
+    """What of the messages that are missing is told to be gone."""
+
+    confirmed: Sequence[NamedRow]
+    """Those that are told now."""
+    waiting_since: Mapping[tuple[int, int, int], int]
+    """In which round the others, by their keys, began to wait: they may turn up in another folder yet."""
+    postponed: bool
+    """Whether there are some that the sink couldn't take, and that are told when their time comes."""
+
+
+def confirm_deletions(
+    candidates: Iterable[NamedRow],
+    waiting_since: Mapping[tuple[int, int, int], int],
+    *,
+    round_number: int,
+    now_ms: int,
+    several_folders: bool,
+    some_incomplete: bool,
+) -> Deletions:
+    """Tell what is gone: only what nothing that is fetched from now on can be, somewhere else.
+
+    candidates: LEFT and ORPHAN rows of folders that were seen whole. several_folders: a message may have gone to
+    another folder, and waits for a whole round of looks at them. some_incomplete: one of them was not seen whole; it
+    holds up the others for a few rounds only.
+    """
+    confirmed, still_waiting, postponed = list[NamedRow](), dict[tuple[int, int, int], int](), False
+    for name, row in candidates:
+        since = waiting_since.get(row.key, round_number)
+        waited = round_number - since
+        if row.retry_ms is not None and row.retry_ms > now_ms:
+            postponed = True
+        elif several_folders and (waited < 1 or (some_incomplete and waited < _PATIENCE)):
+            still_waiting[row.key] = since
+        else:
+            confirmed.append((name, row))
+    return Deletions(confirmed, still_waiting, postponed)

@@ -1,0 +1,248 @@
+"""What is new in a folder: fetched and committed in its order, past messages that can't be fetched.
+
+uids ──► batches ──► messages ──► by its content each is new, moved or restored ──► one commit for a batch
+             └─ what can't be fetched, or is listed and never returned ──► quarantined, and asked for again later
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync.commits import Commits, Step, tried_in_vain
+from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
+from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, received_ms, size_of
+from directsuite.sync.model import LISTED, Change, Delta, Folder, Kind, Report, Row, State
+from directsuite.sync.remote import MOST, Fetched, Remote, fetched, whole
+from directsuite.sync.verify import is_still_there
+
+BATCHES = 16
+"""Batches that a round fetches of a folder, so that one large mailbox leaves others their turn."""
+
+_NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is quarantined
+_IN_VAIN = 5  # messages in a row that can't be fetched, until another shows whether any can
+
+_MAY_BE_TOLD = (State.IN_DOUBT, State.ORPHAN, State.POISON_IN_DOUBT)
+"""States of a listed uid's row whose key a sink may know."""
+
+
+@attrs.frozen
+class Received:
+    """What became of messages that were fetched."""
+
+    done: int
+    """How many are done, the first of them."""
+    changes: Counter[Kind]
+    """What the sink was told of them, by kind."""
+
+
+class FolderFetch:
+    """Fetches the new messages of one snapshot. Copies of a message are messages of their own."""
+
+    def __init__(
+        self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderState]
+    ) -> None:
+        """folders: the mailbox's folders, by their names."""
+        self._commits = commits
+        self._remote = remote
+        self._snapshot = snapshot
+        self._state = snapshot.state
+        self._folders = folders
+        self._new = snapshot.new
+        self._listed_elsewhere: dict[str, frozenset[int]] = {}
+        self._metadata: dict[int | None, Metadata] | None = None
+        self._in_vain = 0
+
+    async def fetch_new(self, report: Report) -> None:
+        """Fetch and commit them, up to one that is listed and not returned, or as many as a round may.
+
+        Raises why they can't be fetched where that is no fault of theirs.
+        """
+        done = 0
+        answers = fetched(self._remote, self._state.name, self._new, batches=BATCHES)
+        async with contextlib.aclosing(answers):
+            async for answer in answers:
+                taken = await self._take(answer, report)
+                done += taken
+                if taken < len(answer.uids):
+                    break
+        self._snapshot.complete = done == len(self._new) and self._state.name not in self._commits.unsure
+
+    async def _take(self, answer: Fetched, report: Report) -> int:
+        """How many of the messages asked for are done; where not all, the next round goes on."""
+        if answer.failure is not None:
+            await self._quarantine(answer.uids[0], report)
+            self._in_vain += 1
+            if self._in_vain % _IN_VAIN == 0 and not await self._can_any_be_fetched():
+                raise answer.failure
+            return 1
+        by_uid = {message.uid: message for message in answer.messages}
+        returned = list(itertools.takewhile(by_uid.__contains__, answer.uids))
+        self._in_vain = 0 if returned else self._in_vain
+        received = await self.commit(returned, [by_uid[uid] for uid in returned])
+        report.changes.update(received.changes)
+        if received.done == len(returned) < len(answer.uids):
+            await self._note_not_returned(answer.uids[received.done], report)
+        return received.done
+
+    async def commit(self, uids: Sequence[int], messages: Sequence[MessageDetail]) -> Received:
+        """Commit messages, which have these uids, in their order.
+
+        Up to one that is another than was told under its uid: its folder is suspect.
+        """
+        digests = [digest_of(message) for message in messages]
+        origins: defaultdict[bytes | None, list[NamedRow]] = defaultdict(list)
+        for name, row in await self._commits.store.with_digests(self._commits.lease, set(digests)):
+            origins[row.digest].append((name, row))
+        recorded = await self._recorded(uids)
+        steps, folders = list[Step](), list[Folder]()
+        for uid, message, digest in zip(uids, messages, digests, strict=True):
+            own = recorded.get(uid)
+            if own is not None and own.digest not in (None, digest):
+                self._state.suspect = True
+                break
+            row = self._row(uid, message, digest, 0 if own is None else own.attempts)
+            origin = await self._origin(row, origins[digest])
+            if origin is not None:
+                origins[digest].remove(origin)
+                folders += self._taken_over(*origin)
+            before = None if origin is None else origin[1]
+            steps.append(Step(change=self._change(message, row, origin), before=before, here=row))
+        if steps:
+            folders += self._state.forget_listing()
+        told = await self._commits.tell(steps, folders)
+        return Received(len(steps), Counter(change.kind for change in told))
+
+    async def _recorded(self, uids: Sequence[int]) -> dict[int, Row]:
+        """The rows of those of the uids that have one."""
+        recorded = self._snapshot.recorded.keys() & uids
+        rows = await self._commits.store.rows(self._state.folder, recorded) if recorded else ()
+        return {row.uid: row for row in rows}
+
+    async def _origin(self, row: Row, candidates: Sequence[NamedRow]) -> NamedRow | None:
+        """Where this content was before, and is no more; None for a copy, or what was never seen."""
+        for origin in ranked_origins(row, candidates):
+            if has_surely_left(row, origin[1]) or not await self._is_there(*origin):
+                return origin
+        return None
+
+    async def _is_there(self, name: str, row: Row) -> bool:
+        """Whether a message that was there is still, so that this one is a copy of it."""
+        if row.folder == self._state.folder.id:
+            listed = self._snapshot.uids
+        else:  # listed after this folder was: what has moved here is no more there
+            if name not in self._listed_elsewhere:
+                self._listed_elsewhere[name] = await self._listed(name)
+            listed = self._listed_elsewhere[name]
+        if row.uid not in listed:
+            return False
+        if await is_still_there(self._remote, name, row):
+            return True
+        if name in self._folders:
+            self._folders[name].suspect = True
+        return False
+
+    async def _listed(self, name: str) -> frozenset[int]:
+        """The uids of another folder; none where there is no such folder any more."""
+        try:
+            listed = await self._remote.uids(name)
+        except ServiceError:
+            if name in await self._remote.folders():
+                raise
+            return frozenset()
+        return frozenset(() if listed is None else listed.uids)
+
+    def _taken_over(self, name: str, row: Row) -> list[Folder]:
+        """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
+        if row.state not in LISTED or name not in self._folders or row.folder == self._state.folder.id:
+            return []
+        self._folders[name].outdated = True
+        return self._folders[name].forget_listing()
+
+    def _row(self, uid: int, message: MessageDetail, digest: bytes, attempts: int) -> Row:
+        return Row(
+            folder=self._state.folder.id,
+            generation=self._state.folder.generation,
+            uid=uid,
+            state=State.LIVE,
+            identity=identity_of(message),
+            digest=digest,
+            size=size_of(message),
+            received_ms=received_ms(message),
+            attempts=attempts,
+        )
+
+    def _change(self, message: MessageDetail, row: Row, origin: NamedRow | None) -> Change:
+        return Change(
+            kind=kind_of(row, None if origin is None else origin[1]),
+            key=self._commits.key(self._state.name, row),
+            previous=None if origin is None else self._commits.key(*origin),
+            message=message,
+            digest=hex_of(row.digest),
+        )
+
+    async def _can_any_be_fetched(self) -> bool:
+        """Whether a message that was fetched once still can be, or the newest. If not, all wait for the service."""
+        recorded = [row.uid for row in await self._commits.store.sentinels(self._state.folder)]
+        for uid in (*recorded, self._new[-1]):
+            with contextlib.suppress(DirectSuiteError):
+                if await self._remote.messages(self._state.name, [uid]):
+                    return True
+        return False
+
+    async def _note_not_returned(self, uid: int, report: Report) -> None:
+        """It was deleted just now, or the answer was partial: only the next listings tell."""
+        self._state.not_returned[uid] += 1
+        if self._state.not_returned[uid] >= _NOT_RETURNED:
+            if len(self._new) > 1 and not await self._can_any_be_fetched():
+                raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
+            del self._state.not_returned[uid]
+            await self._quarantine(uid, report)
+
+    async def _quarantine(self, uid: int, report: Report) -> None:
+        """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
+
+        The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
+        """
+        if self._metadata is None:
+            expected = frozenset(self._new[: BATCHES * MOST])
+            messages = self._remote.metadata(self._state.name)
+            self._metadata = {each.uid: Metadata.of(each) async for each in messages if each.uid in expected}
+        metadata, recorded = self._metadata.get(uid), await self._recorded_before(uid)
+        row = Row(
+            folder=self._state.folder.id,
+            generation=self._state.folder.generation,
+            uid=uid,
+            state=State.POISON_IN_DOUBT if recorded is not None and recorded.state in _MAY_BE_TOLD else State.POISON,
+            identity=None if metadata is None else metadata.identity,
+            digest=None if recorded is None else recorded.digest,
+            received_ms=None if metadata is None else metadata.received_ms,
+        )
+        row = tried_in_vain(row, self._commits.now_ms())
+        await self._commits.write(Delta(rows=[row], folders=self._state.forget_listing()))
+        report.poison += 1
+
+    async def _recorded_before(self, uid: int) -> Row | None:
+        """The row of a message that was told gone, and is back, or of which a sink may have been told."""
+        rows = await self._commits.store.rows(self._state.folder, [uid])
+        return rows[0] if rows else None
+
+
+async def retry_quarantined(
+    commits: Commits, remote: Remote, state: FolderState, row: Row, folders: Mapping[str, FolderState]
+) -> Counter[Kind]:
+    """Ask for a quarantined message again; what it turned out to be, where it came. folders: as for FolderFetch."""
+    message = await whole(remote, state.name, row.uid)
+    listed = None if message is None else await remote.uids(state.name)
+    if message is not None and listed is not None:  # what else the folder has is not what this one was before
+        uids, recorded = frozenset(listed.uids), {row.uid: row.state}
+        snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
+        return (await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [message])).changes
+    await commits.write(Delta(rows=[tried_in_vain(row, commits.now_ms())]))
+    return Counter()

@@ -1,0 +1,167 @@
+"""Is a folder still what it was? Its sentinels tell, or, where they don't, everything that can be compared.
+
+Sentinels are the newest and the oldest message that is recorded. A folder numbered anew seldom spares both.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+
+import attrs
+
+from directsuite.errors import DirectSuiteError
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync.commits import Commits, Step
+from directsuite.sync.decide import (
+    FolderSnapshot,
+    FolderState,
+    numbers_as_before,
+    returned_rows,
+    rows_carried_over,
+    rows_to_compare,
+)
+from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, is_strong
+from directsuite.sync.model import Change, Delta, Kind, Row, State, Store
+from directsuite.sync.remote import NOBODYS_FAULT, Listed, Remote, whole
+
+_WIDTH = 1000
+"""Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
+_AT_ONCE = 20
+"""Messages whose contents are compared in one request."""
+
+
+async def verify_sentinels(store: Store, remote: Remote, state: FolderState, listed: Collection[int] | None) -> bool:
+    """Return True if the newest and the oldest recorded message that are listed are what they were.
+
+    listed: None for all uids. A sentinel with other contents makes the folder suspect.
+    """
+    rows = await store.sentinels(state.folder)
+    if listed is not None and any(row.uid not in listed for row in rows):
+        comparable = [row for row in await store.rows(state.folder) if row.uid in listed and _can_be_sentinel(row)]
+        rows = [*comparable[:1], *comparable[1:][-1:]]
+    for row in rows:
+        if not await _is_unchanged(remote, state, row):
+            return False
+    return True
+
+
+def _can_be_sentinel(row: Row) -> bool:
+    return row.state is State.LIVE and row.identity is not None and row.received_ms is not None
+
+
+async def _is_unchanged(remote: Remote, state: FolderState, row: Row) -> bool:
+    message = await _metadata_like(remote, state.name, row)
+    if message is None or is_strong(message) or await have_content(remote, state.name, [row]):
+        return message is not None
+    state.suspect = True
+    return False
+
+
+async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
+    """Whether a uid that is listed still has the row's message: its metadata tells even where it can't be fetched."""
+    if row.identity is None:
+        return await have_content(remote, folder, [row])
+    if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
+        message = await whole(remote, folder, row.uid)
+        if message is not None:
+            return digest_of(message) == row.digest
+    metadata = await _metadata_like(remote, folder, row)
+    return metadata is not None and (is_strong(metadata) or await have_content(remote, folder, [row]))
+
+
+async def _metadata_like(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
+    """The metadata of the message under the row's uid, received when the row says, if it has the row's identity."""
+    if row.received_ms is None:
+        metadata = await _metadata_of(remote, folder, row.uid)
+        return metadata if metadata is not None and identity_of(metadata) == row.identity else None
+    near = await remote.metadata_between(folder, row.received_ms - _WIDTH, row.received_ms + _WIDTH)
+    return next((each for each in near if each.uid == row.uid and identity_of(each) == row.identity), None)
+
+
+async def _metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+    """The metadata of one message whose date nobody knows; of all, for an answer is read to its end."""
+    metadata = None
+    async for message in remote.metadata(folder):
+        if message.uid == uid:
+            metadata = message
+    return metadata
+
+
+async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
+    """Whether the messages under these uids still have the contents of the rows. One that can't be fetched may have."""
+    for start in range(0, len(rows), _AT_ONCE):
+        if not await _have_content(remote, folder, rows[start : start + _AT_ONCE]):
+            return False
+    return True
+
+
+async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
+    try:
+        messages = await remote.messages(folder, [row.uid for row in rows])
+    except NOBODYS_FAULT:
+        raise
+    except DirectSuiteError:
+        half = len(rows) // 2
+        parts = (rows[:half], rows[half:]) if half else ()
+        return all([await _have_content(remote, folder, part) for part in parts])
+    digests = {message.uid: digest_of(message) for message in messages}
+    return all(row.digest in (None, digests.get(row.uid, row.digest)) for row in rows)
+
+
+async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, audit: bool) -> FolderSnapshot:
+    """Compare everything, and give the folder as it is then.
+
+        identities agree ──► the same generation: late uids are new, those that came back are fetched again
+        they disagree ─────► another generation: who can be told by a strong identity that no other message has is
+                             carried over; all others are fetched again, and known by their content
+
+    audit: contents of messages without a Message-ID, too, which otherwise are only compared where nothing else is.
+    """
+    rows = {row.uid: row for row in await commits.store.rows(state.folder)}
+    messages = remote.metadata(state.name)
+    metadata = {message.uid: Metadata.of(message) async for message in messages if message.uid is not None}
+    listing = await remote.uids(state.name) or Listed(array("q"), b"")
+    listed = frozenset(listing.uids)
+    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # it may be of some of them only
+    carried_over = 0
+    as_before = not state.suspect and numbers_as_before(rows, metadata, listed)
+    if as_before and await have_content(remote, state.name, rows_to_compare(rows, metadata, listed, audit=audit)):
+        await _record_returned(commits, state, rows, listed)
+    else:
+        carried_over = await _begin_generation(commits, state, rows, metadata)
+    state.mark, state.suspect = None, False
+    return FolderSnapshot(
+        state=state,
+        uids=listed,
+        recorded=await commits.store.states(state.folder),
+        fingerprint=listing.fingerprint,
+        mark=listing.mark,
+        carried_over=carried_over,
+    )
+
+
+async def _record_returned(
+    commits: Commits, state: FolderState, rows: Mapping[int, Row], listed: Collection[int]
+) -> None:
+    """Record what came back before anybody was told. What is missing a second listing confirms, as ever."""
+    if back := returned_rows(rows, listed):
+        await commits.write(Delta(rows=back, folders=state.forget_listing()))
+
+
+async def _begin_generation(
+    commits: Commits, state: FolderState, rows: Mapping[int, Row], metadata: Mapping[int, Metadata]
+) -> int:
+    """How many messages were carried over."""
+    folder = attrs.evolve(state.folder, generation=state.folder.generation + 1, fingerprint=None)
+    await commits.write(Delta(orphaned=[folder.id], folders=[folder]))
+    state.folder = folder
+    state.not_returned.clear()
+    moves = rows_carried_over(state.folder, rows, metadata)
+    return len(await commits.tell(_step(commits, state.name, old, row) for old, row in moves))
+
+
+def _step(commits: Commits, folder: str, old: Row, row: Row) -> Step:
+    key, previous = commits.key(folder, row), commits.key(folder, old)
+    change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=hex_of(row.digest))
+    return Step(change=change, before=attrs.evolve(old, state=State.ORPHAN), here=row)
