@@ -144,15 +144,11 @@ def _few_rsa_keys() -> Generator[None]:
 _runs_without_processes = False
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let a test start processes only where a mark says so."""
     global _runs_without_processes
     _runs_without_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres")))
-    try:
-        return (yield)
-    finally:
-        _runs_without_processes = False
 
 
 @pytest.hookimpl(tryfirst=True)

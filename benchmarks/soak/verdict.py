@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from benchmarks.soak.census import MEGABYTE, Sample
-from directsuite.core.operation import Operation
-from directsuite.fax import operations as fax
-from directsuite.messaging import operations as messaging
-from directsuite.registration import operations as registration
-from directsuite.signing import operations as signing
+from tests.specification import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.soak.course import Ending
     from benchmarks.soak.tally import Tally
-
-OPERATIONS: list[Operation[Any]] = [
-    each
-    for service in (signing, fax, messaging, registration)
-    for each in vars(service).values()
-    if isinstance(each, Operation)
-]
 
 WARM_UP = 300.0
 """Seconds that are left out of the fit: caches fill, and the allocator takes what the largest answers need."""
@@ -126,7 +115,7 @@ def checks(samples: Sequence[Sample], tally: Tally, ending: Ending, *, sockets: 
     peak = max(sample.sockets_peak for sample in samples)
     ratio, higher = pace(samples), rise(samples)
     done = tally.endings["done"] / max(1, tally.endings.total())
-    never = sorted({operation.name for operation in OPERATIONS} - set(tally.calls))
+    never = sorted(METHODS.keys() - tally.calls.keys())
     return [
         Check(
             name="operations that were never called",
