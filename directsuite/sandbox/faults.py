@@ -174,35 +174,43 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
         if fault is None:
             return await handler(request)
         await request.read()
-        kind = fault.kind
-        if kind == "latency":
-            await asyncio.sleep(fault.seconds)
-        elif kind == "expire_token":
-            await expire_token(request)
-        elif kind == "expire_session":
-            await expire_session(request)
-        skipped = kind == "reset_before" or (kind in {"status", "hang"} and not fault.processed)
-        answer = web.Response() if skipped else await _answer(request, handler)
-        if kind == "status":
-            return _status_answer(fault)
-        if kind == "hang":
-            while not (faults.stopped or _has_left(request)):  # noqa: ASYNC110  there is no event for it
-                await asyncio.sleep(_CHECK_EVERY)
-        if kind in {"hang", "reset_before", "reset_after"}:
-            return _reset(request)
-        if kind == "truncate":
-            return await _truncated(request, answer)
-        return await _malformed(answer) if kind == "malformed" else answer
+
+        async def answer() -> web.StreamResponse:
+            """The operation's answer, a refusal included: that too can be spoilt."""
+            try:
+                return await handler(request)
+            except Exception as error:  # noqa: BLE001  whatever it is, the operation has answered it
+                return refusal_of(error, request)
+
+        if fault.processed and fault.kind in {"status", "hang"}:
+            await answer()
+        match fault.kind:
+            case "status":
+                return _status_answer(fault)
+            case "latency":
+                await asyncio.sleep(fault.seconds)
+                return await answer()
+            case "hang":
+                while not (faults.stopped or _has_left(request)):  # noqa: ASYNC110  there is no event for it
+                    await asyncio.sleep(_CHECK_EVERY)
+                return _reset(request)
+            case "reset_before":
+                return _reset(request)
+            case "reset_after":
+                await answer()
+                return _reset(request)
+            case "truncate":
+                return await _truncated(request, await answer())
+            case "malformed":
+                return await _malformed(await answer())
+            case "expire_token":
+                await expire_token(request)
+                return await answer()
+            case "expire_session":
+                await expire_session(request)
+                return await answer()
 
     return inject
-
-
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The operation's answer, a refusal included: that too can be spoilt."""
-    try:
-        return await handler(request)
-    except Exception as error:  # noqa: BLE001  whatever it is, the operation has answered it
-        return refusal_of(error, request)
 
 
 def _status_answer(fault: Fault) -> web.Response:
