@@ -14,7 +14,7 @@ import logging
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pikepdf
 from pyhanko.pdf_utils.misc import PdfError
@@ -41,13 +41,15 @@ from directsuite.sandbox.signing.request import decoded
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from datetime import datetime
 
     from directsuite.sandbox.signing.keys import Certificate, KeySource
     from directsuite.sandbox.signing.request import SignatureRequest
 
 Json = dict[str, Any]
+Operation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
+"""The operations that change a document."""
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -66,43 +68,13 @@ for _name in list(logging.Logger.manager.loggerDict):  # a filter works at the l
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a change makes of a document: its new bytes, the fields or signatures concerned, and a sentence on it."""
+    """What an operation makes of a document."""
 
     content: bytes
     names: list[str]
+    """The fields or signatures concerned."""
     description: str
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What a change is made with: the signatures asked for, the keys, and the time."""
-
-    signatures: Sequence[SignatureRequest]
-    keys: KeySource
-    at: datetime
-
-
-def _flatten(content: bytes, _: Circumstances) -> Change:
-    flattened, names = flatten(content)
-    return Change(flattened, names, f"{len(names)} form field(s) flattened")
-
-
-def _clear(content: bytes, _: Circumstances) -> Change:
-    cleared, names = clear_unsigned_fields(content)
-    return Change(cleared, names, f"{len(names)} unsigned signature field(s) removed")
-
-
-def _sign(content: bytes, circumstances: Circumstances) -> Change:
-    signed, names = sign(content, circumstances.signatures, circumstances.keys.signer(), circumstances.at)
-    return Change(signed, names, f"signed: {', '.join(names)}")
-
-
-CHANGES: dict[str, Callable[[bytes, Circumstances], Change]] = {
-    "Flatten": _flatten,
-    "ClearUnsignedFields": _clear,
-    "Sign": _sign,
-    "MultiSign": _sign,
-}
+    """A sentence on what was done, for the answer."""
 
 
 def receive(body: bytes) -> tuple[bytes, bool]:
@@ -112,10 +84,21 @@ def receive(body: bytes) -> tuple[bytes, bool]:
         return document.accepted(content)
 
 
-def change(operation: str, content: bytes, circumstances: Circumstances) -> Change:
-    """Return what one of `CHANGES` makes of a document. Raises RefusedError."""
+def change(
+    operation: Operation, content: bytes, signatures: Sequence[SignatureRequest], keys: KeySource, at: datetime
+) -> Change:
+    """Return what an operation makes of a document, at this time. Raises RefusedError."""
     with _at_work_on_a_document():
-        return CHANGES[operation](content, circumstances)
+        match operation:
+            case "Flatten":
+                flattened, names = flatten(content)
+                return Change(flattened, names, f"{len(names)} form field(s) flattened")
+            case "ClearUnsignedFields":
+                cleared, names = clear_unsigned_fields(content)
+                return Change(cleared, names, f"{len(names)} unsigned signature field(s) removed")
+            case "Sign" | "MultiSign":
+                signed, names = sign(content, signatures, keys.signer(), at)
+                return Change(signed, names, f"signed: {', '.join(names)}")
 
 
 def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any]:
@@ -185,17 +168,9 @@ def _place(widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]
     }
 
 
-def _signature(field: Field, verdict: Verdict | None) -> Json:
-    signed_at = verdict.signed_at if verdict is not None else None
-    return {
-        "name": field.name,
-        "isSigned": field.signed,
-        "signerName": verdict.signer_name if verdict is not None else None,
-        "signatureTime": _written(signed_at) if signed_at is not None else None,
-        "reason": verdict.reason if verdict is not None else None,
-        "isValid": verdict.valid if verdict is not None else False,
-        "modification": verdict.modification if verdict is not None else None,
-    }
+def _signature(field: Field, verdict: Json | None) -> Json:
+    unknown = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
+    return {"name": field.name, "isSigned": field.signed, **(unknown if verdict is None else verdict)}
 
 
 def _written(moment: datetime) -> str:
@@ -219,24 +194,13 @@ def _points(length: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is known of one signature. modification: pyHanko's word for later changes; UNKNOWN if they can't be read."""
-
-    signer_name: str
-    signed_at: datetime | None
-    reason: str | None
-    valid: bool
-    modification: str
-
-
-def validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Verdict]:
-    """Return the verdict on each signature, by the name of its field; certificates are judged as of `moment`."""
+def validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
+    """Return what GetDocInfo tells of each signature, by the name of its field; judged as of `moment`."""
     return asyncio.run(_validate(content, trust_roots, moment))
 
 
-async def _validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Verdict]:
-    verdicts: dict[str, Verdict] = {}
+async def _validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
+    verdicts: dict[str, Json] = {}
     try:
         signatures: list[Any] = list(reader(content).embedded_regular_signatures)
     except (SignatureValidationError, PdfError, ValueError):  # what is in a signature's place is none
@@ -251,7 +215,7 @@ async def _validate(content: bytes, trust_roots: Sequence[Certificate], moment: 
     return verdicts
 
 
-async def _judge(content: bytes, position: int, signature: Any, context: ValidationContext) -> Verdict:
+async def _judge(content: bytes, position: int, signature: Any, context: ValidationContext) -> Json:
     try:
         status: Any = await async_validate_pdf_signature(signature, context, diff_policy=POLICY)
     except PdfError:
@@ -269,12 +233,14 @@ async def _judge(content: bytes, position: int, signature: Any, context: Validat
     )
 
 
-def _verdict(signature: Any, subject: str, *, valid: bool, modification: str) -> Verdict:
+def _verdict(signature: Any, subject: str, *, valid: bool, modification: str) -> Json:
+    """The members of a signature. modification: pyHanko's word for later changes; UNKNOWN if they can't be read."""
     dictionary: Any = signature.sig_object
-    return Verdict(
-        signer_name=str(dictionary["/Name"]) if "/Name" in dictionary else subject,
-        signed_at=signature.self_reported_timestamp,
-        reason=str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
-        valid=valid,
-        modification=modification,
-    )
+    signed_at: datetime | None = signature.self_reported_timestamp
+    return {
+        "signerName": str(dictionary["/Name"]) if "/Name" in dictionary else subject,
+        "signatureTime": None if signed_at is None else _written(signed_at),
+        "reason": str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
+        "isValid": valid,
+        "modification": modification,
+    }

@@ -49,11 +49,6 @@ def decoded(text: bytes | str, what: str) -> bytes:
         raise InvalidParameterError(f"{what} is not valid base64") from None
 
 
-def encoded(content: bytes) -> bytes:
-    """Return bytes as base64 text without line breaks."""
-    return pybase64.b64encode(content)
-
-
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a signature goes: points from the top-left corner of the unrotated crop box of a page, from 1."""

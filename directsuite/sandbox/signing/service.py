@@ -16,11 +16,12 @@ import hashlib
 import io
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pybase64
 from aiohttp import web
 
 from directsuite.sandbox.clock import timestamp
@@ -34,18 +35,17 @@ from directsuite.sandbox.refusals import (
     PermissionDeniedError,
     parse_json,
 )
-from directsuite.sandbox.signing.request import SignatureRequest, encoded, read_multi_sign, read_sign
+from directsuite.sandbox.signing.request import SignatureRequest, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
     import sqlite3
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.signing.engine import Change
+    from directsuite.sandbox.signing.engine import Change, Operation
     from directsuite.sandbox.signing.keys import KeySource
 
 T = TypeVar("T")
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS signing_document(
@@ -61,13 +61,13 @@ _DOCUMENT_TYPE = "PDF"
 LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _PARALLEL = 2  # documents worked on at once
 
-_CHANGES: tuple[tuple[str, str, Callable[[object], list[SignatureRequest]] | None], ...] = (
-    # operation, last part of the path, what reads its body
-    ("Flatten", "flatten", None),
-    ("ClearUnsignedFields", "clearUnsignedFields", None),
-    ("Sign", "sign", read_sign),
-    ("MultiSign", "multiSign", read_multi_sign),
-)
+_CHANGES: dict[Operation, Callable[[object], list[SignatureRequest]] | None] = {
+    "Flatten": None,
+    "ClearUnsignedFields": None,
+    "Sign": read_sign,
+    "MultiSign": read_multi_sign,
+}
+"""The operations that change a document, and what reads their bodies. Each has a second form that pulls the result."""
 
 
 class SigningService:
@@ -94,27 +94,21 @@ class SigningService:
             web.get(f"{one}/info", self._get_info, name="GetDocInfo"),
             web.delete(one, self._delete, name="Delete"),
         ]
-        for operation, path, read_body in _CHANGES:
-            for suffix, pulled in (("", False), ("/pull", True)):
-                name = f"{operation}AndPull" if pulled else operation
-                handler = partial(self._change, operation=operation, name=name, read_body=read_body, pulled=pulled)
-                routes.append(web.patch(f"{one}/{path}{suffix}", handler, name=name))
+        for operation in _CHANGES:
+            path = f"{one}/{operation[0].lower()}{operation[1:]}"
+            routes += [
+                web.patch(path, partial(self._change, operation), name=operation),
+                web.patch(f"{path}/pull", partial(self._change_and_pull, operation), name=f"{operation}AndPull"),
+            ]
         return routes
 
     async def _save(self, request: web.Request) -> web.Response:
         from_body = await request.read()
         content, repaired = await self._work(lambda: _engine().receive(from_body))
         document = StoredDocument(str(uuid.uuid4()), self._clock.milliseconds(), digest_of(content), content)
-
-        def insert(connection: sqlite3.Connection) -> None:
-            insert_document(connection, document, request[ACCOUNT])
-            self._record(connection, "Save", document.identifier, document.created, digest=document.digest)
-
-        await self._write(insert)
-        description = (
-            "the document is stored; its damaged structure was repaired" if repaired else "the document is stored"
-        )
-        return web.json_response(_summary(document, description))
+        await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
+        repair = "; its damaged structure was repaired" if repaired else ""
+        return web.json_response(_summary(document, f"the document is stored{repair}"))
 
     async def _get_document(self, request: web.Request) -> web.Response:
         return await _base64_answer((await self._use(request)).content)
@@ -126,62 +120,34 @@ class SigningService:
         return web.json_response({**described, **_summary(document, "the document is stored")})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        identifier = request.match_info["identifier"]
-        at = self._clock.milliseconds()
-
-        def delete(connection: sqlite3.Connection) -> None:
-            delete_document(connection, identifier, request[ACCOUNT], at)
-            self._record(connection, "Delete", identifier, at, digest="")
-
+        identifier, at = request.match_info["identifier"], self._clock.milliseconds()
         async with self._lock(identifier):
-            await self._write(delete)
+            await self._write(lambda connection: delete_document(connection, identifier, request[ACCOUNT], at))
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
-    async def _change(
-        self,
-        request: web.Request,
-        *,
-        operation: str,
-        name: str,
-        read_body: Callable[[object], list[SignatureRequest]] | None,
-        pulled: bool,
-    ) -> web.Response:
-        signatures = read_body(await _json(request)) if read_body is not None else []
-        async with self._lock(request.match_info["identifier"]):
-            changed, digest = await self._changed(request, operation, name, signatures)
-        if pulled:
-            return await _base64_answer(changed.content)
+    async def _change(self, operation: Operation, request: web.Request) -> web.Response:
+        changed, digest = await self._changed(operation, request)
         return web.json_response({"documentDigest": digest, "description": changed.description})
 
-    async def _changed(
-        self, request: web.Request, operation: str, name: str, signatures: list[SignatureRequest]
-    ) -> tuple[Change, str]:
-        """The stored change and the new digest; a function of its own, so that the old content is let go of then."""
-        before = await self._use(request)
-        moment = self._clock.now()
+    async def _change_and_pull(self, operation: Operation, request: web.Request) -> web.Response:
+        changed, _ = await self._changed(operation, request)
+        return await _base64_answer(changed.content)
 
-        def change() -> Change:
-            engine = _engine()
-            circumstances = engine.Circumstances(signatures, self._keys, moment)
-            changed: Change = engine.change(operation, before.content, circumstances)
-            return changed
-
-        changed = await self._work(change)
-        return changed, await self._replace(name, before, changed)
-
-    async def _replace(self, name: str, before: StoredDocument, changed: Change) -> str:
-        if changed.content == before.content:
-            return before.digest
-        at = self._clock.milliseconds()
-
-        def replace(connection: sqlite3.Connection) -> str:
-            digest = replace_document(connection, before, changed.content)
-            self._record(
-                connection, name, before.identifier, at, digest=digest, before=before.digest, names=changed.names
+    async def _changed(self, operation: Operation, request: web.Request) -> tuple[Change, str]:
+        """The change, stored, and the new digest; a function of its own, so that the old content is let go of then."""
+        read_body = _CHANGES[operation]
+        signatures = [] if read_body is None else read_body(await _json(request))
+        async with self._lock(request.match_info["identifier"]):
+            before = await self._use(request)
+            moment = self._clock.now()
+            changed: Change = await self._work(
+                lambda: _engine().change(operation, before.content, signatures, self._keys, moment)
             )
-            return digest
-
-        return await self._write(replace)
+            if changed.content == before.content:
+                return changed, before.digest
+            name, at = str(request.match_info.route.name), self._clock.milliseconds()
+            digest = await self._write(lambda connection: replace_document(connection, before, changed, name, at))
+            return changed, digest
 
     async def _use(self, request: web.Request) -> StoredDocument:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
@@ -200,10 +166,6 @@ class SigningService:
 
     def _lock(self, identifier: str) -> asyncio.Lock:
         return self._locks.setdefault(identifier, asyncio.Lock())
-
-    @staticmethod
-    def _record(connection: sqlite3.Connection, name: str, identifier: str, at: int, **detail: Any) -> None:
-        record_effect(connection, operation=name, subject=identifier, at=at, **detail)
 
 
 def _engine() -> Any:
@@ -224,7 +186,8 @@ def _summary(document: StoredDocument, description: str) -> dict[str, str]:
 
 
 async def _base64_answer(content: bytes) -> web.Response:
-    text = await asyncio.to_thread(lambda: io.BytesIO(encoded(content)))  # sent in pieces; bytes would be copied whole
+    # A file is sent in pieces; bytes would be copied whole.
+    text = await asyncio.to_thread(lambda: io.BytesIO(pybase64.b64encode(content)))
     return web.Response(body=text, content_type="text/plain", charset="us-ascii")
 
 
@@ -237,11 +200,13 @@ async def _json(request: web.Request) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document as it stands; created in milliseconds since 1970, digest the SHA-256 of its bytes in hex."""
+    """A document as it stands."""
 
     identifier: str
     created: int
+    """Milliseconds since 1970."""
     digest: str
+    """SHA-256 of the content, in hex."""
     content: bytes
 
 
@@ -258,6 +223,7 @@ def insert_document(connection: sqlite3.Connection, document: StoredDocument, ac
         (document.identifier, account, document.created, document.created, document.digest),
     )
     _write_content(connection, document.identifier, document.content)
+    _record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
 
 def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredDocument:
@@ -279,19 +245,22 @@ def use_document(connection: sqlite3.Connection, identifier: str, account: str, 
         return StoredDocument(row["identifier"], row["created"], row["digest"], blob.read())
 
 
-def replace_document(connection: sqlite3.Connection, before: StoredDocument, content: bytes) -> str:
-    """Put new bytes in place of those that were read as `before`. Return the new digest.
+def replace_document(
+    connection: sqlite3.Connection, before: StoredDocument, change: Change, operation: str, at: int
+) -> str:
+    """Put the bytes that `operation` has made in place of those that were read as `before`. Return the new digest.
 
     Raises InvalidActionError if the document was changed or deleted since.
     """
-    digest = digest_of(content)
+    digest = digest_of(change.content)
     changed = connection.execute(
         "UPDATE signing_document SET digest = ? WHERE identifier = ? AND digest = ?",
         (digest, before.identifier, before.digest),
     )
     if changed.rowcount != 1:
         raise InvalidActionError("the document was changed or deleted by another request meanwhile: try again")
-    _write_content(connection, before.identifier, content)
+    _write_content(connection, before.identifier, change.content)
+    _record(connection, operation, before.identifier, at, digest=digest, before=before.digest, names=change.names)
     return digest
 
 
@@ -299,6 +268,11 @@ def delete_document(connection: sqlite3.Connection, identifier: str, account: st
     """Remove a document for good. Raises what `use_document` raises."""
     use_document(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
+    _record(connection, "Delete", identifier, at, digest="")
+
+
+def _record(connection: sqlite3.Connection, operation: str, identifier: str, at: int, **detail: Any) -> None:
+    record_effect(connection, operation=operation, subject=identifier, at=at, **detail)
 
 
 def _write_content(connection: sqlite3.Connection, identifier: str, content: bytes) -> None:

@@ -20,7 +20,7 @@ from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterErr
 from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.engine import validate
 from directsuite.sandbox.signing.keys import FileKeyStore
-from directsuite.sandbox.signing.request import SignatureRequest, decoded, encoded
+from directsuite.sandbox.signing.request import SignatureRequest, decoded
 from directsuite.sandbox.signing.service import (
     SigningService,
     StoredDocument,
@@ -79,7 +79,7 @@ async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: Caller, bod
 
 @given(st.binary(min_size=1), st.integers(1, 100))
 def test_base64_text_is_read_however_its_lines_are_broken(content: bytes, width: int) -> None:
-    text = encoded(content)
+    text = base64.b64encode(content)
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     assert decoded(b"\r\n".join(lines), "it") == content
 
@@ -211,11 +211,13 @@ async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
     signing: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = FileKeyStore.open(None)
-    circumstances = engine.Circumstances([SignatureRequest(name="A")], stranger, datetime(2026, 3, 1, tzinfo=UTC))
-    signed = await asyncio.to_thread(engine.change, "Sign", documents.plain(), circumstances)
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    signed = await asyncio.to_thread(
+        engine.change, "Sign", documents.plain(), [SignatureRequest(name="A")], stranger, at
+    )
     assert await signing.signatures(await signing.save(signed.content)) == {"A": False}
     assert caplog.records == []
-    await asyncio.to_thread(validate, signed.content, KEYS.trust_roots(), circumstances.at)  # as an application would
+    await asyncio.to_thread(validate, signed.content, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
@@ -240,10 +242,11 @@ def test_every_operation_has_its_route(service: SigningService) -> None:
 
 async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Database) -> None:
     document = StoredDocument("one", 0, digest_of(b"before"), b"before")
+    first, second = (engine.Change(content, [], "") for content in (b"first", b"second"))
     await database.write(lambda connection: insert_document(connection, document, "alice"))
-    digest = await database.write(lambda connection: replace_document(connection, document, b"first"))
+    digest = await database.write(lambda connection: replace_document(connection, document, first, "Sign", 0))
     with pytest.raises(InvalidActionError, match="meanwhile"):
-        await database.write(lambda connection: replace_document(connection, document, b"second"))
+        await database.write(lambda connection: replace_document(connection, document, second, "Sign", 0))
     kept = await database.read(lambda connection: use_document(connection, "one", "alice", 0))
     assert (kept.content, kept.digest) == (b"first", digest)
     database.close()
@@ -264,12 +267,12 @@ def test_a_damaged_document_is_signed_or_refused_but_never_crashes(damage: bytes
         stored, _ = engine.receive(base64.b64encode(content))
     except InvalidParameterError:
         return
-    circumstances = engine.Circumstances([SignatureRequest()], KEYS, datetime(2026, 3, 1, tzinfo=UTC))
+    at = datetime(2026, 3, 1, tzinfo=UTC)
     try:
-        engine.change("Sign", stored, circumstances)
+        engine.change("Sign", stored, [SignatureRequest()], KEYS, at)
     except InvalidActionError as refusal:
         assert "no font" in str(refusal)  # noqa: PT017  the one thing that Save does not try
     with contextlib.suppress(RefusedError):
-        engine.describe(stored, KEYS, circumstances.at)
-        engine.change("Flatten", stored, circumstances)
-        engine.change("ClearUnsignedFields", stored, circumstances)
+        engine.describe(stored, KEYS, at)
+        engine.change("Flatten", stored, [], KEYS, at)
+        engine.change("ClearUnsignedFields", stored, [], KEYS, at)
