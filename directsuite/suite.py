@@ -14,7 +14,7 @@ from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, token_source
-from directsuite.core.events import Events, Listener, LogListener, SessionRenewed
+from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.operation import Service
@@ -94,7 +94,7 @@ class DirectSuite:
         token_url = _token_url(token, settings)
         if token_url is not None:
             urls[Service.OAUTH] = token_url
-        self._events = events = Events(listeners, log=LogListener(_LOGGER), logger=_LOGGER)
+        self._events = events = Events(listeners, _LOGGER)
         self._session = Session(
             secure=any(url is not None and url.startswith("https://") for url in urls.values()),
             tls=settings.tls,

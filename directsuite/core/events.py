@@ -206,9 +206,9 @@ Listener = Callable[[Event], None]
 class Events:
     """Tells every event to every listener, and the standard logging. A listener that raises harms nobody."""
 
-    def __init__(self, listeners: Iterable[Listener] = (), *, log: Listener, logger: logging.Logger) -> None:
+    def __init__(self, listeners: Iterable[Listener], logger: logging.Logger) -> None:
         self.listeners: tuple[Listener, ...] = ()
-        self._log = log
+        self._log: Listener = LogListener(logger)
         self.logger = logger
         for listener in listeners:
             self.add(listener)

@@ -46,6 +46,7 @@ from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
 M = TypeVar("M", MessageDetail, RawMessage)
+A = TypeVar("A", bound=APIResponse)
 S = TypeVar("S", bound=Message)
 
 _DONE = APIResponse(success=True, code=0)
@@ -255,13 +256,8 @@ class Mailbox(Facade):
 
         Operation GetMessagesByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        operations.GET_MESSAGES_BY_UIDS.check((folder,))
-        if not listed:
-            return []
-        body = self._uids_body(listed)
-        answer = await self._call(operations.GET_MESSAGES_BY_UIDS, folder, body=body, timeout=timeout)
-        return answer.messages
+        answer = await self._for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
+        return [] if answer is None else answer.messages
 
     async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
         """All unread messages.
@@ -271,7 +267,12 @@ class Mailbox(Facade):
         return await self._messages(operations.GET_UNREAD_MESSAGES, folder, timeout=timeout)
 
     async def get_messages_by_received_date(
-        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        timeout: float | None = None,
     ) -> list[MessageDetail]:
         """Messages received from `begin` to `end`, both included, to the millisecond; None is open.
 
@@ -281,7 +282,12 @@ class Mailbox(Facade):
         return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
 
     async def get_messages_by_received_date_utc(
-        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        timeout: float | None = None,
     ) -> list[MessageDetail]:
         """Messages received from `begin` to `end`, both included, to the second; None is open.
 
@@ -323,7 +329,12 @@ class Mailbox(Facade):
         return await self._messages(operations.GET_MESSAGE_METADATA, folder, timeout=timeout)
 
     async def search_messages_metadata_by_received_date(
-        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        timeout: float | None = None,
     ) -> list[MessageDetail]:
         """As `get_messages_by_received_date`, metadata only.
 
@@ -333,7 +344,12 @@ class Mailbox(Facade):
         return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
 
     async def search_messages_metadata_by_received_date_utc(
-        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+        self,
+        folder: str = INBOX,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        timeout: float | None = None,
     ) -> list[MessageDetail]:
         """As `get_messages_by_received_date_utc`, metadata only.
 
@@ -467,7 +483,7 @@ class Mailbox(Facade):
         listed = arguments.checked_uids(uids)
         confirm = self._gone(folder, listed)
         segments = (folder, dest_folder)
-        await self._change(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
+        await self._for_uids(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
 
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
@@ -479,7 +495,9 @@ class Mailbox(Facade):
         listed = arguments.checked_uids(uids)
         confirm = self._gone(folder, listed)
         segments = (folder, flag(forever))
-        await self._change(operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
+        await self._for_uids(
+            operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
+        )
 
     async def mark_messages_as_read_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -488,8 +506,7 @@ class Mailbox(Facade):
 
         Operation MarkMessagesAsReadByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        await self._change(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=listed, timeout=timeout)
+        await self._for_uids(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def mark_messages_as_unread_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -498,8 +515,7 @@ class Mailbox(Facade):
 
         Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        await self._change(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=listed, timeout=timeout)
+        await self._for_uids(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -508,13 +524,8 @@ class Mailbox(Facade):
 
         Operation GetRawMessagesByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        operations.GET_RAW_MESSAGES_BY_UIDS.check((folder,))
-        if not listed:
-            return []
-        body = self._uids_body(listed)
-        answer = await self._call(operations.GET_RAW_MESSAGES_BY_UIDS, folder, body=body, timeout=timeout)
-        return answer.messages
+        answer = await self._for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
+        return [] if answer is None else answer.messages
 
     async def save_raw_messages(
         self,
@@ -558,11 +569,11 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        async def fetch(uids: list[int]) -> tuple[list[MessageDetail] | ResponseDecodeError, int]:
+        async def get(box: Mailbox, uids: list[int]) -> list[MessageDetail]:
             """One batch of messages."""
-            return await measured(self, lambda box: box.get_messages_by_uids(folder, uids, timeout=timeout))
+            return await box.get_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_raw(
         self,
@@ -578,11 +589,11 @@ class Mailbox(Facade):
         """
         _refuse(folder, batch_size, batch_bytes)
 
-        async def fetch(uids: list[int]) -> tuple[list[RawMessage] | ResponseDecodeError, int]:
+        async def get(box: Mailbox, uids: list[int]) -> list[RawMessage]:
             """One batch of raw messages."""
-            return await measured(self, lambda box: box.get_raw_messages_by_uids(folder, uids, timeout=timeout))
+            return await box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, fetch))
+        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """The metadata of all messages of `folder`, from one answer read while it comes.
@@ -624,18 +635,20 @@ class Mailbox(Facade):
         answer = await self._call(operation, *segments, body=self._credentials, timeout=timeout)
         return answer.messages
 
-    async def _change(
+    async def _for_uids(
         self,
-        operation: Operation[APIResponse],
+        operation: Operation[A],
         *segments: str,
-        uids: list[int],
+        uids: Iterable[int],
         timeout: float | None,
-        confirm: Confirmation[APIResponse] | None = None,
-    ) -> None:
-        """A change to messages given by uid; with none nothing is sent."""
+        confirm: Confirmation[A] | None = None,
+    ) -> A | None:
+        """The answer to a request about messages that are named by uid; with none nothing is sent."""
+        listed = arguments.checked_uids(uids)
         operation.check(segments)
-        if uids:
-            await self._call(operation, *segments, body=self._uids_body(uids), timeout=timeout, confirm=confirm)
+        if not listed:
+            return None
+        return await self._call(operation, *segments, body=self._uids_body(listed), timeout=timeout, confirm=confirm)
 
     def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
         """Confirmation that a repeat was refused because the first attempt had taken the messages away."""
@@ -678,8 +691,12 @@ class Mailbox(Facade):
         batch_size: int,
         batch_bytes: int | None,
         timeout: float | None,
-        fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]],
+        get: Callable[[Mailbox, list[int]], Awaitable[list[M]]],
     ) -> AsyncGenerator[M]:
+        async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
+            """One batch, and the size of its answer."""
+            return await measured(self, lambda box: get(box, batch))
+
         uids = await self.get_uids(folder, timeout=timeout)
         window = self._transport.window(Service.MESSAGING)
         messages = fetched_in_batches(uids, fetch, most=batch_size, window=window, batch_bytes=batch_bytes)

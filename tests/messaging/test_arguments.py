@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.messaging import arguments
+from tests.core import plays
+from tests.core.opened import ALICE, PASSWORD, opened
+from tests.core.scripted_server import ScriptedServer
 
 Span = Callable[[datetime | None, datetime | None], tuple[str, str]]
 
@@ -136,3 +139,21 @@ def test_the_ends_of_the_calendar_are_taken(span: Span) -> None:
 
 def test_flags_are_words() -> None:
     assert (arguments.flag(True), arguments.flag(False)) == ("true", "false")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "get_messages_by_received_date",
+        "get_messages_by_received_date_utc",
+        "search_messages_metadata_by_received_date",
+        "search_messages_metadata_by_received_date_utc",
+    ],
+)
+async def test_a_search_by_date_is_of_the_inbox_and_open_without_arguments(server: ScriptedServer, method: str) -> None:
+    server.otherwise = plays.answer({"success": True, "messages": []})
+    async with opened(server) as suite:
+        search = getattr(suite.mailbox(ALICE, PASSWORD), method)
+        assert await search() == await search("INBOX", None, None) == []
+    first, second = server.requests
+    assert first.path == second.path

@@ -185,6 +185,7 @@ async def reading(box: ds.Mailbox) -> None:
     assert_type(detail.attachments[0].content, bytes)
     assert_type(detail.attachments[0].media_type, str)
     assert_type(await box.get_unread_messages(), list[ds.MessageDetail])
+    assert_type(await box.get_messages_by_received_date(), list[ds.MessageDetail])
     assert_type(await box.get_messages_by_received_date("INBOX", noon, None), list[ds.MessageDetail])
     assert_type(await box.get_messages_by_received_date_utc("INBOX", None, noon), list[ds.MessageDetail])
     assert_type(await box.get_messages_by_sender("INBOX", "bob"), list[ds.MessageDetail])
