@@ -159,7 +159,7 @@ def _tell_age(path: Path | None, max_age: float) -> int:
 async def _leave_wish(wish: Wish, options: StoreOptions) -> int:
     with usable_store():
         if options.postgres:
-            from directsuite.sync.fleet_table import FleetTable
+            from directsuite.sync.fleet import FleetTable
             from directsuite.sync.postgres import PostgresStore
 
             async with PostgresStore(conninfo(), connections=1) as fleet_store:
@@ -259,7 +259,7 @@ async def report_of_worker(store: Path, status: WorkerStatus | None, now: float)
 
 async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
     """From the tables of a fleet and its store. Raises StoreError."""
-    from directsuite.sync.fleet_table import FleetMailbox, FleetTable
+    from directsuite.sync.fleet import FleetMailbox, FleetTable
     from directsuite.sync.postgres import PostgresStore
 
     def progress(each: FleetMailbox) -> MailboxProgress:
@@ -267,13 +267,13 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
         standing = Standing.IN_STEP if each.in_step_at is not None else Standing.BEHIND
         if each.failures:
             standing = Standing.FAILING
-        elif not each.turns:
+        elif not each.rounds:
             standing = Standing.WAITING
         return MailboxProgress(
             name=each.name,
             standing=standing,
             in_step_at=each.in_step_at,
-            rounds=each.turns,
+            rounds=each.rounds,
             failures=each.failures,
             problem=each.problem if each.failures else None,
         )

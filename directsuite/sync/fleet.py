@@ -1,10 +1,10 @@
-"""Many mailboxes, kept in step by many processes: each runs a worker, and whichever is free takes a mailbox's turn.
+"""Many mailboxes, kept in step by many processes: each runs a worker, and whichever is free runs a mailbox's round.
 
-    due ──► woken ──► a turn by the worker that had the last one, if it lives and isn't late; else by any
+    due ──► woken ──► a round by the worker that had the last one, if it lives and isn't late; else by any
      ▲                 └─ next_due_at, and what went wrong ──► our own table
      └────────────────────────────────────────────────────────┘
 
-A worker that dies or hangs within a turn loses the mailbox after `patience`, and its lease with the next turn's claim.
+A worker that dies or hangs within a round loses the mailbox after `patience`, and its lease with the next claim.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.durable.database import Transaction
 from directsuite.durable.fleet import FleetEngine
+from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.suite import DirectSuite
+from directsuite.sync import sql
 from directsuite.sync.commits import Deliver
-from directsuite.sync.fleet_table import BegunTurn, FleetStatus, FleetTable
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.schedule import Passwords, PollSchedule, Worker
@@ -30,7 +34,23 @@ __all__ = ["Fleet", "FleetStatus"]
 
 _LOGGER = logging.getLogger("directsuite")
 
-_AT_ONCE = 1.0  # seconds of rest for which nobody waits for the next look at what is due
+_AT_ONCE = 1.0  # seconds: what is due sooner isn't left to the next look at what is due
+_MOST_DUE = 500  # mailboxes that workers are woken for at a time
+
+
+@attrs.frozen(kw_only=True)
+class FleetStatus:
+    """How a fleet stands."""
+
+    mailboxes: int
+    waiting: int
+    """Mailboxes that had no round yet."""
+    failing: dict[str, int]
+    """How many mailboxes fail, by what is wrong, in words."""
+    late: float
+    """Seconds since the mailbox that waits longest was due."""
+    workers: int
+    """Workers that were heard of lately."""
 
 
 class Fleet:
@@ -78,8 +98,8 @@ class Fleet:
             "sync",
             self._id,
             due=self._table.due,
-            take=self._take_turn,
-            heartbeat=self._look_after_others,
+            take=self._run_round,
+            heartbeat=self._heartbeat,
             concurrency=turns,
             grace=grace,
             patience=patience,
@@ -100,7 +120,8 @@ class Fleet:
             now=now,
         )
         self._connections = store.connections
-        self._taken: dict[int, BegunTurn] = {}
+        self._last: dict[int, LeasedRound] = {}
+        """The last round that this worker had of each mailbox."""
         self._under_way = set[int]()
 
     async def add(self, names: Iterable[str]) -> int:
@@ -120,64 +141,176 @@ class Fleet:
 
     @property
     def progress(self) -> Mapping[str, MailboxProgress]:
-        """How the mailboxes stand whose last turn was this worker's, by their addresses."""
+        """How the mailboxes stand whose last round was this worker's, by their addresses."""
         return self._worker.status
 
     def stop(self) -> None:
-        """Let `run` return when the turns under way have ended, or their grace has."""
+        """Let `run` return when the rounds under way have ended, or their grace has."""
         self._engine.stop()
 
     async def run(self) -> None:
-        """Work until stopped or cancelled: either way turns under way get their grace. Runs once.
+        """Work until stopped or cancelled: either way rounds under way get their grace. Runs once.
 
         Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
         ConfigurationError where nothing takes the changes.
         """
         await self._worker.bind()
         await self._table.prepare()
-        await self._table.seen()
+        await self._table.heartbeat()
         try:
             await self._engine.run()
         finally:
             with contextlib.suppress(StoreError):
                 await self._table.leave()
 
-    async def _look_after_others(self) -> None:
-        await self._table.seen()
-        await self._table.give_to_all()
+    async def _heartbeat(self) -> None:
+        await self._table.heartbeat()
+        await self._table.reassign()
         self._poll_schedule.mailboxes = (await self._table.status()).mailboxes
-        for mailbox in self._taken.keys() - await self._table.own() - self._under_way:
-            self._worker.forget(self._taken.pop(mailbox).name)
+        for mailbox in self._last.keys() - await self._table.own() - self._under_way:
+            self._worker.forget(self._last.pop(mailbox).name)
 
-    async def _take_turn(self, mailbox: int) -> None:
-        """A turn, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
+    async def _run_round(self, mailbox: int) -> None:
+        """A round, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
         try:
-            begun = await self._table.begin(mailbox)
-            if begun is not None:
+            leased = await self._table.claim(mailbox)
+            if leased is not None:
                 self._under_way.add(mailbox)
-                await self._take(begun)
+                await self._run_leased(leased)
         except StoreError as error:
             self._engine.wake_later(mailbox, self._id)
             _LOGGER.warning("fleet: %s", error)
         finally:
             self._under_way.discard(mailbox)
 
-    async def _take(self, begun: BegunTurn) -> None:
-        last = self._taken.get(begun.mailbox)
-        if last is None or last.number != begun.number - 1:
-            self._reset(begun.name, begun.failures)  # another worker had it since: what is remembered is out of date
-        self._taken[begun.mailbox] = begun
+    async def _run_leased(self, leased: LeasedRound) -> None:
+        last = self._last.get(leased.mailbox)
+        if last is None or last.fence != leased.fence - 1:
+            self._worker.reset(
+                leased.name, leased.failures
+            )  # another worker had it since: what is remembered is out of date
+        self._last[leased.mailbox] = leased
         breaks = self._connections.breaks
-        result = await self._worker.run_round(begun.name)
+        result = await self._worker.run_round(leased.name)
         if result.report is None and self._connections.breaks != breaks:
-            self._reset(begun.name, begun.failures)  # it was no fault of the mailbox's
-            self._engine.wake_later(begun.mailbox, self._id)
+            self._worker.reset(leased.name, leased.failures)  # it was no fault of the mailbox's
+            self._engine.wake_later(leased.mailbox, self._id)
             return
-        status = self._worker.status[begun.name]
-        is_last = await self._table.finish(begun, result.next_in, status.problem, status.failures)
+        status = self._worker.status[leased.name]
+        is_last = await self._table.finish(leased, result.next_in, status.problem, status.failures)
         if is_last and result.next_in < _AT_ONCE:
-            await self._engine.wake(begun.mailbox, self._id)
+            await self._engine.wake(leased.mailbox, self._id)
 
-    def _reset(self, name: str, failures: int = 0) -> None:
-        """Begin anew with a mailbox, save for how often it has failed."""
-        self._worker.reset(name, failures)
+
+@attrs.frozen
+class LeasedRound:
+    """A round that is this worker's, until another one claims the next."""
+
+    mailbox: int
+    name: str = attrs.field(repr=False)
+    fence: int
+    """The number of the round among all rounds of the mailbox."""
+    failures: int
+    """Rounds that failed in a row."""
+
+
+@attrs.frozen
+class FleetMailbox:
+    """A mailbox of a fleet."""
+
+    name: str = attrs.field(repr=False)
+    rounds: int
+    in_step_at: float | None
+    """Unix time when it was last in step."""
+    due_at: float
+    """Unix time when the next round is due."""
+    failures: int
+    """Rounds that failed in a row."""
+    problem: str | None
+    """What is wrong, in words."""
+
+
+class FleetTable:
+    """The rows of a fleet: a round is claimed by one worker, and a later claim makes the end of an earlier round void.
+
+    Methods raise StoreError.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        worker: str,
+        patience: float,  # seconds after which a worker that isn't heard of counts as dead
+    ) -> None:
+        self._database = PostgresDatabase(connections)
+        self._worker = worker
+        self._patience = patience
+
+    async def prepare(self) -> None:
+        """Make the tables where there are none, beside those of the store."""
+        await self._database.transaction(lambda transaction: transaction.ensure(sql.FLEET_TABLES))
+
+    async def add(self, names: Iterable[str]) -> int:
+        """Have mailboxes kept in step, beginning now; how many are new to the fleet."""
+        values = {"names": sorted(set(names))}  # two that add the same ones wait for each other in one order
+
+        async def add(transaction: Transaction) -> int:
+            """Mailboxes and their rows in the schedule."""
+            await transaction.execute(sql.ADD_MAILBOXES, values)
+            return len(await transaction.execute(sql.ADD_TO_SCHEDULE, values))
+
+        return await self._database.transaction(add)
+
+    async def remove(self, names: Iterable[str]) -> int:
+        """Have no more rounds of mailboxes; how many there were. What the store knows of them stays."""
+        return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
+
+    async def heartbeat(self) -> None:
+        """Note that this worker lives."""
+        await self._database.execute(sql.HEARTBEAT, {"worker": self._worker})
+
+    async def leave(self) -> None:
+        """Note that this worker has ended."""
+        await self._database.execute(sql.LEAVE, {"worker": self._worker})
+
+    async def due(self) -> Sequence[tuple[int, str | None]]:
+        """Mailboxes to wake, by nobody else for a while, each with the worker that had its last round and lives."""
+        found = await self._database.execute(sql.DUE, {"patience": self._patience, "most": _MOST_DUE})
+        return [(mailbox, worker) for mailbox, worker in found]
+
+    async def claim(self, mailbox: int) -> LeasedRound | None:
+        """Claim a round; None where none is due."""
+        found = await self._database.execute(sql.CLAIM_ROUND, {"mailbox": mailbox, "worker": self._worker})
+        return LeasedRound(*found[0]) if found else None
+
+    async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
+        """End a round: the next is due in so many seconds. Return False if another has been claimed meanwhile.
+
+        failures: in a row.
+        """
+        values = {"mailbox": leased.mailbox, "fence": leased.fence}
+        outcome = {"next_in": next_in, "problem": problem, "failures": failures}
+        return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
+
+    async def reassign(self) -> None:
+        """Let any worker have the rounds that wait for one that is dead or busy."""
+        await self._database.execute(sql.REASSIGN, {"patience": self._patience})
+
+    async def hasten(self, names: Iterable[str]) -> int:
+        """Have the next rounds of mailboxes due at once; how many there are in the fleet."""
+        return len(await self._database.execute(sql.HASTEN, {"names": list(names)}))
+
+    async def mailboxes(self) -> Sequence[FleetMailbox]:
+        """Every mailbox, by their names."""
+        return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED)]
+
+    async def own(self) -> Collection[int]:
+        """Mailboxes whose last round was this worker's."""
+        return {mailbox for (mailbox,) in await self._database.fetch(sql.OF_WORKER, {"worker": self._worker})}
+
+    async def status(self) -> FleetStatus:
+        """How the fleet stands."""
+        values = {"patience": self._patience}
+        ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
+        failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}
+        return FleetStatus(mailboxes=mailboxes, waiting=waiting, failing=failing, late=late, workers=workers)

@@ -3,20 +3,37 @@
 async with SharedLimits(conninfo, processes=4, connections=20) as shared:
     async with ds.DirectSuite(settings, shared_limits=shared) as suite:
         ...
+
+Requests a second are places in PostgreSQL, of which each process leases some at a time:
+
+    try_acquire ◄── places leased, each with its time ◄── take_places, one row for all (GCRA)
+     ▲                                                     └─ no answer: this process's share, until there is one
+     └──── none is used later than its slack allows: it lapses
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from types import TracebackType
 from typing import Self
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.clock import Clock
-from directsuite.durable.postgres import Connections
-from directsuite.errors import ConfigurationError
+from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.limits import Rate
+from directsuite.durable.postgres import Connections, PostgresDatabase
+from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
+from directsuite.sync import sql
 from directsuite.sync.model import StoreError
-from directsuite.sync.shared_rate import SharedRate
+
+__all__ = ["SharedLimits"]
+
+_TIMEOUT = 2.0  # seconds for an answer of PostgreSQL, while which nobody goes
+_AGAIN = 1.0  # seconds until PostgreSQL is asked again after none
+_LONGEST = 1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
+_SOON = 0.005  # seconds in which PostgreSQL may have answered
+_SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
 
 
 class SharedLimits:
@@ -71,3 +88,166 @@ class SharedLimits:
         """Give everything back, and close the connections to PostgreSQL."""
         for part in self._parts:
             await part.aclose()
+
+
+class SharedRate:
+    """So many requests per second, and a burst, for all processes that give the same name. One event loop each.
+
+    In any second no more than per_second + burst go, to within the time that PostgreSQL takes to answer; a burst of 1
+    counts as 2, since PostgreSQL takes some. conninfo: as PostgresStore has it. processes: how many share it; where
+    PostgreSQL doesn't answer, this one keeps to its part of per_second. lease: places taken at a time at most, by a
+    process that uses them all. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        conninfo: str | Secret,
+        name: str,
+        *,
+        per_second: float,
+        burst: int,
+        processes: int,
+        lease: int = 5,
+        clock: Clock | None = None,
+    ) -> None:
+        self._database = PostgresDatabase(Connections(conninfo, error=StoreError, most=2, timeout=_TIMEOUT))
+        del conninfo  # this frame may stand in a traceback
+        self.interval = 1.0 / per_second
+        self._name = name
+        self._most = lease
+        self._lease = 1
+        self._clock = clock or SystemClock()
+        # Of what the burst allows, some is for places that are used late, and the rest for those taken early.
+        early = self.interval * max(1, burst - 1)
+        self._slack = min(early, max(_SLACK, 2 * self.interval))
+        self._tolerance = early - self._slack
+        self._share = Rate(per_second / processes, 1, self._clock)
+        self._places = deque[float]()
+        self._last = float("-inf")
+        self._held_until = float("-inf")
+        self._ask_at = float("-inf")
+        self._is_lost = False
+        self._is_prepared = False
+        self._asking: asyncio.Task[None] | None = None
+        self._pushing = set[asyncio.Task[None]]()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether PostgreSQL gave no answer, and this process keeps to its share."""
+        return self._is_lost
+
+    def try_acquire(self) -> bool:
+        """Take the next place, if it is there."""
+        now = self._clock.monotonic()
+        while self._places and self._places[0] + self._slack < now:
+            self._places.popleft()
+        goes = False
+        if self._places and not self._is_lost:
+            goes = self._places[0] <= now
+            if goes:
+                self._places.popleft()
+        elif self._is_lost:
+            goes = self._share.try_acquire()
+        if not goes or (self._lease > 1 and len(self._places) <= self._lease // 2):
+            self._ask(now)
+        return goes
+
+    def wait(self) -> float:
+        """Seconds until a request that came now might go, as far as is known; it may be more."""
+        now = self._clock.monotonic()
+        if self._is_lost:
+            return self._share.wait()
+        if self._places:
+            return max(0.0, self._places[0] - now)
+        self._ask(now)
+        return max(_SOON, self._ask_at - now)
+
+    async def take(self) -> None:
+        """Return when a request may go."""
+        while not self.try_acquire():
+            await self._clock.sleep(self.wait())
+
+    def pause(self, seconds: float) -> bool:
+        """Let nobody go for so many seconds, in any process; begun here, and at once there. Whether that is news."""
+        news = self._hold_here(seconds)
+        if news:
+            task = asyncio.ensure_future(self._push_back(seconds))
+            self._pushing.add(task)
+            task.add_done_callback(self._pushing.discard)
+        return news
+
+    async def push_back(self, seconds: float) -> None:
+        """As `hold`, for an answer of 429 or 503; returns when the other processes' next leases know."""
+        self._hold_here(seconds)
+        await self._push_back(seconds)
+
+    async def aclose(self) -> None:
+        """Give up what is under way, and close the connections."""
+        tasks = [*self._pushing, *([] if self._asking is None else [self._asking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._database.aclose()
+
+    def _hold_here(self, seconds: float) -> bool:
+        until = self._clock.monotonic() + seconds
+        if until <= self._held_until:
+            return False
+        self._held_until = self._ask_at = until
+        self._places.clear()
+        self._share.pause(seconds)
+        return True
+
+    async def _push_back(self, seconds: float) -> None:
+        try:
+            await self._prepare()
+            values = {"rate": self._name, "seconds": seconds + self._tolerance}
+            await self._database.execute(sql.PUSH_BACK, values)
+        except DirectSuiteError:
+            self._lose()  # others learn it from the service itself, as this one did
+
+    def _ask(self, now: float) -> None:
+        """Have places leased, unless that is under way or was in vain just now.
+
+        Who asks as soon as his last one is there gets more at a time: who doesn't would let them lapse.
+        """
+        if now >= self._ask_at and (self._asking is None or self._asking.done()):
+            goes_on = now <= self._last + self._slack
+            self._lease = min(2 * self._lease, self._most) if goes_on else 1
+            self._asking = asyncio.ensure_future(self._lease_places(self._lease))
+
+    async def _lease_places(self, places: int) -> None:
+        try:
+            await self._prepare()
+            values = {"places": places, "spacing": self.interval, "tolerance": self._tolerance, "longest": _LONGEST}
+            ((wait,),) = await self._database.execute(sql.TAKE_PLACES, values | {"rate": self._name})
+        except DirectSuiteError:
+            self._lose()
+            return
+        now = self._clock.monotonic()
+        self._is_lost = False
+        if now < self._held_until:
+            return
+        if wait < 0:
+            self._ask_at = max(self._ask_at, now - wait - _LONGEST)
+            return
+        self._places.extend(now + wait + number * self.interval for number in range(places))
+        self._last = self._places[-1]
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._places.clear()
+        self._ask_at = max(self._ask_at, self._clock.monotonic() + _AGAIN)
+
+    async def _prepare(self) -> None:
+        if not self._is_prepared:
+            await self._database.transaction(lambda transaction: transaction.ensure(sql.RATE_TABLES))
+            self._is_prepared = True

@@ -3,6 +3,11 @@
 mailbox ─► folder ─► msg; a mailbox's fence counts its claims
   └────► wish, left there by other processes
 sink: at most one row, of whoever was told of what the others say
+
+In PostgreSQL alone, for many processes:
+schedule: when the next round of each mailbox of a fleet is due; its fence counts the rounds that workers claimed
+worker: the workers of a fleet, and when they were last heard of
+rate: when the next request to a service may go, of all processes that share a rate
 """
 
 from __future__ import annotations
@@ -142,4 +147,120 @@ STATUS = sql("""
     SELECT b.name, f.name, f.generation, f.audited_ms, m.state, count(m.uid) FROM directsuite.mailbox b
     LEFT JOIN directsuite.folder f ON f.mailbox = b.id LEFT JOIN directsuite.msg m ON m.folder = f.id
     GROUP BY b.id, f.id, m.state ORDER BY b.name COLLATE "C", f.name COLLATE "C", m.state
+""")
+
+FLEET_TABLES = Tables(
+    "fleet",
+    (
+        sql("""
+            CREATE TABLE directsuite.schedule (
+                mailbox bigint PRIMARY KEY REFERENCES directsuite.mailbox,
+                next_due_at timestamptz NOT NULL DEFAULT now(), woken_at timestamptz, fence bigint NOT NULL DEFAULT 0,
+                worker text, fail_count bigint NOT NULL DEFAULT 0, last_error text, in_step_at timestamptz
+            )
+        """),
+        sql("CREATE INDEX schedule_due ON directsuite.schedule (next_due_at)"),
+        sql("CREATE TABLE directsuite.worker (id text PRIMARY KEY, seen_at timestamptz NOT NULL)"),
+    ),
+)
+
+ADD_MAILBOXES = sql("""
+    INSERT INTO directsuite.mailbox (name, fence) SELECT unnest(:names::text[]), 0 ON CONFLICT (name) DO NOTHING
+""")
+ADD_TO_SCHEDULE = sql("""
+    INSERT INTO directsuite.schedule (mailbox) SELECT id FROM directsuite.mailbox WHERE name = ANY(:names)
+    ON CONFLICT (mailbox) DO NOTHING RETURNING mailbox
+""")
+REMOVE_FROM_SCHEDULE = sql("""
+    DELETE FROM directsuite.schedule s USING directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names)
+    RETURNING s.mailbox
+""")
+HEARTBEAT = sql("""
+    INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
+""")
+LEAVE = sql("DELETE FROM directsuite.worker WHERE id = :worker OR seen_at < now() - interval '1 day'")
+DUE = sql("""
+    WITH due AS (
+        SELECT mailbox FROM directsuite.schedule
+        WHERE next_due_at <= now() AND (woken_at IS NULL OR woken_at < now() - make_interval(secs => :patience))
+        ORDER BY next_due_at LIMIT :most FOR UPDATE SKIP LOCKED
+    )
+    UPDATE directsuite.schedule s SET woken_at = now() FROM due WHERE s.mailbox = due.mailbox
+    RETURNING s.mailbox, (SELECT id FROM directsuite.worker w
+        WHERE w.id = s.worker AND w.seen_at > now() - make_interval(secs => :patience))
+""")
+CLAIM_ROUND = sql("""
+    UPDATE directsuite.schedule s SET fence = s.fence + 1, worker = :worker FROM directsuite.mailbox m
+    WHERE s.mailbox = :mailbox AND m.id = s.mailbox AND s.next_due_at <= now()
+    RETURNING s.mailbox, m.name, s.fence, s.fail_count
+""")
+FINISH_ROUND = sql("""
+    UPDATE directsuite.schedule s SET woken_at = NULL, last_error = :problem,
+        next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.wish w WHERE w.mailbox = s.mailbox)
+            THEN now() ELSE now() + make_interval(secs => :next_in) END,
+        in_step_at = CASE WHEN :problem::text IS NULL AND :next_in > 0 THEN now() ELSE in_step_at END,
+        fail_count = :failures
+    WHERE mailbox = :mailbox AND fence = :fence RETURNING fence
+""")
+HASTEN = sql("""
+    UPDATE directsuite.schedule s SET next_due_at = least(next_due_at, now()), woken_at = NULL
+    FROM directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names) RETURNING s.mailbox
+""")
+REASSIGN = sql("""
+    UPDATE directsuite.procrastinate_jobs j SET queue_name = 'directsuite_sync'
+    WHERE j.status = 'todo' AND j.task_name = 'directsuite.sync.turn' AND j.queue_name <> 'directsuite_sync' AND (
+        NOT EXISTS (SELECT FROM directsuite.worker w WHERE j.queue_name = 'directsuite_sync_' || w.id
+            AND w.seen_at > now() - make_interval(secs => :patience))
+        OR EXISTS (SELECT FROM directsuite.schedule s WHERE s.mailbox = (j.args ->> 'key')::bigint
+            AND s.next_due_at < now() - make_interval(secs => :patience)))
+""")  # procrastinate has no method that gives a waiting job to another queue
+SCHEDULED = sql("""
+    SELECT m.name, s.fence, extract(epoch FROM s.in_step_at)::float8, extract(epoch FROM s.next_due_at)::float8,
+        s.fail_count, s.last_error
+    FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox ORDER BY m.name COLLATE "C"
+""")
+OF_WORKER = sql("SELECT mailbox FROM directsuite.schedule WHERE worker = :worker")
+FLEET_STATUS = sql("""
+    SELECT count(*), count(*) FILTER (WHERE fence = 0),
+        greatest(0, coalesce(extract(epoch FROM now() - min(next_due_at)), 0))::float8,
+        (SELECT count(*) FROM directsuite.worker WHERE seen_at > now() - make_interval(secs => :patience))
+    FROM directsuite.schedule
+""")
+PROBLEMS = sql("SELECT last_error, count(*) FROM directsuite.schedule WHERE fail_count > 0 GROUP BY last_error")
+
+RATE_TABLES = Tables(
+    "rate",
+    (
+        sql("CREATE UNLOGGED TABLE directsuite.rate (name text PRIMARY KEY, arrival timestamptz NOT NULL)"),
+        # A crash empties a table that isn't logged: the row is made wherever it is missing.
+        sql("""
+            CREATE FUNCTION directsuite.take_places(
+                rate_name text, places integer, spacing float8, tolerance float8, longest float8
+            ) RETURNS float8 LANGUAGE plpgsql AS $$
+            DECLARE
+                next_arrival timestamptz;
+                this_moment timestamptz;
+                wait float8;
+            BEGIN
+                INSERT INTO directsuite.rate VALUES (rate_name, clock_timestamp()) ON CONFLICT DO NOTHING;
+                SELECT arrival INTO next_arrival FROM directsuite.rate WHERE name = rate_name FOR UPDATE;
+                this_moment := clock_timestamp();
+                wait := extract(epoch FROM next_arrival - this_moment) - tolerance;
+                IF wait > longest THEN
+                    RETURN -wait;
+                END IF;
+                next_arrival := greatest(next_arrival, this_moment) + make_interval(secs => places * spacing);
+                UPDATE directsuite.rate SET arrival = next_arrival WHERE name = rate_name;
+                RETURN greatest(wait, 0);
+            END $$
+        """),
+    ),
+)
+TAKE_PLACES = sql("""
+    SELECT directsuite.take_places(
+        :rate::text, :places::integer, :spacing::float8, :tolerance::float8, :longest::float8)
+""")
+PUSH_BACK = sql("""
+    INSERT INTO directsuite.rate AS r VALUES (:rate, clock_timestamp() + make_interval(secs => :seconds))
+    ON CONFLICT (name) DO UPDATE SET arrival = greatest(r.arrival, excluded.arrival)
 """)

@@ -102,16 +102,18 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
     rests = list[float]()
     for _ in range(2):
         await until(failed)
-        query: Any = "SELECT extract(epoch FROM next_due_at - now())::float8 FROM directsuite.turn WHERE fail_count > 0"
+        query: Any = (
+            "SELECT extract(epoch FROM next_due_at - now())::float8 FROM directsuite.schedule WHERE fail_count > 0"
+        )
         ((rest,),) = await store.connections.fetch(query)
         rests.append(rest)
         seen = len(rests)
         await store.connections.fetch(
-            "UPDATE directsuite.turn SET next_due_at = now() WHERE fail_count > 0 RETURNING mailbox"
+            "UPDATE directsuite.schedule SET next_due_at = now() WHERE fail_count > 0 RETURNING mailbox"
         )
 
         async def failed_again(times: int = seen) -> bool:
-            ((count,),) = await store.connections.fetch("SELECT max(fail_count) FROM directsuite.turn")
+            ((count,),) = await store.connections.fetch("SELECT max(fail_count) FROM directsuite.schedule")
             return bool(count > times)
 
         await until(failed_again)
@@ -214,7 +216,7 @@ async def test_a_turn_under_way_is_ended_before_the_worker_is(
         assert running.cancelled() == (how == "cancelled")
         assert ended
         ((number, fail_count, due),) = await store.connections.fetch(
-            "SELECT number, fail_count, next_due_at > now() FROM directsuite.turn"
+            "SELECT fence, fail_count, next_due_at > now() FROM directsuite.schedule"
         )
         assert (number, fail_count, due) == (1, 0, True)
 
@@ -238,15 +240,15 @@ async def test_a_worker_that_was_paused_within_a_turn_writes_nothing_when_it_goe
     await sandbox.deliver(NAMES[0], raw("first"))
     fleet = fleet_of(suite, store)
     await fleet.add(NAMES[:1])
-    ((mailbox,),) = await store.connections.fetch("SELECT mailbox FROM directsuite.turn")
+    ((mailbox,),) = await store.connections.fetch("SELECT mailbox FROM directsuite.schedule")
     async with HeldStore(conninfo, sink=LoggingSink()) as held:
         held.may_commit, held.held = asyncio.Event(), asyncio.Event()
-        paused = asyncio.create_task(fleet_of(suite, held)._take_turn(mailbox))
+        paused = asyncio.create_task(fleet_of(suite, held)._run_round(mailbox))
         await asyncio.wait_for(held.held.wait(), 20)
-        await fleet._take_turn(mailbox)
+        await fleet._run_round(mailbox)
         assert await subjects(store) == ["first"]
         held.may_commit.set()
         await asyncio.wait_for(paused, 20)
     assert await subjects(store) == ["first"]
-    query = "SELECT number, fail_count, last_error FROM directsuite.turn"
+    query = "SELECT fence, fail_count, last_error FROM directsuite.schedule"
     assert await store.connections.fetch(query) == [(2, 0, None)]

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from directsuite.durable.fleet import FleetQueue
-from directsuite.sync.fleet_table import FleetTable
+from directsuite.sync.fleet import FleetTable
 from directsuite.sync.postgres import PostgresStore
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
@@ -33,12 +33,12 @@ async def table(store: PostgresStore) -> FleetTable:
 
 async def test_a_turn_begins_only_when_it_is_due(table: FleetTable) -> None:
     ((mailbox, _), *_) = await table.due()
-    begun = await table.begin(mailbox)
+    begun = await table.claim(mailbox)
     assert begun is not None
-    assert begun.number == 1
+    assert begun.fence == 1
     assert "@" not in repr(begun)
     assert await table.finish(begun, 60.0, None)
-    assert await table.begin(mailbox) is None
+    assert await table.claim(mailbox) is None
 
 
 async def test_who_is_due_is_woken_by_one_alone(table: FleetTable, store: PostgresStore) -> None:
@@ -51,7 +51,7 @@ async def test_who_is_due_is_woken_by_one_alone(table: FleetTable, store: Postgr
 async def test_the_end_of_a_turn_that_another_has_begun_anew_is_void(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
     ((mailbox, _), *_) = await table.due()
-    zombies, others = await table.begin(mailbox), await other.begin(mailbox)
+    zombies, others = await table.claim(mailbox), await other.claim(mailbox)
     assert zombies is not None
     assert others is not None
     assert not await table.finish(zombies, 3600.0, "X")
@@ -65,13 +65,13 @@ async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTab
     assert worker is None
     for seen, expected in ((False, None), (True, "me")):
         if seen:
-            await table.seen()
-        begun = await table.begin(mailbox)
+            await table.heartbeat()
+        begun = await table.claim(mailbox)
         assert begun is not None
         await table.finish(begun, 0.0, None)
         assert (mailbox, expected) in await table.due()
     await table.leave()
-    begun = await table.begin(mailbox)
+    begun = await table.claim(mailbox)
     assert begun is not None
     await table.finish(begun, 0.0, None)
     assert (mailbox, None) in await table.due()
@@ -94,7 +94,7 @@ async def test_jobs_of_the_dead_are_removed_or_given_to_all(table: FleetTable, s
         await queue.wake(1, "dead")  # a second one waits no more than once
         await queue.wake(2, "dead")
         await queue.reap()
-        await table.give_to_all()
+        await table.reassign()
         jobs = "SELECT queue_name, status::text FROM directsuite.procrastinate_jobs ORDER BY id"
         assert await store.connections.fetch(jobs) == [("directsuite_sync", "todo")] * 2
     finally:

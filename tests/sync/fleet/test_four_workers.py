@@ -92,7 +92,7 @@ class Scene:
 
     async def turns(self) -> list[int]:
         """How many turns each mailbox had."""
-        query = "SELECT number FROM directsuite.turn"
+        query = "SELECT fence FROM directsuite.schedule"
         return [number for (number,) in await self.store.connections.fetch(query)]
 
     async def in_step(self) -> bool:

@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.core.limits import Limits
 from directsuite.messaging.operations import GET_UIDS
-from directsuite.sync.shared_rate import SharedRate
+from directsuite.sync.shared_limits import SharedRate
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer

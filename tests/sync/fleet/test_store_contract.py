@@ -13,7 +13,7 @@ import pytest
 from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.fleet_table import FleetMailbox, FleetTable
+from directsuite.sync.fleet import FleetMailbox, FleetTable
 from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State, Store, Wish
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
@@ -377,14 +377,14 @@ async def test_a_fleet_s_turn_for_which_something_is_wished_is_due_at_once(conni
 
         async def after_a_turn(rest: float, problem: str | None) -> FleetMailbox:
             ((mailbox, _),) = await table.due()
-            begun = await table.begin(mailbox)
+            begun = await table.claim(mailbox)
             assert begun is not None
             await table.finish(begun, rest, problem, 0 if problem is None else 1)
             (found,) = await table.mailboxes()
             return found
 
         found = await after_a_turn(0.0, None)  # there is more to fetch
-        assert (found.turns, found.in_step_at, found.failures, found.problem) == (1, None, 0, None)
+        assert (found.rounds, found.in_step_at, found.failures, found.problem) == (1, None, 0, None)
         await store.wish(Wish.RETRY)
         found = await after_a_turn(1000.0, "It fails.")
         assert (found.in_step_at, found.failures, found.problem) == (None, 1, "It fails.")
