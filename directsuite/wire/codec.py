@@ -60,12 +60,18 @@ _INHERITING = (bool, datetime)
 """Types that cattrs reads by a hook registered for their base, int or date, whose values are others on the wire."""
 
 
+@functools.cache
+def _package_converter() -> cattrs.Converter:
+    """The one converter of all suites that bring none, because to generate the functions of a model takes long."""
+    return make_converter()
+
+
 class Codec:
-    """JSON to models and back, by a converter with the package's hooks: the program's own, or a new one."""
+    """JSON to models and back, by a converter with the package's hooks: the program's own, or the package's."""
 
     def __init__(self, converter: cattrs.Converter | None = None) -> None:
         """converter: gets the package's hooks where it hasn't them."""
-        self.converter = make_converter() if converter is None else converter
+        self.converter = _package_converter() if converter is None else converter
         self._of_a_program = converter is not None
         if not isinstance(model_reader(self.converter, Model), ModelReader):
             register_hooks(self.converter)
