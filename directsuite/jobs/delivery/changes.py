@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
 import attrs
@@ -20,24 +20,26 @@ _KEY = 32  # hex digits
 
 @attrs.frozen(kw_only=True, repr=False)
 class DeliveryChange:
-    """A recipient's new status. recipient: None where a message is given up of which nothing was ever seen.
-
-    key: the same each time this change is told, and of no other change. step: counts the changes of the recipient, from
-    1. details: where the service tells them; its CSV form has none. sent_at: by the service. is_end: the recipient's
-    last change, Delivered or not. given_up: it is the last for no end came in time; status is the last one seen.
-    ends_message: it is the last change of the whole message.
-    """
+    """A recipient's new status."""
 
     key: str
+    """The same each time this change is reported, and of no other change."""
     smtp_id: str
     recipient: str | None
+    """None where a message is given up of which nothing was ever seen."""
     status: MessageStatus | None
     step: int
+    """Counts the changes of the recipient, from 1."""
     details: str | None = None
+    """Where the service gives them; its CSV form has none."""
     sent_at: datetime | None = None
+    """By the service."""
     is_end: bool = False
+    """Whether it is the recipient's last change, Delivered or not."""
     given_up: bool = False
+    """Whether it is the last because no end came in time; status is the last one seen."""
     ends_message: bool = False
+    """Whether it is the last change of the whole message."""
 
     @property
     def delivered(self) -> bool:
@@ -59,6 +61,9 @@ class RecipientStatus:
     step: int
     """Of the latest change; 0 before the first."""
     is_end: bool
+
+
+_UNSEEN = RecipientStatus(None, None, 0, is_end=False)
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -151,12 +156,12 @@ def changes_of(
     found = by_recipient(records)
     changes = dict[str, DeliveryChange]()
     for address, record in found.items():
-        before = message.seen.get(address)
-        if record.status is None or (before is not None and (before.is_end or before.status == record.status)):
-            continue
-        changes[address] = _change(message, address, record, 1 if before is None else before.step + 1)
+        before = message.seen.get(address, _UNSEEN)
+        if record.status is not None and not before.is_end and before.status != record.status:
+            changes[address] = _change(message, address, record.to, record.status, before.step + 1, record)
     statuses = {address: seen.status for address, seen in message.seen.items()}
-    statuses |= {address: record.status for address, record in found.items() if not _ended(message, address)}
+    open_ones = {address: record for address, record in found.items() if not message.seen.get(address, _UNSEEN).is_end}
+    statuses |= {address: record.status for address, record in open_ones.items()}
     over = is_over(list(statuses.values()), message.recipients)
     if give_up and not over:
         changes |= _given_up(message, found, changes, statuses)
@@ -166,56 +171,46 @@ def changes_of(
     return list(changes.items())
 
 
-def _ended(message: TrackedMessage, address: str) -> bool:
-    seen = message.seen.get(address)
-    return seen is not None and seen.is_end
-
-
 def _given_up(
     message: TrackedMessage,
-    found: dict[str, DirectMessageLog],
-    changes: dict[str, DeliveryChange],
-    statuses: dict[str, MessageStatus | None],
+    found: Mapping[str, DirectMessageLog],
+    changes: Mapping[str, DeliveryChange],
+    statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
     """The last change of each recipient who came to no end, and one of the message where some never showed."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
-        if is_end(status):
-            continue
-        before, record = message.seen.get(address), found.get(address)
-        recipient = record.to if record is not None else before.recipient if before is not None else None
-        told = changes.get(address)
-        step = told.step if told is not None else (0 if before is None else before.step) + 1
-        last[address] = DeliveryChange(
-            key=_key(message, address, "given up"),
-            smtp_id=message.smtp_id,
-            recipient=recipient,
-            status=status,
-            step=step,
-            details=None if record is None else record.status_details,
-            sent_at=None if record is None else record.ts,
-            is_end=True,
-            given_up=True,
-        )
+        if not is_end(status):
+            before, record = message.seen.get(address, _UNSEEN), found.get(address)
+            recipient = before.recipient if record is None else record.to
+            step = changes[address].step if address in changes else before.step + 1
+            last[address] = _change(message, address, recipient, status, step, record, given_up=True)
     if len(statuses) < message.recipients:
-        key = _key(message, "", "given up")
-        last[""] = DeliveryChange(
-            key=key, smtp_id=message.smtp_id, recipient=None, status=None, step=1, is_end=True, given_up=True
-        )
+        last[""] = _change(message, "", None, None, 1, None, given_up=True)
     return last
 
 
-def _change(message: TrackedMessage, address: str, record: DirectMessageLog, step: int) -> DeliveryChange:
-    ends = is_end(record.status)
+def _change(
+    message: TrackedMessage,
+    address: str,
+    recipient: str | None,
+    status: MessageStatus | None,
+    step: int,
+    record: DirectMessageLog | None,
+    *,
+    given_up: bool = False,
+) -> DeliveryChange:
+    ends = given_up or is_end(status)
     return DeliveryChange(
-        key=_key(message, address, "end" if ends else str(step)),
+        key=_key(message, address, "given up" if given_up else "end" if ends else str(step)),
         smtp_id=message.smtp_id,
-        recipient=record.to,
-        status=record.status,
+        recipient=recipient,
+        status=status,
         step=step,
-        details=record.status_details,
-        sent_at=record.ts,
+        details=None if record is None else record.status_details,
+        sent_at=None if record is None else record.ts,
         is_end=ends,
+        given_up=given_up,
     )
 
 

@@ -46,30 +46,27 @@ _RENEW = (
 
 
 class JobStoppedError(DirectSuiteError):
-    """The job can't go on. What is done is done, and the rest is where it was: the text says how to go on.
-
-    why: what has stopped it, without that.
-    """
+    """The job can't go on. What is done is done, and the rest is where it was: the text says how to go on."""
 
     def __init__(self, why: str, what_to_do: str = _RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
         self.why = why
+        """What has stopped it, without what to do about it."""
 
 
 @attrs.frozen(kw_only=True)
 class SigningProgress:
-    """How a run stands. rate: documents a second, of the last 15 minutes. trouble: what is waited for, an error's type.
-
-    passed_over: those that had come to their end before, or aren't wanted, and those whose name came before.
-    `Journal.tally` counts over all runs.
-    """
+    """How a run stands. `Journal.tally` counts over all runs."""
 
     done: int
     failed: int
     passed_over: int
+    """Documents that had come to their end before, or aren't wanted, and those whose name came before."""
     under_way: int
     rate: float
+    """Documents a second, of the last 15 minutes."""
     trouble: str | None
+    """The type of the error that is waited out, if any."""
 
 
 class SigningJob:

@@ -35,11 +35,14 @@ class JournalError(DirectSuiteError):
 
 @attrs.frozen(kw_only=True)
 class Tally:
-    """A job in numbers. abandoned: stored documents; asked: how many of those may have been signed, in vain."""
+    """A job in numbers."""
 
     states: Mapping[State, int]
+    """How many documents are in each state."""
     abandoned: int
+    """Stored documents that were abandoned."""
     asked: int
+    """How many of those may have been signed, in vain."""
 
 
 class LostChunkError(JournalError):

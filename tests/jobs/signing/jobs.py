@@ -23,12 +23,10 @@ async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when something has happened, in other threads too; AssertionError where it never does."""
-    for _ in range(100_000):
-        if condition():
-            return
-        await asyncio.to_thread(condition)
-    raise AssertionError("it never happened")
+    """Return when something has happened, in other threads too; TimeoutError where it never does."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.to_thread(condition)
 
 
 class Jobs:
