@@ -82,11 +82,14 @@ class RegistrationService:
 
 
 class Call(NamedTuple):
-    """A call with a valid session: its body as JSON, its domain in the normal form, its path's segments, decoded."""
+    """A call whose session is valid."""
 
     body: Any
+    """The body as JSON."""
     domain: str
+    """The domain of the path, in its normal form."""
     path: Mapping[str, str]
+    """The path's segments, decoded."""
     now: int
 
     def converted(self, expected: type[T]) -> T:
@@ -145,13 +148,17 @@ def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]
 
 
 class Operation(NamedTuple):
-    """An operation: its name, which is its route's, method, path after the name, work, and whether that writes."""
+    """An operation of the specification."""
 
     name: str
+    """The specification's, and the route's."""
     method: str
     path: str
+    """The rest of the path, after the name."""
     work: Callable[[sqlite3.Connection, Call], dict[str, Any]]
+    """What is done; it gives the members that the answer adds to a ResellerAPIResponseType."""
     changes: bool
+    """Whether the work writes."""
 
 
 _SESSION = "/{session_id}/{direct_domain}"

@@ -53,18 +53,20 @@ CREATE TABLE IF NOT EXISTS delivery(
 
 CONFIRMATION_MS = 3_600_000  # specification section 8: delivery confirmation timeout
 
-CSV_COLUMNS = (
-    "From",
-    "To",
-    "Message ID",
-    "Message Size",
-    "Status",
-    "Sent Time",
-    "XDR Message ID",
-    "XDR Source ID",
-    "XDR Unique ID",
-    "XDR Patient ID",
-)
+CSV_COLUMNS = {
+    "From": "from",
+    "To": "to",
+    "Message ID": "messageId",
+    "Message Size": "messageSize",
+    "Status": "status",
+    "Sent Time": "ts",
+    "XDR Message ID": "xdrId",
+    "XDR Source ID": "sourceId",
+    "XDR Unique ID": "uniqueId",
+    "XDR Patient ID": "patientId",
+}
+"""The columns of csvData in their order, and the members of a DirectMessageLog that stand in them."""
+
 _TEST_DOMAIN = re.compile(r"(?:.*\.)?(?:test|example|invalid|example\.(?:com|net|org))", re.DOTALL)
 _DELAY = re.compile(r"(\d{1,6})([smh])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -81,11 +83,13 @@ class Status(StrEnum):
 
 
 class Fate(NamedTuple):
-    """What will have become of a recipient: the outcome, None for never, and after how long it is known."""
+    """What will have become of a recipient."""
 
     outcome: Status | None
+    """None where no confirmation ever comes."""
     details: str
     after_ms: int = 0
+    """How long after sending the outcome is known."""
 
 
 class Sent(NamedTuple):
@@ -95,18 +99,6 @@ class Sent(NamedTuple):
     account: int
     sender: str
     size: int
-    at_ms: int
-
-
-class DeliveryRecord(NamedTuple):
-    """A message and one of its recipients, with the status at the time of asking."""
-
-    sender: str
-    recipient: str
-    smtp_id: str
-    size: int
-    status: Status
-    details: str
     at_ms: int
 
 
@@ -153,40 +145,30 @@ def record_sent(connection: sqlite3.Connection, sent: Sent, fates: Iterable[tupl
 
 def report(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
-) -> list[DeliveryRecord]:
-    """A record for each recipient of these messages, as far as this account sent them, in the order of sending."""
+) -> list[dict[str, Any]]:
+    """A DirectMessageLog for each recipient of those messages that this account sent, in the order of sending."""
     rows = connection.execute(
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
         " WHERE account = ? AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
         (account, json.dumps([bracketed(smtp_id) for smtp_id in smtp_ids])),
     )
-    records: list[DeliveryRecord] = []
-    for row in rows:
-        status, details = _status(row, now_ms)
-        records.append(
-            DeliveryRecord(
-                row["sender"], row["recipient"], row["smtp_id"], row["size"], status, details, at_ms=row["at"]
-            )
-        )
-    return records
+    return [_log(row, now_ms) for row in rows]
 
 
-def report_members(records: Sequence[DeliveryRecord], *, as_csv: bool) -> dict[str, Any]:
+def report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
     """hasCvData, csvData and messageLogs. With no record both are empty, whichever form was asked for."""
-    if as_csv and records:
-        return {"hasCvData": True, "csvData": pybase64.b64encode(csv_of(records)).decode("ascii"), "messageLogs": []}
-    return {"hasCvData": False, "csvData": "", "messageLogs": [_log(record) for record in records]}
+    if as_csv and logs:
+        return {"hasCvData": True, "csvData": pybase64.b64encode(csv_of(logs)).decode("ascii"), "messageLogs": []}
+    return {"hasCvData": False, "csvData": "", "messageLogs": logs}
 
 
-def csv_of(records: Sequence[DeliveryRecord]) -> bytes:
+def csv_of(logs: Sequence[dict[str, Any]]) -> bytes:
     """The report as CSV (RFC 4180, UTF-8) with a line of column titles. The XDR columns are empty: nothing is XDR."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
-    writer.writerows(
-        (r.sender, r.recipient, r.smtp_id, r.size, r.status.value, timestamp(r.at_ms), "", "", "", "") for r in records
-    )
+    writer.writerows([log[member] for member in CSV_COLUMNS.values()] for log in logs)
     return text.getvalue().encode("utf-8")
 
 
@@ -217,15 +199,16 @@ def _status(row: sqlite3.Row, now_ms: int) -> tuple[Status, str]:
     return Status.WAITING, "Awaiting confirmation from the receiver's HISP"
 
 
-def _log(record: DeliveryRecord) -> dict[str, Any]:
+def _log(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
+    status, details = _status(row, now_ms)
     return {
-        "from": record.sender,
-        "to": record.recipient,
-        "messageId": record.smtp_id,
-        "messageSize": record.size,
-        "status": record.status.value,
-        "statusDetails": record.details,
-        "ts": timestamp(record.at_ms),
+        "from": row["sender"],
+        "to": row["recipient"],
+        "messageId": row["smtp_id"],
+        "messageSize": row["size"],
+        "status": status.value,
+        "statusDetails": details,
+        "ts": timestamp(row["at"]),
         "xdrId": None,
         "uniqueId": None,
         "sourceId": None,

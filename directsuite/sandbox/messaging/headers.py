@@ -58,9 +58,10 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Mailbox(NamedTuple):
-    """A mailbox of an address header: where its name stands in the raw value, and its address."""
+    """A mailbox of an address header."""
 
     name: slice
+    """Where the mailbox's name stands in the raw value."""
     address: str
 
 

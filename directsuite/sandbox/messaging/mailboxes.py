@@ -148,17 +148,21 @@ def domains(connection: sqlite3.Connection) -> set[str]:
 
 
 class Folder(NamedTuple):
-    """A folder: its id, which is its UIDVALIDITY, and its name as it is kept."""
+    """A folder of a mailbox."""
 
     id: int
+    """The folder's UIDVALIDITY too."""
     name: str
+    """The name as it is kept."""
 
 
 class Subscriptions(NamedTuple):
-    """Folders by their names as they are kept, each once: all that were named, and those that this changed."""
+    """Folders by their names as they are kept, each once."""
 
     names: list[str]
+    """All folders that were named."""
     changed: list[str]
+    """The folders of which the subscription changed."""
 
 
 def _create_folders(connection: sqlite3.Connection, account: int) -> None:
@@ -319,17 +323,16 @@ class Flag(Enum):
 
 
 class Selection(NamedTuple):
-    """Which messages of a folder are wanted: those that meet every criterion given.
-
-    begin_ms, end_ms: received then or between, in milliseconds since 1970. sender, subject: text to find in the
-    header, case-blind.
-    """
+    """Selects the messages of a folder that meet every criterion given."""
 
     uids: Sequence[int] | None = None
     unread: bool = False
     begin_ms: int | None = None
+    """The earliest time of receipt, in milliseconds since 1970."""
     end_ms: int | None = None
+    """The latest time of receipt."""
     sender: str | None = None
+    """Text to find in the header, case-blind."""
     subject: str | None = None
 
 
@@ -342,13 +345,15 @@ class Count(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message as it is listed; number is its place in the folder, members its part of the JSON (parsing.Content)."""
+    """A message as it is listed."""
 
     uid: int
     number: int
+    """The message's place in the folder, from 1."""
     received_ms: int
     sent_ms: int | None
     members: bytes
+    """The JSON of what depends on the message's bytes alone (parsing.Content)."""
 
 
 class StoredBytes(NamedTuple):

@@ -51,21 +51,21 @@ _POLICY = _RawValues()
 
 
 class Content(NamedTuple):
-    """A message as the store keeps it: the bytes, and what was read from them.
-
-    sender, subject: case-folded, to search in. sent_ms: the Date header in milliseconds since 1970.
-    metadata, detail: members of MessageDetail that depend on the bytes alone, as a JSON object without and with
-    the body and the attachments' content.
-    """
+    """A message as the mailboxes keep it: the bytes, and what was read from them."""
 
     raw: bytes
     digest: str
     message_id: str | None
     sender: str
+    """The From header, case-folded to search in."""
     subject: str
+    """The Subject header, case-folded to search in."""
     sent_ms: int | None
+    """The Date header in milliseconds since 1970."""
     metadata: bytes
+    """What MessageDetail has of the bytes, as a JSON object, without the body and the attachments' content."""
     detail: bytes
+    """The same with the body and the attachments' content."""
 
 
 class Attachment(NamedTuple):
@@ -77,10 +77,11 @@ class Attachment(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header, its value unfolded; `text` is what the value says."""
+    """A header of a message."""
 
     name: str
     raw: str
+    """The value, unfolded."""
 
     @property
     def text(self) -> str:
@@ -107,10 +108,11 @@ class Reading(NamedTuple):
 
 
 class _Multipart(NamedTuple):
-    """A multipart part. alternatives: whether it, or one around it, has the same in several forms."""
+    """A multipart part."""
 
     boundary: bytes
     alternatives: bool
+    """Whether it, or one around it, has the same in several forms."""
     content_type: str
 
     def after_its_first(self) -> _Multipart:
@@ -182,10 +184,11 @@ class _OpenParts:
 
 
 class _Leaf(NamedTuple):
-    """A part that holds something. rival: whether it is one of several alternatives."""
+    """A part that is not multipart."""
 
     part: Message
     rival: bool
+    """Whether it is one of several alternatives."""
 
 
 def content_of(raw: bytes, known: Reading | None = None) -> Content:

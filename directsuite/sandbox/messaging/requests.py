@@ -157,18 +157,19 @@ Answer = dict[str, Any]
 
 
 class Call(NamedTuple, Generic[R]):
-    """A call by the owner of a mailbox, or by a T-User who acts for him.
-
-    path: the path's segments, decoded. address: the mailbox's Direct address. csv_above: see MessagingService.
-    """
+    """A call by the owner of a mailbox, or by a T-User who acts for him."""
 
     operation: str
     path: Mapping[str, str]
+    """The path's segments, decoded."""
     request: R
     account: int
+    """The id of the mailbox."""
     address: str
+    """The mailbox's Direct address."""
     at_ms: int
     csv_above: int
+    """A status report about more ids than this comes as CSV."""
 
     def folder(self, connection: sqlite3.Connection) -> mailboxes.Folder:
         """The folder that the path names. Refuses with code 3 if there is none."""

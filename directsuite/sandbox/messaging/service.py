@@ -91,22 +91,24 @@ class BringsIn(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation: its name, which is its route's, method, path below {message_url}, body and work."""
+    """An operation of the specification."""
 
     name: str
+    """The specification's, and the route's."""
     method: str
     path: str
+    """The path below {message_url}."""
     body: type[Request]
     run: Reads | Changes | BringsIn
     tuser: bool = False
+    """Whether the caller is a T-User, who acts for the owner of a mailbox."""
 
 
 class MessagingService:
-    """Mailboxes and delivery over HTTP (specification section 4.C).
+    """Mailboxes and delivery over HTTP; its settings may be changed while it runs."""
 
-    profile: one or several, see above. csv_above: a status report
-    about more ids than this comes as CSV; 0 makes every report CSV. Both may be changed while the service runs.
-    """
+    csv_above: int
+    """A status report about more ids than this comes as CSV; 0 makes every report CSV."""
 
     def __init__(self, database: Database, clock: Clock, *, profile: Profiles = "strict", csv_above: int = 100) -> None:
         self.profile = profile

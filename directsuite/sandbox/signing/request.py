@@ -62,10 +62,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class SignatureRequest:
-    """One signature to make. name None: a free one; placement None: the existing field's place, or invisible."""
+    """One signature to make."""
 
     name: str | None = None
+    """The name of its field; a free one is found where it is None."""
     placement: Placement | None = None
+    """None for the place of the existing field, or for an invisible signature."""
     reason: str | None = None
     signer_name: str | None = None
     zone: tzinfo = UTC

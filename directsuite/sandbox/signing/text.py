@@ -167,12 +167,15 @@ def font_for(text: str) -> Font | None:
 
 @dataclass(frozen=True, slots=True)
 class TextStyle:
-    """A box and how to write in it: size 0 fits the box; alignment 0 left, 1 centred, 2 right; colour as operators."""
+    """A box and how to write in it."""
 
     font: Font
     size: float
+    """0 to fit the box."""
     colour: str
+    """PDF operators."""
     alignment: int
+    """0 left, 1 centred, 2 right."""
     width: float
     height: float
 
