@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import os
 import re
 import sys
 import unicodedata
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
@@ -35,6 +34,7 @@ from directsuite.cli.output import (
 )
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.core.failures import reason_of
+from directsuite.durable.files import create
 from directsuite.errors import (
     AuthenticationError,
     DirectSuiteError,
@@ -113,7 +113,7 @@ def write_new(folder: Path, name: str, content: bytes) -> Path:
     while True:
         path = folder / (name if number == 1 else f"{stem}-{number}{ending}")
         try:
-            file = _open_new(path)
+            file = create(path)
         except FileExistsError:
             number += 1
             continue
@@ -330,9 +330,3 @@ def _shortened(name: str) -> str:
 def _parted(name: str) -> tuple[str, str]:
     stem, dot, ending = name.rpartition(".")
     return (stem, f".{ending}") if stem and dot and len(ending.encode()) < _LONGEST_ENDING else (name, "")
-
-
-def _open_new(path: Path) -> BinaryIO:
-    """Open exclusively, so that neither a file nor a link that is there is written through."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    return os.fdopen(os.open(path, flags, 0o600), "wb")

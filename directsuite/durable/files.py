@@ -1,10 +1,13 @@
-"""Files of which one process at a time is in charge, and names that a loss of power leaves in their folder."""
+"""Files that one process at a time has locked, that appear whole or not at all, and that outlast a loss of power."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
+from typing import BinaryIO
 
 if sys.platform == "win32":
     import msvcrt
@@ -36,6 +39,31 @@ def open_locked(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def create(path: Path) -> BinaryIO:
+    """Make a file, for its owner alone, to be written. Raises FileExistsError where there is one, or a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
+    """Write a file under another name; it gets its own when the block ends, and is removed where that raises.
+
+    synced: whether its content is on the disk before it gets its name, which `sync_folder` has there.
+    """
+    try:
+        with create(temporary) as file:
+            yield file
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,6 @@ nothing happens is to write nothing to the database; it names mailboxes and fold
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import errno
 import json
@@ -20,6 +19,7 @@ from typing import Any
 import attrs
 
 from directsuite.core.events import Event
+from directsuite.durable.files import replacing
 from directsuite.errors import (
     AuthenticationError,
     CircuitOpenError,
@@ -179,13 +179,9 @@ def write_status(path: Path, status: WorkerStatus) -> None:
     temporary = path.with_name(f"{path.name}.new")
     try:
         temporary.unlink(missing_ok=True)  # with the mode that it may have got from a back-up
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, for its mode
+        with replacing(path, temporary=temporary, synced=False) as file:
             file.write(text)
-        temporary.replace(path)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         path.chmod(0o600)
         with path.open("r+b") as file:
             file.write(text)

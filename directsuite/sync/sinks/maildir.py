@@ -22,7 +22,7 @@ from os import PathLike
 from pathlib import Path
 
 from directsuite.core.failures import reason_of
-from directsuite.durable.files import sync_folder
+from directsuite.durable.files import replacing, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import OF_THE_SYSTEM, SinkError
@@ -149,21 +149,14 @@ class _Maildir:
     def write(self, name: str, message: MessageDetail) -> None:
         """A new file, whole."""
         temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
-                file.writelines(eml_of(message))
-                file.flush()
-                if message.received_date is not None:
-                    received = _seconds(message)
-                    os.utime(temporary, (received, received))  # mail programs sort by it
-                os.fsync(file.fileno())
-            temporary.rename(self.path / "new" / name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        self.note(self.path / "new" / name)
+        path = self.path / "new" / name
+        with replacing(path, temporary=temporary, synced=True) as file:
+            file.writelines(eml_of(message))
+            file.flush()
+            if message.received_date is not None:
+                received = _seconds(message)
+                os.utime(temporary, (received, received))  # mail programs sort by it
+        self.note(path)
 
     def note(self, path: Path) -> None:
         """A file is there now."""
