@@ -153,7 +153,7 @@ class TokenCache:
 
     async def drain(self, seconds: float) -> None:
         """Wait for a fetch under way where to break it off would lose what it spends."""
-        if self._refresh is not None and isinstance(self._source, SpendingSource) and self._source.spends:
+        if self._refresh is not None and getattr(self._source, "spends", False):
             await asyncio.wait([self._refresh], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
@@ -272,7 +272,11 @@ class AccessToken(ValueSemantics):
 
 @runtime_checkable
 class TokenSource(Protocol):
-    """Where tokens come from. `renewable`: whether another fetch may give another token."""
+    """Where tokens come from.
+
+    One whose fetch spends what it sends, as a rotating refresh token, says so by an attribute `spends`: closing waits a
+    moment for its answer, without which the token would be lost.
+    """
 
     @property
     def renewable(self) -> bool:
@@ -281,16 +285,6 @@ class TokenSource(Protocol):
 
     async def fetch(self) -> AccessToken:
         """A token that is good now."""
-        ...
-
-
-@runtime_checkable
-class SpendingSource(Protocol):
-    """A source whose fetch spends what it sends, as a rotating refresh token: an answer that is lost loses it."""
-
-    @property
-    def spends(self) -> bool:
-        """Its fetch spends what it sends."""
         ...
 
 

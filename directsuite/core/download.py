@@ -61,14 +61,13 @@ def _own_failures(*, read: bool) -> Generator[None]:
     """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError."""
     try:
         yield
-        return
     except asyncio.CancelledError:
         if is_being_cancelled():
             raise
-        failure: Exception = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
+        failure = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
+        raise DestinationError(failure, read=read) from None
     except Exception as error:  # noqa: BLE001  of whatever kind
-        failure = error
-    raise DestinationError(failure, read=read) from None
+        raise DestinationError(error, read=read) from None
 
 
 class DocumentReader:

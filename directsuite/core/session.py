@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import aiohttp
 
@@ -26,6 +26,8 @@ from directsuite.errors import ClosedError, ConfigurationError, Outcome
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
+
+    from directsuite.core.credentials import TokenCache
 
 T = TypeVar("T")
 
@@ -49,22 +51,6 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-class Fetching(Protocol):
-    """What may still fetch a token for calls that closing waits for."""
-
-    def stop(self) -> None:
-        """Begin no other fetch."""
-        ...
-
-    async def drain(self, seconds: float) -> None:
-        """Wait for a fetch under way where to break it off would lose what it spends."""
-        ...
-
-    def cancel(self) -> list[asyncio.Task[Any]]:
-        """Break off what is under way; the tasks that are ending."""
-        ...
 
 
 class Session:
@@ -94,8 +80,8 @@ class Session:
         """The HTTP session may be another program part's, too, with cookies of its own."""
         self.reading: set[ResponseStream] = set()
         """Answers that are being read; closing ends each."""
-        self.fetching: Sequence[Fetching] = ()
-        """Sources of tokens, ended when no call needs them any more."""
+        self.fetching: Sequence[TokenCache] = ()
+        """What may still fetch a token for calls that closing waits for; ended when no call needs them any more."""
         self.request_options: dict[str, Any] = {}
         """What each request says about TLS and the proxy; what isn't there is as the session has it."""
         self._clock = clock
@@ -242,8 +228,8 @@ class Session:
         http, self._http = self._http, None  # nobody sends anything from here on
         for waiting in tuple(self._waiting):
             waiting.cancel()
-        for source in self.fetching:
-            source.stop()
+        for cache in self.fetching:
+            cache.stop()
         try:
             await self._drain()
         finally:
@@ -259,13 +245,13 @@ class Session:
             raise
 
     async def _drained(self) -> None:
-        for source in self.fetching:
-            await source.drain(_DRAIN)
+        for cache in self.fetching:
+            await cache.drain(_DRAIN)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
         for answer in tuple(self.reading):
             answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
-        ending = [task for source in self.fetching for task in source.cancel()]
+        ending = [task for cache in self.fetching for task in cache.cancel()]
         try:
             if http is not None and self._close_session:
                 await http.close()

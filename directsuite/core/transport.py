@@ -190,7 +190,6 @@ class Transport:
         env, first = self.environment, [failure]
 
         def scheduled(wait: float) -> None:
-            """Tell of the next attempt."""
             env.events.emit(call.event(RetryScheduled, attempt=history.requests + 1, wait=wait))
 
         retrying = (call.options.retry or self._retry).retrying(

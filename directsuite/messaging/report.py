@@ -68,7 +68,6 @@ def _separator(text: str) -> str:
     """The separator of cells: the one of those possible that cuts the first line into the most."""
 
     def width(separator: str) -> int:
-        """How many cells it makes of the first record."""
         try:
             return next((len(cells) for cells in _lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0)
         except ResponseDecodeError:

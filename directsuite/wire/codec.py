@@ -231,7 +231,6 @@ class ModelReader:
         self.fields = fields_of(cls)
 
         def of_converter(kind: Any) -> Reader | None:
-            """The converter's own reader for this type."""
             if kind is cls:  # it isn't made yet
                 return Hook(lambda value, _: converter.structure(value, cls), cls)
             if is_model(kind):

@@ -180,7 +180,6 @@ def once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
     made: dict[Any, T] = {}
 
     def get(cls: Any) -> T:
-        """What was made for this class."""
         if cls not in made:
             made[cls] = make(cls)
         return made[cls]
