@@ -18,7 +18,6 @@ from email.header import Header
 from email.utils import encode_rfc2231, format_datetime, quote, unquote
 
 from directsuite.messaging.models import Attachment, MessageDetail
-from directsuite.sync.sinks.whole_text import whole_text
 
 _LINE = 76  # characters, aimed at
 _LONGEST_WORD = 900  # characters that may stand in one line, which holds 998 (RFC 5322, 2.1.1)
@@ -165,3 +164,10 @@ def _filename(filename: str) -> str:
         room = _LONGEST_FILENAME - len(ending.encode())
         name = (stem or extension).encode()[:room].decode("utf-8", "ignore") + ending
     return f'filename="{quote(name)}"' if name.isascii() else f"filename*={encode_rfc2231(name, 'utf-8')}"
+
+
+def whole_text(text: str) -> str:
+    """The text with each half of a surrogate pair that stands alone replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

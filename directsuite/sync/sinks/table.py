@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from directsuite.durable.database import Statement, Tables, Transaction, sql
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import Change, Key, Kind
-from directsuite.sync.sinks.whole_text import whole_text
+from directsuite.sync.sinks.eml import whole_text
 
 _StoredKey: TypeAlias = tuple[str, str, int, int]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+from directsuite.sync.sinks.maildir import directory_of_folder, directory_of_mailbox
 from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, survived
 from tests.sync.killing.worker import MAILDIR
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from directsuite.sync.model import Change
-from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
 from directsuite.sync.sinks.iterator import Changes
-from directsuite.sync.sinks.maildir import MaildirSink
+from directsuite.sync.sinks.maildir import MaildirSink, directory_of_folder, directory_of_mailbox
 
 from .fake_remote import DiedError
 from .machine import DeliveringMachine

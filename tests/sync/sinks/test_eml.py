@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.messaging.models import MessageDetail, MessageHeader
-from directsuite.sync.sinks.eml import eml_of
-from directsuite.sync.sinks.whole_text import whole_text
+from directsuite.sync.sinks.eml import eml_of, whole_text
 from tests.sync.sinks.letters import RECEIVED, letter
 
 HOSTILE = st.text(

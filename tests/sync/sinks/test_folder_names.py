@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sync.sinks.folder_names import directory_of_folder, directory_of_mailbox
+from directsuite.sync.sinks.maildir import directory_of_folder, directory_of_mailbox
 
 HOSTILE = st.one_of(
     st.text(st.one_of(st.characters(), st.sampled_from("./\\\0%&~-AIXNBO \ud800")), max_size=30),
