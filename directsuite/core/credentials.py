@@ -146,7 +146,7 @@ class TokenCache:
             self._credential = None
 
     def stop(self) -> None:
-        """Begin no other fetch."""
+        """Begin no further fetch."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()

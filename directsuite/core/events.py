@@ -214,18 +214,18 @@ class Events:
             self.add(listener)
 
     def add(self, listener: Listener) -> None:
-        """Tell this one, too."""
+        """Call this listener with every event from now on."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
         self.listeners = (*self.listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Tell this one no more; nothing happens where it wasn't told anyway."""
+        """Call this listener no more. Nothing happens where it was never added."""
         self.listeners = tuple(each for each in self.listeners if each != listener)
 
     def emit(self, event: Event) -> None:
-        """Tell all."""
+        """Call every listener with this event, and write it to the log."""
         for listener in (self._log, *self.listeners):
             try:
                 listener(event)
@@ -315,8 +315,9 @@ def _plain(value: object) -> str | int | float | bool | None:
 Progress = Callable[[int, int | None], None]
 """Called with the bytes of the document that are done, and all there are, or None where that isn't known.
 
-A plain function. It is told 0 when an attempt begins, then of each piece, which is 256 KB at most; a second attempt
-begins at 0 again. What it raises ends the call, and comes out as it is or, of a change that has happened, as the cause.
+A plain function. It is called with 0 when an attempt begins, then after each piece, which is 256 KB at most; a second
+attempt begins at 0 again. What it raises ends the call, and comes out as it is or, of a change that has happened, as
+the cause.
 """
 
 

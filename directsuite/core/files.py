@@ -291,7 +291,7 @@ class Blocks:
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
     async def written(self) -> None:
-        """Return when all blocks are written; the pieces after them are the caller's to write."""
+        """Return when all blocks are written. The pieces after them are left to the caller, who writes them."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing

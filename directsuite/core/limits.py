@@ -39,11 +39,11 @@ class RateLimiter(Protocol):
         ...
 
     def try_acquire(self) -> bool:
-        """Take the next place, if it is there."""
+        """Take the next place in the rate. Return False where it is not there yet."""
         ...
 
     def pause(self, seconds: float) -> bool:
-        """Let nobody go for so many seconds. Whether that is news."""
+        """Hold every request back for so many seconds. Return False where a longer pause holds already."""
         ...
 
 
@@ -75,7 +75,7 @@ class Rate:
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Take the next place, if it is there."""
+        """Take the next place in the rate. Return False where it is not there yet."""
         now = self._clock.monotonic()
         if self._arrival - self._tolerance > now:
             return False
@@ -83,7 +83,7 @@ class Rate:
         return True
 
     def pause(self, seconds: float) -> bool:
-        """Let nobody go for so many seconds, and then one after the other, without a burst. Whether that is news."""
+        """Hold requests back for so many seconds, then let them go one after the other, without a burst."""
         until = self._clock.monotonic() + seconds
         if until <= self._held_until:
             return False
@@ -197,7 +197,7 @@ class Limits:
             self.breaker.record_failure(probe=probe)
 
     def pause(self, seconds: float) -> None:
-        """Let nobody call the service for so many seconds, as it asked for."""
+        """Hold calls of the service back for so many seconds, as it asked for."""
         seconds = min(seconds, LONGEST_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
             self._emit(ServicePaused(service=self._service, seconds=seconds))

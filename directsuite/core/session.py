@@ -117,11 +117,11 @@ class Session:
         return self._timeouts
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed; raises ClosedError where the suite ends before."""
+        """Return when so many seconds have passed. Raises ClosedError where the suite ends before."""
         await self.wait(self._clock.sleep(seconds))
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
-        """What it gives; raises ClosedError where the suite ends before."""
+        """Return what the awaitable gives. Raises ClosedError where the suite ends before."""
         if self._http is None:
             close = getattr(awaitable, "close", None)
             if close is not None:
@@ -334,7 +334,7 @@ class TimeoutScheduler:
             self._stop()
 
     def watch(self, timeout: Timeout) -> None:
-        """Have this one end in time."""
+        """See to it that this time-out ends when it is due."""
         self._timeouts.add(timeout)
         if timeout.when < self._due:
             self._stop()
@@ -342,7 +342,7 @@ class TimeoutScheduler:
             self._timer = self.loop.call_at(self._due, self._run_out)
 
     def leave(self, timeout: Timeout) -> None:
-        """Forget this one: its block is over."""
+        """Forget a time-out whose block is over."""
         self._timeouts.discard(timeout)
         if self._closing and not self._timeouts:
             self._stop()

@@ -263,7 +263,7 @@ class Transport:
         return None
 
     def _verdict(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
-        """What the caller is told: no error says more, or less, than is known."""
+        """The error that the caller gets, which says no more, and no less, than is known."""
         operation, error = call.operation, failure
         if isinstance(failure, OutcomeUnknownError):
             pass

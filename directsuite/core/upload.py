@@ -176,12 +176,7 @@ async def _gathered(content: Content) -> AsyncGenerator[Piece]:
 
 
 class RequestPayload(Payload):
-    """One attempt's body. `started`: whether any byte may have left. `failure`: what reading its source raised.
-
-    `waiting`: its source is asked for more, and gives nothing yet.
-
-    `flowing` is called whenever the connection has taken another chunk of a body that comes in chunks.
-    """
+    """One attempt's body."""
 
     _autoclose = True
 
@@ -191,9 +186,13 @@ class RequestPayload(Payload):
         self._size = body.size
         self._taken = False
         self.started = False
+        """Any byte may have left."""
         self.waiting = False
+        """The source was asked for more, and gives nothing yet."""
         self.failure: Exception | None = None
+        """What reading the source raised."""
         self.flowing: Callable[[], None] = nothing
+        """Called whenever the connection has taken another chunk of a body that comes in chunks."""
 
     @property
     def spent(self) -> bool:
@@ -279,11 +278,13 @@ Paths and files, save an io.BytesIO, are read in a thread, a block ahead. An asy
 
 
 class Content(abc.ABC):
-    """The bytes behind a Source. size: how many, None where that isn't known. replayable: `pieces` gives them again."""
+    """The bytes behind a Source."""
 
     def __init__(self, size: int | None, *, replayable: bool = True) -> None:
         self.size = size
+        """How many there are; None where that isn't known."""
         self.replayable = replayable
+        """`pieces` gives them again."""
 
     @abc.abstractmethod
     def pieces(self) -> AsyncGenerator[Piece]:
