@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import tracemalloc
 import zlib
@@ -84,6 +85,7 @@ async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
     assert error.too_large
 
 
+@functools.cache
 def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Play:
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
     pieces = (compressor.compress(byte * 2**20) for _ in range(megabytes))
