@@ -348,8 +348,8 @@ def _moment(text: str) -> datetime:
         raise ValueError("at must be a time in ISO 8601 with an offset, such as 2026-05-01T12:00:00+00:00") from None
 
 
-def _require(known: bool, text: str) -> None:
-    if not known:
+def _require(exists: bool, text: str) -> None:
+    if not exists:
         raise UnknownSubjectError(text)
 
 

@@ -171,10 +171,10 @@ def _owner(connection: sqlite3.Connection, digits: str) -> str | None:
 
 
 def _answer(account: str, rows: list[sqlite3.Row], handle: str) -> web.Response:
-    found = f"{len(rows)} message{'' if len(rows) == 1 else 's'}"
+    description = f"{len(rows)} message{'' if len(rows) == 1 else 's'}"
     details = [_message_object(row) for row in rows]
     return web.json_response(
-        {"Username": account, "MessageHandle": handle, "MessageDetail": details, "description": found}
+        {"Username": account, "MessageHandle": handle, "MessageDetail": details, "description": description}
     )
 
 

@@ -225,10 +225,10 @@ def provision(
 
     Raises RegistrationError: 205 no such individual, 002 invalid user name, 014 user name taken.
     """
-    found = matching(connection, described)
-    if not found:
+    people = matching(connection, described)
+    if not people:
         raise RegistrationError(RegistrationCode.NOT_PROOFED, "no identity-proofed individual matches the request")
-    person = found[0]
+    person = people[0]
     username = account.direct_username
     username = (_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
@@ -288,8 +288,10 @@ def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[U
     """Set the passwords of all these patients, in a transaction that RegistrationError (210, no patient) undoes."""
     names = [_local_part(user.username, domain) for user in users]
     for name, user in zip(names, users, strict=True):
-        known = connection.execute("SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)).fetchone()
-        if known is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
+        existing = connection.execute(
+            "SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)
+        ).fetchone()
+        if existing is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
             raise RegistrationError(
                 RegistrationCode.NO_ADDRESS, "one of the users is no patient of the domain; no password was changed"
             )

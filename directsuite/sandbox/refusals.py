@@ -229,8 +229,7 @@ def _service_refusal(path: str, status: int, description: str) -> web.Response:
 
 
 def _explanation(status: int) -> str:
-    known = HTTPStatus(status)
-    return _EXPLANATIONS.get(known, known.phrase)
+    return _EXPLANATIONS.get(HTTPStatus(status), HTTPStatus(status).phrase)
 
 
 def _require_known_charset(request: web.Request) -> None:

@@ -132,10 +132,10 @@ def _address_by_username(connection: sqlite3.Connection, call: Call) -> dict[str
     return _addresses([] if patient is None else [patient])
 
 
-def _addresses(found: list[dict[str, Any]]) -> dict[str, Any]:
-    if not found:
+def _addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
+    if not details:
         raise RegistrationError(RegistrationCode.NO_ADDRESS, "no Direct address was found")
-    return {"patient": found}
+    return {"patient": details}
 
 
 def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class SandboxState:
         opened = Database(self._folder, SCHEMAS)
         opening.callback(opened.close)
         opening.callback(self._forget)
-        keys = FileKeyStore.open(self._folder)
+        keys = FileKeyStore(self._folder)
         self._opened = Services(
             database=opened,
             keys=keys,

@@ -278,7 +278,7 @@ def test_state_is_for_its_owner_alone_whatever_it_was_before(tmp_path: Path) -> 
     folders = [tmp_path / "state", tmp_path / "restored"]
     for folder in folders:
         database = Database(folder, [SCHEMA])
-        keys = FileKeyStore.open(folder)
+        keys = FileKeyStore(folder)
         keys.authority_pem()
         assert modes() == {0o600}
         database._writer.connection.execute("PRAGMA wal_checkpoint")

@@ -97,8 +97,8 @@ def mailboxes(raw: str) -> Iterator[Mailbox]:
             name_end = angle.start()
             start, end = angle.span(1)
         before = _BEFORE_ADDRESS.match(structure, start, end)
-        found = list(_DOTTED.finditer(structure, before.end() if before else start, end))
-        at = next((dotted for dotted in reversed(found) if "@" in dotted[0]), None)
+        addresses = list(_DOTTED.finditer(structure, before.end() if before else start, end))
+        at = next((dotted for dotted in reversed(addresses) if "@" in dotted[0]), None)
         if at is None:
             continue  # a name with an unquoted comma goes on in the next piece
         if at[0].count("@") == 1:
@@ -111,8 +111,8 @@ def mailboxes(raw: str) -> Iterator[Mailbox]:
 def decoded_text(octets: bytes | bytearray, charset: str) -> str:
     """Octets as text, whatever charset they are said to be in; what can't be decoded is replaced."""
     try:
-        known = codecs.lookup(charset).name
-        text = octets.decode("latin-1" if known in _NO_CHARSETS else _SUPERSETS.get(known, known), "replace")
+        codec = codecs.lookup(charset).name
+        text = octets.decode("latin-1" if codec in _NO_CHARSETS else _SUPERSETS.get(codec, codec), "replace")
     except (LookupError, ValueError):
         text = octets.decode("latin-1")
     return storable(text)

@@ -173,10 +173,10 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 def folder(connection: sqlite3.Connection, account: int, name: str) -> Folder:
     """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
-    found = _find_folder(connection, account, name)
-    if found is None:
+    existing = _find_folder(connection, account, name)
+    if existing is None:
         raise MessagingError(MessagingCode.FOLDER, f"There is no folder {name!r}")
-    return found
+    return existing
 
 
 def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
@@ -186,8 +186,8 @@ def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
 
 def trash_id(connection: sqlite3.Connection, account: int) -> int:
     """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
-    found = _find_folder(connection, account, TRASH)
-    return _insert_folder(connection, account, TRASH) if found is None else found.id
+    existing = _find_folder(connection, account, TRASH)
+    return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
 
 def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
@@ -250,11 +250,11 @@ def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str]
     """Subscribe to folders or unsubscribe from them, all or none."""
     kept = list(dict.fromkeys(folder(connection, account, name) for name in names))
     changed: list[str] = []
-    for found in kept:
+    for each in kept:
         update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
-        if connection.execute(update, {"subscribed": subscribed, "folder": found.id}).rowcount:
-            changed.append(found.name)
-    return Subscriptions([found.name for found in kept], changed)
+        if connection.execute(update, {"subscribed": subscribed, "folder": each.id}).rowcount:
+            changed.append(each.name)
+    return Subscriptions([each.name for each in kept], changed)
 
 
 def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> Folder | None:

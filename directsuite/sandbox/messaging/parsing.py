@@ -191,9 +191,9 @@ class _Leaf(NamedTuple):
     """Whether it is one of several alternatives."""
 
 
-def content_of(raw: bytes, known: Reading | None = None) -> Content:
+def content_of(raw: bytes, composed: Reading | None = None) -> Content:
     """Read a message for the store; whoever composed it knows what it says, and spares the reading."""
-    reading = read_message(raw) if known is None else known
+    reading = read_message(raw) if composed is None else composed
     message_id, date = reading.header("message-id"), reading.header("date")
     subject = reading.text("subject")
     members: dict[str, Any] = {

@@ -282,8 +282,8 @@ def _messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) -
     def read(connection: sqlite3.Connection, call: Call[Any]) -> Answer:
         """The members of GetMessageResponse."""
         folder = call.folder(connection)
-        found = mailboxes.messages(connection, folder.id, select(call), whole=whole)
-        return {"messages": [_detail(message, folder.name) for message in found]}
+        messages = mailboxes.messages(connection, folder.id, select(call), whole=whole)
+        return {"messages": [_detail(message, folder.name) for message in messages]}
 
     return read
 
@@ -435,7 +435,7 @@ def _mark(*, seen: bool) -> Work:
 
 def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
     folder = call.folder(connection)
-    found = mailboxes.raw_messages(connection, folder.id, call.request.uids)
+    messages = mailboxes.raw_messages(connection, folder.id, call.request.uids)
     return {
         "messages": [
             {
@@ -444,7 +444,7 @@ def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> An
                 "folder": folder.name,
                 "data": pybase64.b64encode(message.raw).decode("ascii"),
             }
-            for message in found
+            for message in messages
         ]
     }
 

@@ -49,17 +49,17 @@ def clear_unsigned_fields(content: bytes) -> tuple[bytes, list[str]]:
     """
     writer: Any = incremental_writer(content)
     enumerate_fields: Any = enumerate_sig_fields
-    found: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
-    if not found:
+    empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
+    if not empty:
         return content, []
     if _certified(writer.root):
         raise InvalidActionError("the document is certified, which does not allow fields to be removed")
-    gone = _with_widgets(reference for _, _, reference in found)
+    gone = _with_widgets(reference for _, _, reference in empty)
     _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
     _prune_pages(writer, gone)
     output = io.BytesIO()
     writer.write(output)
-    return output.getvalue(), [str(name) for name, _, _ in found]
+    return output.getvalue(), [str(name) for name, _, _ in empty]
 
 
 def _certified(root: Any) -> bool:

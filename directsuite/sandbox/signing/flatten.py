@@ -69,8 +69,8 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     signatures = {widget.objgen for field in fields(pdf) if field.kind == "signature" for widget in field.widgets}
     kept: list[list[pikepdf.Object]] = []
     for page in pdf.pages:
-        found = page.obj.get("/Annots")
-        items = found if isinstance(found, pikepdf.Array) else Array([])
+        notes = page.obj.get("/Annots")
+        items = notes if isinstance(notes, pikepdf.Array) else Array([])
         annotations = [item for item in items if isinstance(item, pikepdf.Dictionary)]
         baked = [str(note.get("/Subtype")) == "/Widget" and note.objgen not in signatures for note in annotations]
         kept.append([note for note, bake in zip(annotations, baked, strict=True) if not bake])
@@ -200,7 +200,7 @@ def _chosen(field: Field) -> set[int]:
 def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outdated: bool) -> None:
     """Make a check box or radio button show what its field's value says, whatever it showed before."""
     own = widget.get("/AS")
-    wanted = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
+    expected = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
     appearance = widget.get("/AP")
     states = appearance.get("/N") if appearance is not None else None
     if isinstance(states, pikepdf.Dictionary) and not isinstance(states, pikepdf.Stream):
@@ -209,9 +209,9 @@ def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outda
             name: state for name, state in states.items() if isinstance(state, pikepdf.Stream)
         }
     else:  # without any appearance, what a button's own state is called stands in /AS alone
-        names = [str(own)] if own is not None else [wanted] * (len(field.widgets) == 1)
+        names = [str(own)] if own is not None else [expected] * (len(field.widgets) == 1)
         drawn = {}
-    shown = wanted if wanted in names else "/Off"
+    shown = expected if expected in names else "/Off"
     if shown not in drawn and (outdated or not drawn):
         drawn[shown] = _mark(pdf, field, widget, lit=shown != "/Off")
         widget["/AP"] = Dictionary(N=Dictionary(drawn))

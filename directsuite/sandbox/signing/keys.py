@@ -49,7 +49,7 @@ class _Pem:
 
 
 class FileKeyStore:
-    """A signer's key and certificates, made on first use and kept in a folder, or in memory without one.
+    """A signer's key and certificates, made on first use and kept in `folder`, or in memory where it is None.
 
     The authority's own private key is thrown away once it has signed the one certificate. Both certificates hold
     from 1970 to 9999: the sandbox's clock may be set to any time.
@@ -59,11 +59,6 @@ class FileKeyStore:
         self._folder = folder
         self._lock = threading.Lock()
         self._loaded: tuple[Any, _Pem] | None = None
-
-    @classmethod
-    def open(cls, folder: Path | None) -> FileKeyStore:
-        """Return the key store in `folder`, or one in memory for None; nothing is made before the first use."""
-        return cls(folder)
 
     def signer(self) -> Signer:
         """Return a signer of the caller's own, whose private key is parsed once.

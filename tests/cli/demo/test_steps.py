@@ -126,7 +126,7 @@ async def test_message_that_changes_on_the_way_is_noticed(changes: dict[str, Any
 
 
 async def test_signature_of_a_foreign_authority_is_noticed(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = FileKeyStore.open(None).authority_pem()
+    foreign = FileKeyStore(None).authority_pem()
 
     def authority(_: Scene) -> bytes:
         return foreign

@@ -36,7 +36,7 @@ def test_signature_is_good_and_its_spoilt_copies_are_not(signed: tuple[bytes, by
     (tampered,) = verify(content.replace(b"Consent form 2", b"Consent form 9"), authority)
     assert (tampered.intact, tampered.good) == (False, False)
 
-    (foreign,) = verify(content, FileKeyStore.open(None).authority_pem())
+    (foreign,) = verify(content, FileKeyStore(None).authority_pem())
     assert (foreign.intact, foreign.valid, foreign.trusted, foreign.good) == (True, True, False, False)
 
     (changed,) = verify(_with_another_title(content), authority)

@@ -28,7 +28,7 @@ START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 @pytest.fixture(scope="session")
 def keys() -> FileKeyStore:
-    return FileKeyStore.open(None)
+    return FileKeyStore(None)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .caller import Caller
 
 CONSENT = documents.consent()
-KEYS = FileKeyStore.open(None)
+KEYS = FileKeyStore(None)
 
 
 async def test_save_answers_with_the_fields_of_the_specification(signing: Caller) -> None:
@@ -210,7 +210,7 @@ async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
 async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
     signing: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stranger = FileKeyStore.open(None)
+    stranger = FileKeyStore(None)
     at = datetime(2026, 3, 1, tzinfo=UTC)
     signed = await asyncio.to_thread(
         engine.change, "Sign", documents.plain(), [SignatureRequest(name="A")], stranger, at

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 def test_keys_are_made_once_and_kept(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
-    first = FileKeyStore.open(folder)
+    first = FileKeyStore(folder)
     assert not folder.exists()
     authority = first.authority_pem()
-    assert FileKeyStore.open(folder).authority_pem() == authority
+    assert FileKeyStore(folder).authority_pem() == authority
     signers: list[Any] = [first.signer(), first.signer()]
     assert signers[0].key is signers[1].key
     assert len(first.trust_roots()) == 1
 
 
 def test_the_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
-    FileKeyStore.open(tmp_path).signer()
+    FileKeyStore(tmp_path).signer()
     assert stat.S_IMODE((tmp_path / "signer.key.pem").stat().st_mode) == 0o600
 
 
@@ -43,7 +43,7 @@ def test_the_service_is_imported_without_the_pdf_libraries() -> None:
 
 def test_each_caller_has_certificates_of_its_own() -> None:
     """asn1crypto parses them further while they are read, and two threads that do so break each other's."""
-    keys = FileKeyStore.open(None)
+    keys = FileKeyStore(None)
     pairs: list[tuple[Any, Any]] = [
         (keys.signer().signing_cert, keys.signer().signing_cert),
         (keys.trust_roots()[0], keys.trust_roots()[0]),
