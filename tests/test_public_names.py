@@ -140,11 +140,11 @@ PUBLIC_MODULES = (
 NOT_FOR_USERS = {
     *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
     *(
-        "Delta",
+        "ChangeSet",
         "Folder",
         "Lease",
         "Row",
-        "Wish",
+        "OperatorRequest",
         "ChangeLoop",
     ),  # what a synchronisation and its store say to each other
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire

@@ -27,7 +27,7 @@ from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.model import Delta, Lease
+from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.remote import Remote
 from directsuite.sync.round import MailboxRounds
 
@@ -56,10 +56,10 @@ class CountingStore(SqliteStore):
 
     commits = 0
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Commit, and count."""
         self.commits += 1
-        await super().commit(lease, delta, changes)
+        await super().commit(lease, change_set, changes)
 
 
 def _suite(url: str) -> ds.DirectSuite:

@@ -2,7 +2,7 @@
 
 the worker's status file ─┐
 the store ────────────────┴─► StatusReport ──► a sentence and a table, or JSON
-audit, retry ──► a wish in the store, which the worker that runs grants, or the next one
+audit, retry ──► a request in the store, which the worker that runs applies, or the next one
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from directsuite.cli.process import ExitStatus
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from directsuite.sync.model import SET_ASIDE, FolderStatus, Kind, MailboxStatus, State, StoreError, Wish
+from directsuite.sync.model import QUARANTINED, FolderStatus, Kind, MailboxStatus, OperatorRequest, State, StoreError
 from directsuite.sync.status import MailboxProgress, Standing, WorkerStatus, read_status, status_file_of
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
@@ -47,9 +47,9 @@ _STYLES = {
 }
 """In the order in which they stand in the table: those that need somebody come first."""
 _ORDER = list(_STYLES)
-_WISHES = {
-    Wish.AUDIT: "everything is compared with the server",
-    Wish.RETRY: "what was set aside, or fails, is tried again",
+_IN_WORDS = {
+    OperatorRequest.AUDIT: "everything is compared with the server",
+    OperatorRequest.RETRY: "what was set aside, or fails, is tried again",
 }
 
 
@@ -89,7 +89,9 @@ class MailboxRow:
     def set_aside(self) -> int:
         """How many messages can't be fetched."""
         return (
-            self.progress.set_aside if self.folders is None else sum(_count(each, *SET_ASIDE) for each in self.folders)
+            self.progress.set_aside
+            if self.folders is None
+            else sum(_count(each, *QUARANTINED) for each in self.folders)
         )
 
 
@@ -113,12 +115,12 @@ def status(options: SyncStatusOptions) -> int:
 
 def audit(options: StoreOptions) -> int:
     """Have mailboxes compared with the server; the exit status."""
-    return Command().run(lambda: _leave_wish(Wish.AUDIT, options))
+    return Command().run(lambda: _leave_request(OperatorRequest.AUDIT, options))
 
 
 def retry(options: StoreOptions) -> int:
     """Have tried again what was set aside, and mailboxes that fail; the exit status."""
-    return Command().run(lambda: _leave_wish(Wish.RETRY, options))
+    return Command().run(lambda: _leave_request(OperatorRequest.RETRY, options))
 
 
 async def _status(options: SyncStatusOptions) -> int:
@@ -156,29 +158,31 @@ def _tell_age(path: Path | None, max_age: float) -> int:
     return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
 
 
-async def _leave_wish(wish: Wish, options: StoreOptions) -> int:
+async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int:
     with usable_store():
         if options.postgres:
             from directsuite.sync.fleet import FleetTable
             from directsuite.sync.postgres import PostgresStore
 
             async with PostgresStore(conninfo(), connections=1) as fleet_store:
-                left = await _wish(fleet_store, wish, options.mailbox)
+                left = await _request(fleet_store, request, options.mailbox)
                 table = FleetTable(fleet_store.connections, "", 0.0)
                 await table.prepare()
                 await table.hasten(left)
         else:
             async with SqliteStore(options.store or DEFAULT_STORE, shared=True) as store:
-                left = await _wish(store, wish, options.mailbox)
-    sys.stdout.write(f"{_mailboxes_in_words(len(left))}: {_WISHES[wish]} by the worker that runs, or by the next one\n")
+                left = await _request(store, request, options.mailbox)
+    sys.stdout.write(
+        f"{_mailboxes_in_words(len(left))}: {_IN_WORDS[request]} by the worker that runs, or by the next one\n"
+    )
     return ExitStatus.DONE
 
 
-async def _wish(store: DatabaseStore, wish: Wish, names: Sequence[str]) -> Sequence[str]:
-    """Leave a wish, and return the mailboxes that it is for. A command that is refused has written nothing."""
+async def _request(store: DatabaseStore, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
+    """Leave a request, and return the mailboxes that it is for. A command that is refused has written nothing."""
     if names:
         refuse_unknown(names, {each.name for each in await store.status()})
-    return await store.wish(wish, names)
+    return await store.request(request, names)
 
 
 def numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -367,8 +371,8 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
     folders = {
         each.name: {
             "messages": _count(each, State.LIVE),
-            "set_aside": _count(each, *SET_ASIDE),
-            "generation": each.generation,
+            "set_aside": _count(each, *QUARANTINED),
+            "uid_validity": each.uid_validity,
             "audited_at": _iso_time(each.audited_ms / 1000 if each.audited_ms else None),
         }
         for each in row.folders or ()

@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
-from directsuite.sync.model import Change, Delta, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
 
 Deliver = Callable[[Sequence[Change]], Awaitable[object]]
 """Takes changes, at least once each, before they count as done.
@@ -78,7 +78,7 @@ class Step:
         rows = list[Row]()
         if self.before is not None:
             digest = self.before.digest if self.here is None else None
-            rows.append(attrs.evolve(self.before, state=State.GONE, digest=digest, attempts=0, retry_ms=None))
+            rows.append(attrs.evolve(self.before, state=State.DELETED, digest=digest, attempts=0, retry_ms=None))
         if self.here is not None:
             rows.append(attrs.evolve(self.here, attempts=0) if self.here.attempts else self.here)
         return rows
@@ -87,10 +87,10 @@ class Step:
         """The rows while it is told; those that are not the same already."""
         rows = list[Row]()
         if self.before is not None and self.before.state in _KNOWN_TO_THE_SINK:
-            rows.append(attrs.evolve(self.before, state=State.ORPHAN))
+            rows.append(attrs.evolve(self.before, state=State.UNRESOLVED))
         if self.here is not None:
             was_told_gone = self.before is not None and self.before.key == self.here.key
-            rows.append(attrs.evolve(self.here, state=State.ORPHAN if was_told_gone else State.IN_DOUBT))
+            rows.append(attrs.evolve(self.here, state=State.UNRESOLVED if was_told_gone else State.IN_DOUBT))
         return rows
 
     @property
@@ -104,7 +104,7 @@ class Step:
         if self.here is None:
             row = self.before
             if row is not None and in_doubt:
-                row = attrs.evolve(row, state=State.ORPHAN)  # LEFT says that nobody was told
+                row = attrs.evolve(row, state=State.UNRESOLVED)  # MISSING says that nobody was told
             return None if row is None else tried_in_vain(row, now_ms)
         digest = self.here.digest
         if not in_doubt:  # what was told gone is known by its content, as for what can't be fetched
@@ -113,7 +113,7 @@ class Step:
         return tried_in_vain(attrs.evolve(self.here, state=state, digest=digest), now_ms)
 
 
-_KNOWN_TO_THE_SINK = (State.LIVE, State.LEFT, State.IN_DOUBT, State.POISON_IN_DOUBT)
+_KNOWN_TO_THE_SINK = (State.LIVE, State.MISSING, State.IN_DOUBT, State.POISON_IN_DOUBT)
 
 
 def tried_in_vain(row: Row, now_ms: int) -> Row:
@@ -182,15 +182,15 @@ class Commits:
         self._in_vain = 0
         self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self._health.refused)
 
-    async def write(self, delta: Delta) -> None:
+    async def write(self, change_set: ChangeSet) -> None:
         """Commit what no sink is told of."""
-        await self.store.commit(self.lease, delta, ())
+        await self.store.commit(self.lease, change_set, ())
 
     async def write_each(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
         """Commit rows that no sink is told of, so many at a time. folders: written with the first of them."""
         remaining = iter(rows)
         while some := list(itertools.islice(remaining, _AT_A_TIME)):
-            await self.write(Delta(rows=some, folders=list(folders)))
+            await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 
     async def tell(self, steps: Iterable[Step], folders: Sequence[Folder] = ()) -> list[Change]:
@@ -205,7 +205,7 @@ class Commits:
             except SinkError as error:
                 if error.is_general:
                     raise
-                await self.write(Delta(folders=list(folders)))  # who sent them takes them for written
+                await self.write(ChangeSet(folders=list(folders)))  # who sent them takes them for written
                 told += [step.change for step in await self._tell_one_by_one(some)]
             else:
                 told += [step.change for step in some]
@@ -215,7 +215,7 @@ class Commits:
     async def _tell(self, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
         """Tell of these and commit that, all or, as far as anybody knows, none."""
         changes = [step.change for step in steps]
-        done = Delta(rows=[row for step in steps for row in step.done()])
+        done = ChangeSet(rows=[row for step in steps for row in step.done()])
         if self._deliver is not None:
             await self._mark_in_doubt(steps, folders)
         try:
@@ -237,7 +237,7 @@ class Commits:
     async def _mark_in_doubt(self, steps: Sequence[Step], folders: Sequence[Folder]) -> None:
         """Commit what the sink is going to be told; nobody is told by one whose lease is stale."""
         rows = [row for step in steps for row in step.in_doubt()]
-        await self.store.commit(self.lease, Delta(rows=rows, folders=list(folders)), ())
+        await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
     async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
         """Tell of changes that the sink refused together; those that it took."""
@@ -277,7 +277,7 @@ class Commits:
                 self.set_aside += not step.attempts
                 self._health.refused.pop(change.key, None)
         if rows:
-            await self.write(Delta(rows=rows))
+            await self.write(ChangeSet(rows=rows))
         return taken
 
     async def _refusal(self, part: Sequence[Step], times: int = 1) -> SinkError | None:
@@ -296,7 +296,7 @@ class Commits:
 
     def key(self, folder: str, row: Row) -> Key:
         """Where the message of a row is, or was."""
-        return Key(self.lease.name, folder, row.generation, row.uid)
+        return Key(self.lease.name, folder, row.uid_validity, row.uid)
 
 
 def _halves(steps: Sequence[Step]) -> list[Sequence[Step]]:

@@ -12,16 +12,16 @@ A folder, once it was listed (`next_step`):
 
 A message, by the state of its row (`State`; `missing_rows`, `confirm_deletions`, `kind_of`):
 
-    state             its uid is not listed twice       the folder numbers anew   its uid is listed
-    ───────────────   ───────────────────────────────   ───────────────────────   ──────────────────────────────
-    none                                                                          fetched: NEW, MOVED or RESTORED
-    LIVE              LEFT                              ORPHAN                    nothing to do
-    LEFT              told GONE, a whole round later    ORPHAN                    as it was, or fetched
-    ORPHAN            told GONE, a whole round later    ORPHAN                    fetched
-    GONE              nothing to do                     GONE                      fetched: RESTORED
-    POISON            GONE: nobody was told             GONE                      asked for again when it is due
-    IN_DOUBT          ORPHAN                            ORPHAN                    fetched, and told again
-    POISON_IN_DOUBT   ORPHAN                            ORPHAN                    asked for again when it is due
+    state             two listings lack its uid         the folder is renumbered   its uid is listed
+    ───────────────   ───────────────────────────────   ────────────────────────   ────────────────────────────────
+    none                                                                           fetched: NEW, MOVED or RESTORED
+    LIVE              MISSING                           UNRESOLVED                 nothing to do
+    MISSING           told GONE, a whole round later    UNRESOLVED                 LIVE again, or fetched
+    UNRESOLVED        told GONE, a whole round later    UNRESOLVED                 fetched
+    DELETED           nothing to do                     DELETED                    fetched: RESTORED
+    POISON            DELETED: nobody was told          DELETED                    asked for again when it is due
+    IN_DOUBT          UNRESOLVED                        UNRESOLVED                 fetched, and told again
+    POISON_IN_DOUBT   UNRESOLVED                        UNRESOLVED                 asked for again when it is due
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose di
 _PATIENCE = 3  # rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE
 _SAMPLE = 10  # messages at either end whose contents are compared where the metadata tell of none
 
-TOLD_GONE = (State.GONE, State.ORPHAN)
-"""States of uids that nobody has to be told gone; of an ORPHAN one of the folder's own generation perhaps."""
+TOLD_GONE = (State.DELETED, State.UNRESOLVED)
+"""States of uids that nobody has to be told gone; an UNRESOLVED one may be of the folder's present numbering."""
 
 _TOLD_AS_BEFORE = (State.IN_DOUBT, State.POISON_IN_DOUBT)
 """States of a uid's own row that tell nothing of where its message was: it is told as it was, or would have been."""
@@ -98,7 +98,7 @@ class FolderSnapshot:
     mark: bytes | None = None
     """The listing's mark; None where the uids are not from a listing."""
     carried_over: int = 0
-    """How many messages a full resync has carried over to another generation."""
+    """How many messages a full resync has carried over to another numbering."""
     settled: bool = True
     """Whether what is missing was missing in a second listing, too."""
     complete: bool = False
@@ -112,7 +112,7 @@ class FolderSnapshot:
     @property
     def missing(self) -> set[int]:
         """Uids that were there, as far as anybody was told, and are not listed; if unsure, those that left, too."""
-        here = (*LISTED, State.LEFT) if self.state.unsure else LISTED
+        here = (*LISTED, State.MISSING) if self.state.unsure else LISTED
         return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
 
     @property
@@ -120,7 +120,7 @@ class FolderSnapshot:
         """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
         highest = max(self.recorded, default=0)
         late = any(uid <= highest for uid in self.uids - self.recorded.keys())
-        returned = any(self.recorded.get(uid) in (*TOLD_GONE, State.LEFT) for uid in self.uids)
+        returned = any(self.recorded.get(uid) in (*TOLD_GONE, State.MISSING) for uid in self.uids)
         return late or returned or self._are_many(self.missing)
 
     def _are_many(self, missing: set[int]) -> bool:
@@ -170,7 +170,7 @@ def rows_to_compare(
         comparable = _with_content(rows, listed)
         return [*comparable[:_SAMPLE], *comparable[_SAMPLE:][-_SAMPLE:]]
     every = audit or not any(metadata[row.uid].strong for row in seen)
-    back = (State.LEFT, *TOLD_GONE)
+    back = (State.MISSING, *TOLD_GONE)
     return [row for row in seen if not metadata[row.uid].strong and (every or row.state in back)]
 
 
@@ -182,17 +182,17 @@ def _with_content(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]
 def returned_rows(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]:
     """Rows of messages that came back before anybody was told: they are what they were."""
     return [
-        attrs.evolve(row, state=State.LIVE) for uid, row in rows.items() if uid in listed and row.state is State.LEFT
+        attrs.evolve(row, state=State.LIVE) for uid, row in rows.items() if uid in listed and row.state is State.MISSING
     ]
 
 
 def rows_carried_over(
     folder: Folder, rows: Mapping[int, Row], metadata: Mapping[int, Metadata]
 ) -> Iterator[tuple[Row, Row]]:
-    """The old and the new row of each message whose identity is strong and nobody else's, in a new generation."""
+    """The old and the new row of each message whose identity is strong and nobody else's, in a new numbering."""
     by_identity: defaultdict[bytes, list[Row]] = defaultdict(list)
     for row in rows.values():
-        if row.state in (State.LIVE, State.LEFT) and row.identity is not None:
+        if row.state in (State.LIVE, State.MISSING) and row.identity is not None:
             by_identity[row.identity].append(row)
     times = Counter(each.identity for each in metadata.values())
     for uid, now in sorted(metadata.items()):
@@ -201,7 +201,7 @@ def rows_carried_over(
             continue
         row = Row(
             folder=folder.id,
-            generation=folder.generation,
+            uid_validity=folder.uid_validity,
             uid=uid,
             state=State.LIVE,
             identity=now.identity,
@@ -229,7 +229,7 @@ def ranked_origins(row: Row, candidates: Iterable[NamedRow]) -> Iterator[NamedRo
     def distance(origin: NamedRow) -> tuple[bool, bool, bool, bool]:
         """The sort key."""
         other = origin[1]
-        return other.key != row.key, other.state is State.GONE, other.folder != row.folder, other.uid != row.uid
+        return other.key != row.key, other.state is State.DELETED, other.folder != row.folder, other.uid != row.uid
 
     for origin in sorted(candidates, key=distance):
         if origin[1].key != row.key or origin[1].state not in _TOLD_AS_BEFORE:
@@ -245,7 +245,7 @@ def kind_of(row: Row, origin: Row | None) -> Kind:
     """What a message that was fetched is to a sink. origin: the row of where it was before."""
     if origin is None:
         return Kind.NEW
-    was_told_gone = origin.state in (State.GONE, State.POISON)  # POISON has a digest only for that
+    was_told_gone = origin.state in (State.DELETED, State.POISON)  # POISON has a digest only for that
     return Kind.RESTORED if was_told_gone or origin.key == row.key else Kind.MOVED
 
 
@@ -272,7 +272,7 @@ def confirm_deletions(
 ) -> Deletions:
     """Tell what is gone: only what nothing that is fetched from now on can be, somewhere else.
 
-    candidates: LEFT and ORPHAN rows of folders that were seen whole. several_folders: a message may have gone to
+    candidates: MISSING and UNRESOLVED rows of folders that were seen whole. several_folders: a message may have gone to
     another folder, and waits for a whole round of looks at them. some_incomplete: one of them was not seen whole; it
     holds up the others for a few rounds only.
     """

@@ -18,7 +18,7 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import Commits, Step, tried_in_vain
 from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, received_ms, size_of
-from directsuite.sync.model import LISTED, Change, Delta, Folder, Kind, Report, Row, State
+from directsuite.sync.model import LISTED, Change, ChangeSet, Folder, Kind, RoundReport, Row, State
 from directsuite.sync.remote import MOST, Fetched, Remote, fetched, whole
 from directsuite.sync.verify import is_still_there
 
@@ -28,7 +28,7 @@ BATCHES = 16
 _NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is quarantined
 _IN_VAIN = 5  # messages in a row that can't be fetched, until another shows whether any can
 
-_MAY_BE_TOLD = (State.IN_DOUBT, State.ORPHAN, State.POISON_IN_DOUBT)
+_MAY_BE_TOLD = (State.IN_DOUBT, State.UNRESOLVED, State.POISON_IN_DOUBT)
 """States of a listed uid's row whose key a sink may know."""
 
 
@@ -59,7 +59,7 @@ class FolderFetch:
         self._metadata: dict[int | None, Metadata] | None = None
         self._in_vain = 0
 
-    async def fetch_new(self, report: Report) -> None:
+    async def fetch_new(self, report: RoundReport) -> None:
         """Fetch and commit them, up to one that is listed and not returned, or as many as a round may.
 
         Raises why they can't be fetched where that is no fault of theirs.
@@ -74,7 +74,7 @@ class FolderFetch:
                     break
         self._snapshot.complete = done == len(self._new) and self._state.name not in self._commits.unsure
 
-    async def _take(self, answer: Fetched, report: Report) -> int:
+    async def _take(self, answer: Fetched, report: RoundReport) -> int:
         """How many of the messages asked for are done; where not all, the next round goes on."""
         if answer.failure is not None:
             await self._quarantine(answer.uids[0], report)
@@ -168,7 +168,7 @@ class FolderFetch:
     def _row(self, uid: int, message: MessageDetail, digest: bytes, attempts: int) -> Row:
         return Row(
             folder=self._state.folder.id,
-            generation=self._state.folder.generation,
+            uid_validity=self._state.folder.uid_validity,
             uid=uid,
             state=State.LIVE,
             identity=identity_of(message),
@@ -196,7 +196,7 @@ class FolderFetch:
                     return True
         return False
 
-    async def _note_not_returned(self, uid: int, report: Report) -> None:
+    async def _note_not_returned(self, uid: int, report: RoundReport) -> None:
         """It was deleted just now, or the answer was partial: only the next listings tell."""
         self._state.not_returned[uid] += 1
         if self._state.not_returned[uid] >= _NOT_RETURNED:
@@ -205,7 +205,7 @@ class FolderFetch:
             del self._state.not_returned[uid]
             await self._quarantine(uid, report)
 
-    async def _quarantine(self, uid: int, report: Report) -> None:
+    async def _quarantine(self, uid: int, report: RoundReport) -> None:
         """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
 
         The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
@@ -217,7 +217,7 @@ class FolderFetch:
         metadata, recorded = self._metadata.get(uid), await self._recorded_before(uid)
         row = Row(
             folder=self._state.folder.id,
-            generation=self._state.folder.generation,
+            uid_validity=self._state.folder.uid_validity,
             uid=uid,
             state=State.POISON_IN_DOUBT if recorded is not None and recorded.state in _MAY_BE_TOLD else State.POISON,
             identity=None if metadata is None else metadata.identity,
@@ -225,8 +225,8 @@ class FolderFetch:
             received_ms=None if metadata is None else metadata.received_ms,
         )
         row = tried_in_vain(row, self._commits.now_ms())
-        await self._commits.write(Delta(rows=[row], folders=self._state.forget_listing()))
-        report.poison += 1
+        await self._commits.write(ChangeSet(rows=[row], folders=self._state.forget_listing()))
+        report.quarantined += 1
 
     async def _recorded_before(self, uid: int) -> Row | None:
         """The row of a message that was told gone, and is back, or of which a sink may have been told."""
@@ -244,5 +244,5 @@ async def retry_quarantined(
         uids, recorded = frozenset(listed.uids), {row.uid: row.state}
         snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
         return (await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [message])).changes
-    await commits.write(Delta(rows=[tried_in_vain(row, commits.now_ms())]))
+    await commits.write(ChangeSet(rows=[tried_in_vain(row, commits.now_ms())]))
     return Counter()

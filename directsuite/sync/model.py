@@ -1,8 +1,8 @@
 """What is known of a mailbox, and what a synchronisation tells of it.
 
-Row, Folder       what a store keeps, and Store, which keeps it: rows are read, and a Delta is committed whole
-Change, Key       what a sink is told, one change after another, each with a key that stays the same for ever
-Report            what a round came to
+Row, Folder     what a Store keeps: it is read at any time, and a ChangeSet is committed whole
+Change, Key     what a sink is told, one change after another, each with a key that stays the same for ever
+RoundReport     what a round came to
 """
 
 from __future__ import annotations
@@ -34,18 +34,22 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen(repr=False, eq=False)
 class Key(ValueSemantics):
-    """Where a message is. generation: 1, and one more each time that the folder numbers its messages anew."""
+    """Where a message is."""
 
     mailbox: str
     folder: str
-    generation: int
+    uid_validity: int
+    """1, and one more each time that the folder numbers its messages anew: the UIDVALIDITY of RFC 9051 (2.3.1.1).
+
+    The service tells none; the synchronisation finds out and counts.
+    """
     uid: int
 
     def __str__(self) -> str:
-        return f"{self.mailbox}/{self.folder}/{self.generation}/{self.uid}"
+        return f"{self.mailbox}/{self.folder}/{self.uid_validity}/{self.uid}"
 
     def __repr__(self) -> str:
-        return f"Key(generation={self.generation}, uid={self.uid})"  # a mailbox and a folder may name a patient
+        return f"Key(uid_validity={self.uid_validity}, uid={self.uid})"  # a mailbox and a folder may name a patient
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -55,16 +59,16 @@ class Change(ValueSemantics):
     Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told
     MOVED with the message, or GONE, of a key that it may not know: MOVED is as good as NEW then, and GONE nothing.
     After MOVED nothing is under `previous` any more, even where the sink has the message under `key` already.
-
-    previous: the key that the message had, for MOVED and RESTORED. message: with its body and attachments, for NEW and
-    RESTORED, and for MOVED where it had to be fetched. digest: of the content, the same wherever the message is.
     """
 
     kind: Kind
     key: Key
     previous: Key | None = None
+    """The key that the message had, for MOVED and RESTORED."""
     message: MessageDetail | None = None
+    """The message with its body and attachments: for NEW and RESTORED, and for MOVED where it had to be fetched."""
     digest: str | None = None
+    """The digest of the content, the same wherever the message is."""
 
     def __repr__(self) -> str:
         return f"Change({self.kind}, {self.key!r})"
@@ -79,80 +83,90 @@ class StaleLeaseError(DirectSuiteError):
 
 
 class State(enum.IntEnum):
-    """What a message is to the synchronisation. The numbers stand in stores."""
+    """What a message is to the synchronisation; `decide` has the table of what it becomes. Stores keep the numbers."""
 
     LIVE = 1
-    """Told of, and listed when it was last looked."""
-    LEFT = 2
-    """Not listed any more, as two listings say; nobody was told yet, for it may have moved."""
-    GONE = 3
-    """Told to be gone, or carried over to another key."""
-    ORPHAN = 4
-    """Of a generation that is over, or about to be told gone: it may turn up under another uid, or come back."""
+    """The sink was told of it, and the last listing had it."""
+    MISSING = 2
+    """Two listings lack it. The sink was not told yet, because it may have moved to another folder."""
+    DELETED = 3
+    """The sink was told that it is gone, or that it has another key."""
+    UNRESOLVED = 4
+    """Its folder has been renumbered, or the sink is about to be told that it is gone.
+
+    It may turn up under another uid, or come back.
+    """
     POISON = 5
-    """Could not be fetched, or taken by the sink, again and again: set aside, and tried once in a while."""
+    """The service can't return it, or the sink can't take it, again and again: quarantined, and retried later."""
     IN_DOUBT = 6
     """Listed, and a sink that is no part of the store may have been told: it is told again, unless that is noted."""
     POISON_IN_DOUBT = 7
     """POISON, and a sink that is no part of the store may have been told."""
 
 
-SET_ASIDE = (State.POISON, State.POISON_IN_DOUBT)
-LISTED = (State.LIVE, State.IN_DOUBT, *SET_ASIDE)
-"""States of messages that were there when their folder was last looked at."""
+QUARANTINED = (State.POISON, State.POISON_IN_DOUBT)
+LISTED = (State.LIVE, State.IN_DOUBT, *QUARANTINED)
+"""States of messages that the last listing of their folder had."""
 
 LEAVING = {
-    State.LIVE: State.LEFT,
-    State.IN_DOUBT: State.ORPHAN,
-    State.POISON: State.GONE,
-    State.POISON_IN_DOUBT: State.ORPHAN,
+    State.LIVE: State.MISSING,
+    State.IN_DOUBT: State.UNRESOLVED,
+    State.POISON: State.DELETED,
+    State.POISON_IN_DOUBT: State.UNRESOLVED,
 }
 """What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
 
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One message. identity, digest: None where nobody could see it, or where another row has taken them over.
-
-    received_ms: milliseconds since 1970. attempts, retry_ms: of what was set aside, how often it was tried, and when
-    next.
-    """
+    """One message, as a store keeps it."""
 
     folder: int
-    generation: int
+    """The folder's id."""
+    uid_validity: int
     uid: int
     state: State
     identity: bytes | None = None
+    """The identity of its metadata; None where nobody could see them, or another row has taken it over."""
     digest: bytes | None = None
+    """The digest of its content; None where nobody could see it, or another row has taken it over."""
     size: int = -1
+    """Bytes; -1 where the message doesn't say."""
     received_ms: int | None = None
+    """When it was received, in milliseconds since 1970."""
     attempts: int = 0
+    """How often a quarantined message was tried."""
     retry_ms: int | None = None
+    """When a quarantined message is tried next, in milliseconds since 1970."""
 
     @property
     def key(self) -> tuple[int, int, int]:
         """By which it is one row."""
-        return self.folder, self.generation, self.uid
+        return self.folder, self.uid_validity, self.uid
 
 
 @attrs.frozen(kw_only=True)
 class Folder:
-    """One folder. fingerprint: of the listing up to which everything is done. audited_ms: when all was compared."""
+    """One folder, as a store keeps it."""
 
     id: int
     name: str = attrs.field(repr=False)
-    generation: int = 1
+    uid_validity: int = 1
     fingerprint: bytes | None = None
+    """The fingerprint of the listing up to which everything is done."""
     audited_ms: int | None = None
+    """When everything was last compared, in milliseconds since 1970."""
 
 
 @attrs.frozen
 class Lease:
-    """The right to commit for a mailbox, until somebody claims it anew."""
+    """The right to commit for a mailbox, until another worker claims it."""
 
     mailbox: int
+    """The mailbox's id."""
     name: str = attrs.field(repr=False)
     fence: int
+    """The fencing number: a commit with any but the latest is refused."""
 
 
 def refuse_another(bound: str, sink: str) -> None:
@@ -162,36 +176,38 @@ def refuse_another(bound: str, sink: str) -> None:
 
 
 @attrs.define
-class Delta:
-    """What a commit changes.
+class ChangeSet:
+    """What a commit writes."""
 
-    orphaned: folders (by id) whose POISON rows become GONE and whose others ORPHAN that aren't GONE, with no more
-    tries, before anything else. rows: written as they are, over those of the same folder, generation and uid. folders:
-    written as they are.
+    renumbered: list[int] = attrs.field(factory=list[int])
+    """Ids of folders that number their messages anew, written before anything else.
+
+    POISON rows of them become DELETED, and all others that aren't DELETED become UNRESOLVED; none is retried.
     """
-
-    orphaned: list[int] = attrs.field(factory=list[int])
     rows: list[Row] = attrs.field(factory=list[Row])
+    """Rows that take the place of those with the same key."""
     folders: list[Folder] = attrs.field(factory=list[Folder])
 
 
-class Wish(enum.StrEnum):
-    """What an operator wishes for a mailbox; its next round grants it. The names stand in stores."""
+class OperatorRequest(enum.StrEnum):
+    """What an operator asks of a mailbox; its next round applies it. The names stand in stores."""
 
     AUDIT = "audit"
-    """That everything is compared with the server."""
+    """Everything is compared with the server."""
     RETRY = "retry"
-    """That what was set aside, or fails, is tried again at once."""
+    """What is quarantined, or fails, is tried again at once."""
 
 
 @attrs.frozen(kw_only=True)
 class FolderStatus:
-    """What a store knows of a folder. messages: how many are in which state, those of earlier generations included."""
+    """What a store knows of a folder."""
 
     name: str = attrs.field(repr=False)
-    generation: int
+    uid_validity: int
     audited_ms: int | None
+    """When everything was last compared, in milliseconds since 1970."""
     messages: Mapping[State, int]
+    """How many messages are in which state, those of earlier numberings included."""
 
 
 @attrs.frozen(kw_only=True)
@@ -200,6 +216,24 @@ class MailboxStatus:
 
     name: str = attrs.field(repr=False)
     folders: Sequence[FolderStatus]
+
+
+@attrs.define(kw_only=True)
+class RoundReport:
+    """What a round came to."""
+
+    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
+    """What the sink was told, by kind."""
+    quarantined: int = 0
+    """Messages that were quarantined."""
+    idle: int = 0
+    """Folders that were as before."""
+    more: bool = False
+    """Whether there is more to do at once."""
+    waiting: bool = False
+    """Whether messages that are missing may turn up in another folder; the next round tells."""
+    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
+    """Folders that could not be seen, or whose messages could not be fetched or delivered, and why."""
 
 
 class Store(Protocol):
@@ -227,11 +261,11 @@ class Store(Protocol):
         ...
 
     async def states(self, folder: Folder) -> Mapping[int, State]:
-        """The state of each uid of the folder's generation."""
+        """The state of each uid of the folder's present numbering."""
         ...
 
     async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
-        """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
+        """The rows of the folder's present numbering, by ascending uid: all, or those of these uids."""
         ...
 
     async def sentinels(self, folder: Folder) -> Sequence[Row]:
@@ -241,47 +275,30 @@ class Store(Protocol):
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
         """Rows of the mailbox with one of these digests, each with its folder's name.
 
-        A POISON one has one only if it was told to be gone before.
+        A POISON row has one only if the sink was told before that the message is gone.
         """
         ...
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid.
+        """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid.
 
         but: names of folders that are left out.
         """
         ...
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
-        """Write a delta, and hand the changes to the store's own sink, as one. Raises StaleLeaseError."""
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
+        """Write a change_set, and hand the changes to the store's own sink, as one. Raises StaleLeaseError."""
         ...
 
 
 @runtime_checkable
-class GrantsWishes(Protocol):
-    """A store in which other processes leave wishes."""
+class TakesOperatorRequests(Protocol):
+    """A store in which other processes leave requests of an operator."""
 
-    async def wished(self) -> Sequence[str]:
-        """Mailboxes for which there are wishes. Nothing is written."""
+    async def pending_requests(self) -> Sequence[str]:
+        """Mailboxes for which there are requests. Nothing is written."""
         ...
 
-    async def grant(self, mailbox: str) -> bool:
-        """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
+    async def apply_requests(self, mailbox: str) -> bool:
+        """Apply the requests for a mailbox; return whether there were any. Rows and folders are to be read anew."""
         ...
-
-
-@attrs.define(kw_only=True)
-class Report:
-    """What a round came to.
-
-    idle: folders that were as before. poison: messages set aside. more: there is more to do at once. waiting: what is
-    missing may turn up in another folder; the next round tells. failed: folders that could not be seen, or
-    whose messages could not be fetched, and why.
-    """
-
-    changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    poison: int = 0
-    idle: int = 0
-    more: bool = False
-    waiting: bool = False
-    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)

@@ -1,13 +1,13 @@
 """One mailbox, round after round: what changed on the server since the last round becomes changes for the sink.
 
     list every folder ──► as it was ───────────────────────► idle: one request, nothing written
-        │                 odd, or a sentinel differs ──────► full resync: perhaps another generation
+        │                 odd, or a sentinel differs ──────► full resync: perhaps a new numbering
         ▼
-    missing ──► listed once more ──► LEFT
+    missing ──► listed once more ──► MISSING
         ▼
     new ──► fetched, ascending, in batches ──► NEW, or by its content MOVED or RESTORED ──► commit
         ▼
-    confirm deletions ──► LEFT for a whole round, ORPHANs of a folder that is complete ──► GONE
+    confirm deletions ──► MISSING for a whole round, UNRESOLVED in a folder that is complete ──► GONE
 
 What is to be done is decided in `decide`. Nothing is done before it is committed, and a commit is one transaction:
 whoever dies between two begins with the next.
@@ -41,12 +41,12 @@ from directsuite.sync.decide import (
 from directsuite.sync.fetch import FolderFetch, retry_quarantined
 from directsuite.sync.identity import hex_of
 from directsuite.sync.model import (
-    SET_ASIDE,
+    QUARANTINED,
     Change,
-    Delta,
+    ChangeSet,
     Folder,
     Kind,
-    Report,
+    RoundReport,
     Row,
     StaleLeaseError,
     State,
@@ -110,7 +110,7 @@ class MailboxRounds:
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
         self._unsettled = True  # there may be rows that wait for something
 
-    async def round(self, *, audit: bool = False) -> Report:
+    async def round(self, *, audit: bool = False) -> RoundReport:
         """One round. Raises what concerns the whole mailbox; what concerns one folder stands in the report."""
         try:
             return await self._round(audit=audit)
@@ -119,16 +119,16 @@ class MailboxRounds:
             self._in_doubt = True
             raise
 
-    async def _round(self, *, audit: bool) -> Report:
+    async def _round(self, *, audit: bool) -> RoundReport:
         self._number += 1
-        report = Report()
+        report = RoundReport()
         if self._commits is None:
             lease = await self._store.claim(self._name)
             self._commits = Commits(self._store, lease, self._deliver, now_ms=self._now_ms, health=self._health)
         commits = self._commits
         commits.begin()
         if self._in_doubt:
-            await commits.write(Delta())  # it waits for that commit, and what is read afterwards has seen it
+            await commits.write(ChangeSet())  # it waits for that commit, and what is read afterwards has seen it
             self._in_doubt = False
         snapshots = await self._snapshots(commits, report, audit=audit)
         for snapshot in snapshots:
@@ -142,7 +142,7 @@ class MailboxRounds:
             await self._retry_quarantined(commits, report)
             incomplete = {each.state.name for each in snapshots if not each.complete} | report.failed.keys()
             await self._confirm_deletions(commits, incomplete, report, several_folders=len(self._folders) > 1)
-        report.poison += commits.set_aside
+        report.quarantined += commits.set_aside
         report.failed.update(commits.unsure)
         self._unsettled |= bool(commits.unsure or commits.set_aside)
         unfinished = any(not (each.complete and each.settled) for each in snapshots)
@@ -150,7 +150,7 @@ class MailboxRounds:
         return report
 
     @contextlib.contextmanager
-    def _reported(self, report: Report, name: str) -> Generator[None]:
+    def _reported(self, report: RoundReport, name: str) -> Generator[None]:
         try:
             yield
         except _OF_THE_MAILBOX:
@@ -158,7 +158,7 @@ class MailboxRounds:
         except DirectSuiteError as error:
             report.failed[name] = error
 
-    async def _snapshots(self, commits: Commits, report: Report, *, audit: bool) -> list[FolderSnapshot]:
+    async def _snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
         """Of each folder that isn't as it was."""
         names = self._names
         if names is None:
@@ -207,7 +207,7 @@ class MailboxRounds:
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        self._unsettled = True  # it may leave LEFT and ORPHAN rows
+        self._unsettled = True  # it may leave MISSING and UNRESOLVED rows
         snapshot = await full_resync(commits, self._remote, state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
@@ -258,12 +258,12 @@ class MailboxRounds:
     async def _write_missing(self, commits: Commits, state: FolderState, rows: Sequence[Row]) -> None:
         await commits.write_each(missing_rows(rows), state.forget_listing())
 
-    async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: Report) -> None:
+    async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
         """Fetch and commit what is new."""
         try:
             await FolderFetch(commits, self._remote, snapshot, self._folders).fetch_new(report)
         finally:
-            self._unsettled = self._unsettled or report.poison > 0
+            self._unsettled = self._unsettled or report.quarantined > 0
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """Write that everything up to this listing is done."""
@@ -278,16 +278,16 @@ class MailboxRounds:
         state.mark = snapshot.mark
 
     async def _write(self, commits: Commits, state: FolderState, folder: Folder) -> None:
-        await commits.write(Delta(folders=[folder]))
+        await commits.write(ChangeSet(folders=[folder]))
         state.folder = folder
 
-    async def _retry_quarantined(self, commits: Commits, report: Report) -> None:
+    async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
         """Ask for quarantined messages, where it is time: so many, and the next ones in the next round."""
         due, now_ms = list[tuple[FolderState, Row]](), self._now_ms()
         for name, row in await self._quarantined(commits, report.failed):
             state = self._folders.get(name)
             is_due = row.retry_ms is None or row.retry_ms <= now_ms
-            if is_due and state is not None and row.generation == state.folder.generation:
+            if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         report.more = len(due) > _RETRIES
         for state, row in due[:_RETRIES]:
@@ -297,12 +297,12 @@ class MailboxRounds:
                     report.changes.update(changes)
 
     async def _confirm_deletions(
-        self, commits: Commits, incomplete: Collection[str], report: Report, *, several_folders: bool
+        self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
         """Tell what is gone. incomplete: folders not seen whole in this round; what they lack waits until they are."""
         missing = [
             each
-            for state in (State.LEFT, State.ORPHAN)
+            for state in (State.MISSING, State.UNRESOLVED)
             for each in await commits.store.in_state(commits.lease, state, but=incomplete)
         ]
         deletions = confirm_deletions(
@@ -322,7 +322,7 @@ class MailboxRounds:
 
     async def _quarantined(self, commits: Commits, but: Collection[str] = ()) -> Sequence[NamedRow]:
         """Messages that are quarantined. but: folders to leave out."""
-        return [each for state in SET_ASIDE for each in await self._store.in_state(commits.lease, state, but=but)]
+        return [each for state in QUARANTINED for each in await self._store.in_state(commits.lease, state, but=but)]
 
 
 def _deletion(commits: Commits, name: str, row: Row) -> Step:

@@ -27,7 +27,7 @@ from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceErro
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver, SinkError, SinkHealth
-from directsuite.sync.model import GrantsWishes, Kind, Report, StaleLeaseError, Store, StoreError
+from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, TakesOperatorRequests
 from directsuite.sync.remote import DirectRemote, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, Standing, problem_of
@@ -58,7 +58,7 @@ _AT_ONCE = float("-inf")
 class RoundResult:
     """How a round went."""
 
-    report: Report | None
+    report: RoundReport | None
     """None where the whole mailbox failed."""
     next_in: float
     """Seconds until the next round is due."""
@@ -107,7 +107,7 @@ class Worker:
         self._poll_schedule = poll_schedule
         self._clock = clock
         self._now = now
-        self._wishes = store if isinstance(store, GrantsWishes) else None
+        self._requests = store if isinstance(store, TakesOperatorRequests) else None
         self._mailboxes: dict[str, _Mailbox] = {}
         self._health = SinkHealth()
 
@@ -166,9 +166,9 @@ class Worker:
         next_in = self._next_in(mailbox, report)
         return RoundResult(report=report, next_in=next_in, fruitless=mailbox.fruitless >= _FRUITLESS)
 
-    async def _run_round(self, mailbox: _Mailbox) -> Report:
+    async def _run_round(self, mailbox: _Mailbox) -> RoundReport:
         name = mailbox.status.name
-        if self._wishes is not None and await self._wishes.grant(name):
+        if self._requests is not None and await self._requests.apply_requests(name):
             mailbox.rounds = None  # what it remembers is from before that
         if mailbox.rounds is None:
             mailbox.remote = await self._open(name)
@@ -194,10 +194,10 @@ class Worker:
             raise ConfigurationError(text) from error
         return DirectRemote(self._suite.mailbox(name, password))
 
-    async def _record(self, mailbox: _Mailbox, report: Report) -> None:
+    async def _record(self, mailbox: _Mailbox, report: RoundReport) -> None:
         status = mailbox.status
         status.changes.update(report.changes)
-        status.set_aside += report.poison
+        status.set_aside += report.quarantined
         if report.failed:
             folders = await self._problems_of_folders(mailbox, report)
             if report.idle or report.changes.total():
@@ -215,7 +215,7 @@ class Worker:
         if status.failing_since is None:
             status.failing_since = self._now()
 
-    async def _problems_of_folders(self, mailbox: _Mailbox, report: Report) -> dict[str, str]:
+    async def _problems_of_folders(self, mailbox: _Mailbox, report: RoundReport) -> dict[str, str]:
         """What is wrong with each. That one is no more has no error of its own: the list of folders tells."""
         there = set(report.failed)
         if mailbox.remote is not None and any(isinstance(error, ServiceError) for error in report.failed.values()):
@@ -223,10 +223,10 @@ class Worker:
                 there = set(await mailbox.remote.folders())
         return {name: problem_of(error) if name in there else NO_SUCH_FOLDER for name, error in report.failed.items()}
 
-    def _next_in(self, mailbox: _Mailbox, report: Report) -> float:
+    def _next_in(self, mailbox: _Mailbox, report: RoundReport) -> float:
         """Seconds until a mailbox's next round."""
         changed = report.changes.total() > 0
-        mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.poison) else 0
+        mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.quarantined) else 0
         if report.failed and not (report.idle or changed):
             return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
         goes_on = report.more and (changed or not report.failed)
@@ -349,7 +349,7 @@ class PollSchedule:
         self._hot_until: dict[str, float] = {}
         """Who was hot last stands last."""
 
-    def learn(self, name: str, report: Report) -> None:
+    def learn(self, name: str, report: RoundReport) -> None:
         """Learn from a round."""
         requests = self._requests.get(name, self._least)
         if self._is_learning:  # for the list of folders, and for each: how many those are is known once they are idle
@@ -402,14 +402,14 @@ def _back_off(status: MailboxProgress, error: BaseException | None = None) -> fl
     return _jittered(backoff.after(status.failures))
 
 
-def _finished(report: Report, problem: str | None, elapsed: float) -> RoundFinished:
+def _finished(report: RoundReport, problem: str | None, elapsed: float) -> RoundFinished:
     return RoundFinished(
         problem=problem,
         new=report.changes[Kind.NEW],
         moved=report.changes[Kind.MOVED],
         restored=report.changes[Kind.RESTORED],
         gone=report.changes[Kind.GONE],
-        set_aside=report.poison,
+        set_aside=report.quarantined,
         idle_folders=report.idle,
         failed_folders=len(report.failed),
         more=report.more,

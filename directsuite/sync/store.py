@@ -1,6 +1,6 @@
 """What is known of mailboxes, kept in SQLite for one process, or in PostgreSQL for any number of them.
 
-    claim ─► Lease ─► folder, states, rows … ─► commit(lease, delta, changes)
+    claim ─► Lease ─► folder, states, rows … ─► commit(lease, change_set, changes)
                                                    └─ StaleLeaseError where another has claimed the mailbox since
 
 A sink that writes into the store's own database does so within that transaction: what it keeps and what is known are
@@ -24,16 +24,16 @@ from directsuite.sync import sql
 from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
     Change,
-    Delta,
+    ChangeSet,
     Folder,
     FolderStatus,
     Lease,
     MailboxStatus,
+    OperatorRequest,
     Row,
     StaleLeaseError,
     State,
     StoreError,
-    Wish,
     refuse_another,
 )
 
@@ -48,7 +48,7 @@ FILE = SqliteFile(
 )
 
 _STATES = {int(state): state for state in State}  # quicker than to ask the enum, a hundred thousand times
-_SETTLED = (State.LIVE, State.GONE, State.IN_DOUBT)
+_SETTLED = (State.LIVE, State.DELETED, State.IN_DOUBT)
 
 
 class StoreSink(Protocol):
@@ -139,11 +139,11 @@ class DatabaseStore:
         return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _folder)
 
     async def states(self, folder: Folder) -> Mapping[int, State]:
-        """The state of each uid of the folder's generation."""
+        """The state of each uid of the folder's uid_validity."""
         return dict(await self.database.fetch(sql.STATES, _of(folder), _uid_and_state))
 
     async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
-        """The rows of the folder's generation, by ascending uid: all, or those of these uids."""
+        """The rows of the folder's uid_validity, by ascending uid: all, or those of these uids."""
         if uids is None:
             return await self.database.fetch(sql.ROWS, _of(folder), _row)
         return await self.database.fetch(sql.ROWS_OF, _of(folder) | {"uids": list(uids)}, _row)
@@ -153,28 +153,28 @@ class DatabaseStore:
         return await self.database.fetch(sql.SENTINELS, _of(folder), _row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
-        """Rows of the mailbox with one of these digests, each with its folder's name, by folder, generation and uid."""
+        """Rows of the mailbox with one of these digests, each with its folder's name, in the order of their keys."""
         values = [{"mailbox": lease.mailbox, "digest": digest} for digest in set(digests)]
         found = await self.database.fetch_each(sql.WITH_DIGEST, values, _named_row)
         return sorted(found, key=lambda each: each[1].key)
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, generation and uid."""
+        """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid."""
         statement = sql.IN_STATE if state in _SETTLED else sql.UNSETTLED
         values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
         return await self.database.fetch(statement, values, _named_row)
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
-        """Write a delta, and hand the changes to the sink, as one. Raises StaleLeaseError, and what the sink raised.
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
+        """Write a change set, and hand the changes to the sink, as one. Raises StaleLeaseError.
 
-        Where the sink raised an error of the database, that is a SinkError.
+        What the sink raised comes out as it is; where it raised an error of the database, that is a SinkError.
         """
         refusals = list[Refusal]()
 
         async def work(transaction: Transaction) -> None:
             """Both, unless the lease is stale."""
             await _check(transaction, lease)
-            await _apply(transaction, lease, delta)
+            await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
                 try:
                     await self._sink.write(transaction, changes)
@@ -191,35 +191,35 @@ class DatabaseStore:
         (refusal,) = refusals
         raise SinkError(refusal.explanation, is_general=refusal.is_general) from refusal.cause
 
-    async def wish(self, kind: Wish, names: Iterable[str] = ()) -> Sequence[str]:
-        """Leave a wish for mailboxes, or for all; those for which it was left."""
+    async def request(self, kind: OperatorRequest, names: Iterable[str] = ()) -> Sequence[str]:
+        """Leave a request for mailboxes, or for all; those for which it was left."""
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
             """For those of them that there are."""
             known = [name for (name,) in await transaction.execute(sql.NAMES)]
             left = [name for name in known if not wanted or name in wanted]
-            await transaction.execute(sql.WISH, {"kind": kind.value, "names": left})
+            await transaction.execute(sql.REQUEST, {"kind": kind.value, "names": left})
             return sorted(left)
 
         return await self.database.transaction(work)
 
-    async def wished(self) -> Sequence[str]:
-        """Mailboxes for which another process has left wishes."""
-        return [name for (name,) in await self.database.fetch(sql.WISHED)]
+    async def pending_requests(self) -> Sequence[str]:
+        """Mailboxes for which another process has left requests."""
+        return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
-    async def grant(self, mailbox: str) -> bool:
-        """Make due what is wished for a mailbox; whether there was anything. Rows and folders are to be read anew."""
-        if not await self.database.fetch(sql.IS_WISHED, {"name": mailbox}):
+    async def apply_requests(self, mailbox: str) -> bool:
+        """Apply the requests for a mailbox; return whether there were any. Rows and folders are to be read anew."""
+        if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 
         async def work(transaction: Transaction) -> bool:
             """As one."""
-            wishes = await transaction.execute(sql.GRANT, {"name": mailbox})
-            for identifier, kind in wishes:
-                if kind in sql.GRANTS:  # a later release may know others
-                    await transaction.execute(sql.GRANTS[kind], {"mailbox": identifier})
-            return bool(wishes)
+            requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
+            for identifier, kind in requests:
+                if kind in sql.APPLY_REQUEST:  # a later release may know others
+                    await transaction.execute(sql.APPLY_REQUEST[kind], {"mailbox": identifier})
+            return bool(requests)
 
         return await self.database.transaction(work)
 
@@ -234,7 +234,7 @@ class SqliteStore(DatabaseStore):
     """Keeps what is known of mailboxes in an SQLite file, and beside it what its sink writes. It is opened once.
 
     path: of the file, or MEMORY. Commits of several mailboxes share a flush of the disk. shared: for a short look or a
-    wish, beside the process that has the file open. Each method raises StoreError.
+    request, beside the process that has the file open. Each method raises StoreError.
     """
 
     def __init__(self, path: str | os.PathLike[str], sink: StoreSink | None = None, *, shared: bool = False) -> None:
@@ -247,24 +247,24 @@ async def _check(transaction: Transaction, lease: Lease) -> None:
         raise StaleLeaseError("Another worker has claimed the mailbox since: claim it anew before the next round.")
 
 
-async def _apply(transaction: Transaction, lease: Lease, delta: Delta) -> None:
-    if delta.orphaned:
-        await transaction.execute(sql.ORPHAN, {"folders": delta.orphaned})
-    rows = {row.key: row for row in delta.rows}  # one statement writes a row once
+async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) -> None:
+    if change_set.renumbered:
+        await transaction.execute(sql.RENUMBER, {"folders": change_set.renumbered})
+    rows = {row.key: row for row in change_set.rows}  # one statement writes a row once
     await transaction.insert(sql.WRITE, [_values(row) for row in rows.values()])
-    for folder in delta.folders:
+    for folder in change_set.folders:
         await transaction.execute(sql.WRITE_FOLDER, attrs.asdict(folder) | {"mailbox": lease.mailbox})
 
 
 def _of(folder: Folder) -> dict[str, Any]:
-    return {"folder": folder.id, "generation": folder.generation}
+    return {"folder": folder.id, "uid_validity": folder.uid_validity}
 
 
 def _row(values: Sequence[Any]) -> Row:
-    folder, generation, uid, state, identity, digest, size, received_ms, attempts, retry_ms = values
+    folder, uid_validity, uid, state, identity, digest, size, received_ms, attempts, retry_ms = values
     return Row(
         folder=folder,
-        generation=generation,
+        uid_validity=uid_validity,
         uid=uid,
         state=_STATES[state],
         identity=identity,
@@ -278,7 +278,7 @@ def _row(values: Sequence[Any]) -> Row:
 
 def _values(row: Row) -> tuple[Any, ...]:
     """In the order of the columns."""
-    before = (row.folder, row.generation, row.uid, int(row.state), row.identity, row.digest)
+    before = (row.folder, row.uid_validity, row.uid, int(row.state), row.identity, row.digest)
     return (*before, row.size, row.received_ms, row.attempts, row.retry_ms)
 
 
@@ -291,8 +291,8 @@ def _uid_and_state(values: Sequence[Any]) -> tuple[int, State]:
 
 
 def _folder(values: Sequence[Any]) -> Folder:
-    identifier, name, generation, fingerprint, audited_ms = values
-    return Folder(id=identifier, name=name, generation=generation, fingerprint=fingerprint, audited_ms=audited_ms)
+    identifier, name, uid_validity, fingerprint, audited_ms = values
+    return Folder(id=identifier, name=name, uid_validity=uid_validity, fingerprint=fingerprint, audited_ms=audited_ms)
 
 
 def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
@@ -301,9 +301,9 @@ def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
     return [
         FolderStatus(
             name=name,
-            generation=generation,
+            uid_validity=uid_validity,
             audited_ms=audited_ms,
             messages={State(state): count for *_, state, count in of_it if state is not None},
         )
-        for (name, generation, audited_ms), of_it in itertools.groupby(named, key=operator.itemgetter(0, 1, 2))
+        for (name, uid_validity, audited_ms), of_it in itertools.groupby(named, key=operator.itemgetter(0, 1, 2))
     ]

@@ -19,13 +19,13 @@ from directsuite.core.clock import Clock, SystemClock
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import Change, GrantsWishes, Store, StoreError
+from directsuite.sync.model import Change, Store, StoreError, TakesOperatorRequests
 from directsuite.sync.schedule import Passwords, PollSchedule, Schedule, Worker
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
 
 _MOST_ROUNDS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
-_HEARING = 2.0  # seconds between two looks for wishes
+_HEARING = 2.0  # seconds between two looks for requests of an operator
 
 
 class Synchronizer:
@@ -75,7 +75,7 @@ class Synchronizer:
             clock=self._clock,
             now=now,
         )
-        self._wishes = store if isinstance(store, GrantsWishes) else None
+        self._requests = store if isinstance(store, TakesOperatorRequests) else None
         self._concurrency = turns
         self._changed = asyncio.Event()
         self._is_stopping = False
@@ -121,7 +121,7 @@ class Synchronizer:
             await self._worker.bind()
             schedule = Schedule(self._names, concurrency=self._concurrency, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
-                hearing = group.create_task(self._hear_wishes(schedule))
+                hearing = group.create_task(self._hear_requests(schedule))
                 while not self._is_stopping:
                     for name in schedule.start(self._clock.monotonic()):
                         group.create_task(self._run_round(schedule, name))
@@ -188,11 +188,11 @@ class Synchronizer:
         schedule.finish(name, self._clock.monotonic() + result.next_in, has_backlog=not result.next_in)
         self._changed.set()
 
-    async def _hear_wishes(self, schedule: Schedule) -> None:
-        """Have the round of a mailbox come at once for which something is wished; the round itself grants it."""
-        while self._wishes is not None:
+    async def _hear_requests(self, schedule: Schedule) -> None:
+        """Have the round of a mailbox begin at once for which an operator left a request; the round applies it."""
+        while self._requests is not None:
             await self._clock.sleep(_HEARING)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds tell of it
-                for name in await self._wishes.wished():
+                for name in await self._requests.pending_requests():
                     schedule.hasten(name)
                     self._changed.set()

@@ -22,7 +22,7 @@ from directsuite.sync.decide import (
     rows_to_compare,
 )
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, is_strong
-from directsuite.sync.model import Change, Delta, Kind, Row, State, Store
+from directsuite.sync.model import Change, ChangeSet, Kind, Row, State, Store
 from directsuite.sync.remote import NOBODYS_FAULT, Listed, Remote, whole
 
 _WIDTH = 1000
@@ -112,8 +112,8 @@ async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> boo
 async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, audit: bool) -> FolderSnapshot:
     """Compare everything, and give the folder as it is then.
 
-        identities agree ──► the same generation: late uids are new, those that came back are fetched again
-        they disagree ─────► another generation: who can be told by a strong identity that no other message has is
+        identities agree ──► the same numbering: late uids are new, those that came back are fetched again
+        they disagree ─────► a new numbering: who can be told by a strong identity that no other message has is
                              carried over; all others are fetched again, and known by their content
 
     audit: contents of messages without a Message-ID, too, which otherwise are only compared where nothing else is.
@@ -129,7 +129,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, a
     if as_before and await have_content(remote, state.name, rows_to_compare(rows, metadata, listed, audit=audit)):
         await _record_returned(commits, state, rows, listed)
     else:
-        carried_over = await _begin_generation(commits, state, rows, metadata)
+        carried_over = await _renumber(commits, state, rows, metadata)
     state.mark, state.suspect = None, False
     return FolderSnapshot(
         state=state,
@@ -146,15 +146,15 @@ async def _record_returned(
 ) -> None:
     """Record what came back before anybody was told. What is missing a second listing confirms, as ever."""
     if back := returned_rows(rows, listed):
-        await commits.write(Delta(rows=back, folders=state.forget_listing()))
+        await commits.write(ChangeSet(rows=back, folders=state.forget_listing()))
 
 
-async def _begin_generation(
+async def _renumber(
     commits: Commits, state: FolderState, rows: Mapping[int, Row], metadata: Mapping[int, Metadata]
 ) -> int:
     """How many messages were carried over."""
-    folder = attrs.evolve(state.folder, generation=state.folder.generation + 1, fingerprint=None)
-    await commits.write(Delta(orphaned=[folder.id], folders=[folder]))
+    folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
+    await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
     state.folder = folder
     state.not_returned.clear()
     moves = rows_carried_over(state.folder, rows, metadata)
@@ -164,4 +164,4 @@ async def _begin_generation(
 def _step(commits: Commits, folder: str, old: Row, row: Row) -> Step:
     key, previous = commits.key(folder, row), commits.key(folder, old)
     change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=hex_of(row.digest))
-    return Step(change=change, before=attrs.evolve(old, state=State.ORPHAN), here=row)
+    return Step(change=change, before=attrs.evolve(old, state=State.UNRESOLVED), here=row)

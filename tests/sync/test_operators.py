@@ -1,4 +1,4 @@
-"""What an operator does to a worker that runs: it is stopped, and gets wishes from another process."""
+"""What an operator does to a worker that runs: it is stopped, and gets requests from another process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from directsuite.sync import Change, SqliteSink, SqliteStore, Standing, StoreError, Synchronizer, synchronizer
-from directsuite.sync.model import Wish
+from directsuite.sync.model import OperatorRequest
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
 
 HEARING = synchronizer._HEARING
-"""Seconds after which a wish is heard."""
+"""Seconds after which a request is heard."""
 
 
 class Held:
@@ -89,13 +89,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "sync.db"
 
 
-async def wish_in(path: Path, kind: Wish, names: Sequence[str]) -> Sequence[str]:
+async def request_in(path: Path, kind: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
     """As another process does, beside the one that has the store open."""
     async with SqliteStore(path, shared=True) as store:
-        return await store.wish(kind, names)
+        return await store.request(kind, names)
 
 
-async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world: World, path: Path) -> None:
+async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(world: World, path: Path) -> None:
     passwords, clock = Passwords(wrong={ALICE, BOB}), HeldClock()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         for name in (ALICE, BOB):
@@ -103,14 +103,14 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_wished(world:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=clock)
         async with _at_rest(world, sync):
             passwords.wrong.clear()
-            assert await wish_in(path, Wish.RETRY, [ALICE]) == [ALICE]
+            assert await request_in(path, OperatorRequest.RETRY, [ALICE]) == [ALICE]
             clock.pass_by(HEARING)
             await until(lambda: sync.status[ALICE].standing is Standing.IN_STEP)
             assert sync.status[BOB].standing is Standing.FAILING
-            assert await store.wished() == []
+            assert await store.pending_requests() == []
 
 
-async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_wished(world: World, path: Path) -> None:
+async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_requested(world: World, path: Path) -> None:
     told, clock = Told(), HeldClock()
     await world.deliver("one", "two")
     world.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
@@ -119,25 +119,25 @@ async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_wished(worl
         async with _at_rest(world, sync):
             assert sync.status[ALICE].set_aside == 2
             world.sandbox.clear_faults()
-            await wish_in(path, Wish.RETRY, [])
+            await request_in(path, OperatorRequest.RETRY, [])
             clock.pass_by(HEARING)
             await until(lambda: len(told.changes) == 2)
     assert told.subjects == [("new", "one"), ("new", "two")]
 
 
-async def test_everything_is_compared_where_that_is_wished(world: World, path: Path) -> None:
+async def test_everything_is_compared_where_that_is_requested(world: World, path: Path) -> None:
     heard, clock = Heard(), HeldClock()
     await world.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=clock)
         async with _at_rest(world, sync):
             world.suite.add_listener(heard)
-            await wish_in(path, Wish.AUDIT, [ALICE])
+            await request_in(path, OperatorRequest.AUDIT, [ALICE])
             clock.pass_by(HEARING)
             await until(lambda: bool(heard.rounds))
         assert heard.requests["GetMessageMetaData"] == 1
         assert len(heard.rounds) == 1
-    await wish_in(path, Wish.AUDIT, [])  # while no worker runs
+    await request_in(path, OperatorRequest.AUDIT, [])  # while no worker runs
     heard.requests.clear()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         await Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock()).once()
@@ -156,10 +156,10 @@ async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(world
             assert other.execute("PRAGMA data_version").fetchone() == before
 
 
-def test_wishes_are_only_left_in_a_store(path: Path) -> None:
+def test_requests_are_only_left_in_a_store(path: Path) -> None:
     with pytest.raises(StoreError, match="no store at this path"):
-        asyncio.run(wish_in(path, Wish.AUDIT, []))
+        asyncio.run(request_in(path, OperatorRequest.AUDIT, []))
     assert not path.exists()
     path.touch()
     with pytest.raises(StoreError, match="no store in this file"):
-        asyncio.run(wish_in(path, Wish.AUDIT, []))
+        asyncio.run(request_in(path, OperatorRequest.AUDIT, []))

@@ -1,4 +1,4 @@
-"""How often a worker's mailboxes are polled where nobody says so, and that wishes are heard on its clock."""
+"""How often a worker's mailboxes are polled where nobody says so, and that requests are heard on its clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
-from directsuite.sync.model import Report
+from directsuite.sync.model import RoundReport
 from directsuite.sync.schedule import PollSchedule
 from tests.integration.conftest import world as world
 from tests.integration.world import ALICE, PASSWORD, StoppedClock, World
@@ -54,7 +54,7 @@ class Slept:
 class ClosedForWishes(SqliteStore):
     """A store that was closed while a worker listens."""
 
-    async def wished(self) -> Sequence[str]:
+    async def pending_requests(self) -> Sequence[str]:
         """Nothing can be asked any more."""
         raise ClosedError("The store is closed.")
 
@@ -87,7 +87,7 @@ async def test_every_folder_that_was_seen_counts_for_the_interval(world: World, 
         await asyncio.wait([running])
 
 
-async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_wishes(world: World) -> None:
+async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(world: World) -> None:
     clock, rounds = Slept(woken=5), asyncio.Queue[RoundFinished]()
     world.suite.add_listener(lambda event: rounds.put_nowait(event) if isinstance(event, RoundFinished) else None)
     async with ClosedForWishes(":memory:") as store:
@@ -101,9 +101,9 @@ async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_wishes(wo
         await running
 
 
-def of_folders(idle: int, *, new: int = 0) -> Report:
+def of_folders(idle: int, *, new: int = 0) -> RoundReport:
     """A round that looked at all folders."""
-    return Report(idle=idle, changes=Counter({Kind.NEW: new}))
+    return RoundReport(idle=idle, changes=Counter({Kind.NEW: new}))
 
 
 def test_looks_of_a_fleet_are_learned_from_the_mailboxes_that_this_worker_has() -> None:

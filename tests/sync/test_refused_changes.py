@@ -23,7 +23,7 @@ from directsuite.sync import (
     UnacknowledgedError,
 )
 from directsuite.sync.commits import SinkHealth
-from directsuite.sync.model import State, Wish
+from directsuite.sync.model import OperatorRequest, State
 from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import eml_of
 from tests.integration.world import ALICE, World
@@ -68,7 +68,7 @@ async def test_one_that_is_refused_while_others_pass_is_set_aside(store: SqliteS
     scene, sink = scene_of(store, 50, 20, 50)
     report = await scene.rounds.round()
     assert not report.failed
-    assert report.poison == 2
+    assert report.quarantined == 2
     assert [uid for _, _, uid in sink] == [uid for uid in range(1, 51) if uid not in (20, 50)]
     assert report.changes[Kind.NEW] == 48
     calls = sink.calls
@@ -94,7 +94,7 @@ async def test_it_is_told_again_later(store: SqliteStore, mended: bool) -> None:
     scene.now_ms += HOUR
     report = await scene.rounds.round()
     assert not report.failed
-    assert report.poison == 0
+    assert report.quarantined == 0
     assert sink == ([(Kind.NEW, "INBOX", 3)] if mended else [])
     calls = sink.calls
     scene.now_ms += HOUR // 4
@@ -123,7 +123,7 @@ async def test_a_sink_that_takes_nothing_sets_none_aside(store: SqliteStore, cou
     sink.refuses = lambda _: False
     report = await scene.rounds.round()
     assert not report.failed
-    assert report.poison == 0
+    assert report.quarantined == 0
     assert sorted(sink) == [(Kind.NEW, "INBOX", uid) for uid in range(1, count + 1)]
 
 
@@ -160,7 +160,7 @@ async def test_one_alone_holds_up_no_other_folder_and_is_set_aside_then(store: S
     scene.server.boxes["Archive"] = {7: letter(7)}
     report = await scene.rounds.round()
     assert sink == [(Kind.NEW, "Archive", 7)]
-    assert report.poison + (await scene.rounds.round()).poison == 1
+    assert report.quarantined + (await scene.rounds.round()).quarantined == 1
     assert not (await scene.rounds.round()).failed
 
 
@@ -171,7 +171,7 @@ async def test_what_another_mailbox_passes_counts(store: SqliteStore) -> None:
     assert await fails(scene)
     health.passed += 1
     report = await scene.rounds.round()
-    assert (report.poison, report.failed) == (1, {})
+    assert (report.quarantined, report.failed) == (1, {})
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])
@@ -186,7 +186,7 @@ async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kin
     else:
         scene.server.boxes["Archive"] = {uid: scene.server.boxes["INBOX"].pop(uid) for uid in (3, 4)}
     reports = [await scene.rounds.round() for _ in range(4)]
-    assert [report.poison for report in reports if report.poison] == [1]
+    assert [report.quarantined for report in reports if report.quarantined] == [1]
     assert not any(report.failed for report in reports)
     assert (kind, "INBOX" if kind is Kind.GONE else "Archive", 4) in sink
     sink.refuses = lambda _: False
@@ -216,7 +216,7 @@ async def test_a_sink_that_is_away_for_a_moment_sets_none_aside(store: SqliteSto
     scene, sink = scene_of(store, 50)
     sink.refuses = lambda _: sink.calls < 10
     report = await scene.rounds.round()
-    assert (report.poison, report.failed) == (0, {})
+    assert (report.quarantined, report.failed) == (0, {})
     assert sorted(uid for _, _, uid in sink) == list(range(1, 51))
 
 
@@ -277,7 +277,7 @@ async def test_a_file_that_cant_be_written_holds_up_no_other(
     scene.told = picky.sink  # type: ignore[assignment]
     scene.__attrs_post_init__()
     report = await scene.rounds.round()
-    assert (report.poison, report.failed) == (1, {})
+    assert (report.quarantined, report.failed) == (1, {})
     assert picky.found(tmp_path) == ["letter 1", "letter 2", "letter 4", "letter 5"]
     picky.bad = ""
     scene.now_ms += HOUR
@@ -310,7 +310,7 @@ async def test_a_loop_refuses_a_change_and_goes_on(store: SqliteStore) -> None:
     scene.__attrs_post_init__()
     reading = asyncio.create_task(reader.read(3))
     report = await scene.rounds.round()
-    assert (report.poison, report.failed) == (1, {})
+    assert (report.quarantined, report.failed) == (1, {})
     assert set(reader.taken) == {1, 2, 4, 5}
     await reader.changes.aclose()
     await reading
@@ -328,7 +328,7 @@ async def test_a_loop_that_is_left_holds_it_against_no_change(store: SqliteStore
         await reading
     reading = asyncio.create_task(reader.read())
     report = await scene.rounds.round()
-    assert report.poison == 0
+    assert report.quarantined == 0
     assert reader.taken[-5:] == [1, 2, 3, 4, 5]
     await reader.changes.aclose()
     await reading
@@ -346,7 +346,7 @@ async def test_retry_tells_it_again_at_once_and_status_counts_it(world: World, t
         await sync.once()
         assert len(sink) == 2
         async with SqliteStore(path, shared=True) as beside:
-            await beside.wish(Wish.RETRY)
+            await beside.request(OperatorRequest.RETRY)
         await sync.once()
     assert sink[2] == (Kind.NEW, "INBOX", uids[1])
 

@@ -21,7 +21,7 @@ async def test_a_service_that_gives_no_message_is_asked_for_few(store: SqliteSto
     for times in range(1, 4):
         report = await scene.rounds.round()
         assert isinstance(report.failed["INBOX"], ServerError)
-        assert report.poison == 5
+        assert report.quarantined == 5
         assert scene.server.asked["messages"] <= 40 * times
         assert scene.server.asked["metadata"] == times
     scene.server.spoilt.clear()
@@ -40,7 +40,7 @@ async def test_many_in_a_row_are_set_aside_where_others_can_be_fetched(store: Sq
     scene.server.spoilt = set(range(20, 51))
     report = await scene.rounds.round()
     assert not report.failed
-    assert report.poison == 31
+    assert report.quarantined == 31
     assert [uid for _, _, uid in scene.told] == [*range(11, 20), *range(51, 61)]
     assert scene.server.asked["metadata"] == 1
 
@@ -76,7 +76,7 @@ async def test_a_service_that_lists_messages_and_returns_none_sets_none_aside(st
     scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 201)}}), store)
     scene.server.returns_none = True
     reports = [await scene.rounds.round() for _ in range(6)]
-    assert sum(report.poison for report in reports) == 0
+    assert sum(report.quarantined for report in reports) == 0
     assert isinstance(reports[-1].failed["INBOX"], ResponseDecodeError)
     assert scene.server.asked["metadata"] == 0
     scene.server.returns_none = False
@@ -95,7 +95,7 @@ async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore
     assert [kind for kind, _, _ in scene.told] == [Kind.NEW] * 50
 
 
-async def test_messages_carried_over_to_another_generation_are_counted(store: SqliteStore) -> None:
+async def test_messages_carried_over_to_another_numbering_are_counted(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 31)}}), store)
     await scene.come_in_step()
     scene.server.boxes["INBOX"] = {31 - uid: letter(uid) for uid in range(1, 31)}

@@ -21,7 +21,7 @@ from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.jobs.delivery import Journal as DeliveryJournal
 from directsuite.jobs.signing import Journal as SigningJournal
-from directsuite.sync.model import Delta, Folder, Lease, State, StoreError
+from directsuite.sync.model import ChangeSet, Folder, Lease, State, StoreError
 from directsuite.sync.store import FILE, SqliteStore
 from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
 
@@ -42,7 +42,7 @@ async def opened_and_closed(path: Path, ask: Callable[[SqliteStore], Awaitable[o
 async def begun(store: SqliteStore, rows: int) -> tuple[Lease, Folder]:
     lease = await store.claim(MAILBOX)
     inbox = await store.folder(lease, "INBOX")
-    await store.commit(lease, Delta(rows=[row(inbox, uid) for uid in range(rows)]), [])
+    await store.commit(lease, ChangeSet(rows=[row(inbox, uid) for uid in range(rows)]), [])
     return lease, inbox
 
 
@@ -55,7 +55,7 @@ async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
     async with SqliteStore(path) as store:
         lease, inbox = await begun(store, 1)
         await pragma(store, "max_page_count = 12")
-        many = Delta(rows=[row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
+        many = ChangeSet(rows=[row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
         with pytest.raises(StoreError, match="free some disk space") as refused:
             await store.commit(lease, many, [])
         assert "secret" not in repr(refused.value)
@@ -69,13 +69,13 @@ _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
 from directsuite.durable.database import sql
 from directsuite.sync.store import SqliteStore
-from directsuite.sync.model import Delta, Row, State, StoreError
+from directsuite.sync.model import ChangeSet, Row, State, StoreError
 
 async def commit(store, name):
     lease = await store.claim(name)
     folder = await store.folder(lease, "INBOX")
-    rows = [Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE, digest=bytes(5000)) for uid in range(200)]
-    await store.commit(lease, Delta(rows=rows), [])
+    rows = [Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE, digest=bytes(5000)) for uid in range(200)]
+    await store.commit(lease, ChangeSet(rows=rows), [])
     print("kept", name)
 
 async def main():
@@ -359,16 +359,16 @@ _COMMITS = """
 import asyncio, sys
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.store import SqliteStore
-from directsuite.sync.model import Delta, Row, State
+from directsuite.sync.model import ChangeSet, Row, State
 from tests.sync.test_sqlite_store import Told
 
 async def commit(store, number):
     lease = await store.claim(str(number))
     folder = await store.folder(lease, "INBOX")
     for uid in range(1, 100_000):
-        rows = [Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE, digest=bytes(16))]
+        rows = [Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE, digest=bytes(16))]
         key = Key(str(number), "INBOX", 1, uid)
-        await store.commit(lease, Delta(rows=rows), [Change(kind=Kind.NEW, key=key)])
+        await store.commit(lease, ChangeSet(rows=rows), [Change(kind=Kind.NEW, key=key)])
         print(key, flush=True)
 
 async def main():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from directsuite.durable.database import Transaction, sql
-from directsuite.sync.model import LEAVING, Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import LEAVING, Change, ChangeSet, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
 
@@ -20,12 +20,12 @@ MAILBOXES = ["ann", "bob"]
 NAMES = ["INBOX", "Sent"]
 DIGESTS = [None, b"1", b"2"]
 POISONED = 4
-AFTER = LEAVING | dict.fromkeys((State.LIVE, State.LEFT), State.ORPHAN)
-"""States of rows of a generation that is over."""
+AFTER = LEAVING | dict.fromkeys((State.LIVE, State.MISSING), State.UNRESOLVED)
+"""States of rows of a uid_validity that is over."""
 
 
-def orphaned(row: Row) -> Row:
-    """A row of a generation that is over."""
+def renumbered(row: Row) -> Row:
+    """A row of a uid_validity that is over."""
     return attrs.evolve(row, state=AFTER[row.state], attempts=0, retry_ms=None) if row.state in AFTER else row
 
 
@@ -57,23 +57,23 @@ class Model:
     rows: dict[tuple[int, int, int], Row] = attrs.field(factory=dict[tuple[int, int, int], Row])
     told: list[int] = attrs.field(factory=list[int])
 
-    def commit(self, lease: Lease, delta: Delta, uids: Sequence[int]) -> type[Exception] | None:
+    def commit(self, lease: Lease, change_set: ChangeSet, uids: Sequence[int]) -> type[Exception] | None:
         if self.fences[lease.name] != lease.fence:
             return StaleLeaseError
         if POISONED in uids:
             return RefusedError
         for place, row in self.rows.items():
-            if row.folder in delta.orphaned:
-                self.rows[place] = orphaned(row)
-        for row in delta.rows:
+            if row.folder in change_set.renumbered:
+                self.rows[place] = renumbered(row)
+        for row in change_set.rows:
             self.put(row)
-        for folder in delta.folders:
+        for folder in change_set.folders:
             self.folders[folder.id] = (lease.name, folder)
         self.told += uids
         return None
 
     def put(self, row: Row) -> None:
-        self.rows[row.folder, row.generation, row.uid] = row
+        self.rows[row.folder, row.uid_validity, row.uid] = row
 
     def of(self, mailbox: str) -> list[tuple[str, Row]]:
         named = [(self.folders[row.folder], row) for _, row in sorted(self.rows.items())]
@@ -85,7 +85,7 @@ def rows(draw: st.DrawFn, folder: int) -> Row:
     state = draw(st.sampled_from(State))
     return Row(
         folder=folder,
-        generation=draw(st.integers(1, 2)),
+        uid_validity=draw(st.integers(1, 2)),
         uid=draw(st.integers(1, 5)),
         state=state,
         identity=draw(st.sampled_from([None, b"i"])),
@@ -136,20 +136,20 @@ class Beside(RuleBasedStateMachine):
         assert [None if error is None else type(error) for error in results] == expected
         assert commits == before
 
-    def commit(self, data: st.DataObject) -> tuple[Lease, Delta, list[Change]]:
+    def commit(self, data: st.DataObject) -> tuple[Lease, ChangeSet, list[Change]]:
         lease = data.draw(st.sampled_from(self.leases[-4:]))
         own = [identifier for identifier, (owner, _) in self.model.folders.items() if owner == lease.name]
         some = st.sampled_from(own).flatmap(rows)
-        delta = Delta(
-            orphaned=data.draw(st.lists(st.sampled_from(own), max_size=1)),
+        change_set = ChangeSet(
+            renumbered=data.draw(st.lists(st.sampled_from(own), max_size=1)),
             rows=data.draw(st.lists(some, max_size=4)),
             folders=[
-                attrs.evolve(self.model.folders[each][1], generation=data.draw(st.integers(1, 2)), fingerprint=b"f")
+                attrs.evolve(self.model.folders[each][1], uid_validity=data.draw(st.integers(1, 2)), fingerprint=b"f")
                 for each in data.draw(st.lists(st.sampled_from(own), max_size=1))
             ],
         )
         uids = data.draw(st.lists(st.integers(1, POISONED), max_size=2))
-        return lease, delta, [Change(kind=Kind.NEW, key=Key(lease.name, "INBOX", 1, uid)) for uid in uids]
+        return lease, change_set, [Change(kind=Kind.NEW, key=Key(lease.name, "INBOX", 1, uid)) for uid in uids]
 
     @invariant()
     def is_the_same(self) -> None:
@@ -161,7 +161,11 @@ class Beside(RuleBasedStateMachine):
             lease = next(lease for lease in self.leases if lease.name == owner)
             assert await self.store.folder(lease, folder.name) == folder
             known = sorted(
-                (row for row in model.rows.values() if (row.folder, row.generation) == (folder.id, folder.generation)),
+                (
+                    row
+                    for row in model.rows.values()
+                    if (row.folder, row.uid_validity) == (folder.id, folder.uid_validity)
+                ),
                 key=lambda row: row.uid,
             )
             assert await self.store.rows(folder) == known

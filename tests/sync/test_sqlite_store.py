@@ -12,7 +12,7 @@ import pytest
 
 from directsuite.durable.database import Transaction, sql
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import Change, ChangeSet, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
 from directsuite.sync.store import MEMORY, SqliteStore
 
 MAILBOX = "jane.doe@direct.example"
@@ -36,11 +36,13 @@ class Told:
 
 
 def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row:
-    return Row(folder=folder.id, generation=more.pop("generation", folder.generation), uid=uid, state=state, **more)
+    return Row(
+        folder=folder.id, uid_validity=more.pop("uid_validity", folder.uid_validity), uid=uid, state=state, **more
+    )
 
 
 def new(folder: Folder, uid: int) -> Change:
-    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.uid_validity, uid))
 
 
 async def told(store: SqliteStore) -> list[str]:
@@ -69,7 +71,7 @@ async def inbox(store: SqliteStore, lease: Lease) -> Folder:
 
 
 async def test_a_folder_is_made_once(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
-    assert inbox == Folder(id=inbox.id, name="INBOX", generation=1)
+    assert inbox == Folder(id=inbox.id, name="INBOX", uid_validity=1)
     assert await asyncio.gather(*(store.folder(lease, "INBOX") for _ in range(5))) == [inbox] * 5
 
     async def changes(transaction: Transaction) -> int:
@@ -93,8 +95,8 @@ async def test_a_stale_lease_makes_no_folder_but_sees_those_there(
 
 async def test_rows_come_back_as_they_were(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
     full = row(inbox, 2, identity=b"i" * 12, digest=b"d" * 16, size=5, received_ms=-7, attempts=3, retry_ms=9)
-    folder = Folder(id=inbox.id, name="INBOX", generation=1, fingerprint=b"f", audited_ms=1)
-    await store.commit(lease, Delta(rows=[full, row(inbox, 1, State.POISON)], folders=[folder]), [])
+    folder = Folder(id=inbox.id, name="INBOX", uid_validity=1, fingerprint=b"f", audited_ms=1)
+    await store.commit(lease, ChangeSet(rows=[full, row(inbox, 1, State.POISON)], folders=[folder]), [])
     assert await store.rows(inbox) == [row(inbox, 1, State.POISON), full]
     assert await store.states(inbox) == {1: State.POISON, 2: State.LIVE}
     assert all(isinstance(state, State) for state in (await store.states(inbox)).values())
@@ -107,27 +109,27 @@ async def test_sentinels_are_the_newest_and_the_oldest_that_can_be_known_again(
     store: SqliteStore, lease: Lease, inbox: Folder
 ) -> None:
     async def sentinels(*rows: Row) -> list[int]:
-        await store.commit(lease, Delta(rows=list(rows)), [])
+        await store.commit(lease, ChangeSet(rows=list(rows)), [])
         return sorted(each.uid for each in await store.sentinels(inbox))
 
     seen: dict[str, Any] = {"identity": b"i", "received_ms": 0}
     assert await sentinels(row(inbox, 1), row(inbox, 9, identity=b"i"), row(inbox, 8, received_ms=1)) == []
-    assert await sentinels(row(inbox, 7, State.LEFT, **seen), row(inbox, 6, generation=2, **seen)) == []
+    assert await sentinels(row(inbox, 7, State.MISSING, **seen), row(inbox, 6, uid_validity=2, **seen)) == []
     assert await sentinels(row(inbox, 3, **seen)) == [3]
     assert await sentinels(row(inbox, 4, **seen), row(inbox, 5, **seen)) == [3, 5]
 
 
 async def test_a_delta_is_applied_in_its_order(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
-    kinds = {1: State.LIVE, 2: State.LEFT, 3: State.GONE, 4: State.ORPHAN, 5: State.POISON}
-    await store.commit(lease, Delta(rows=[row(inbox, uid, state) for uid, state in kinds.items()]), [])
-    delta = Delta(orphaned=[inbox.id], rows=[row(inbox, 1), row(inbox, 3)])
-    await store.commit(lease, delta, [])
+    kinds = {1: State.LIVE, 2: State.MISSING, 3: State.DELETED, 4: State.UNRESOLVED, 5: State.POISON}
+    await store.commit(lease, ChangeSet(rows=[row(inbox, uid, state) for uid, state in kinds.items()]), [])
+    change_set = ChangeSet(renumbered=[inbox.id], rows=[row(inbox, 1), row(inbox, 3)])
+    await store.commit(lease, change_set, [])
     assert await store.states(inbox) == {
         1: State.LIVE,
-        2: State.ORPHAN,
+        2: State.UNRESOLVED,
         3: State.LIVE,
-        4: State.ORPHAN,
-        5: State.GONE,
+        4: State.UNRESOLVED,
+        5: State.DELETED,
     }
 
 
@@ -136,21 +138,21 @@ async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, 
     theirs = await store.folder(other, "INBOX")
     assert theirs.id != inbox.id
     for each, folder in ((lease, inbox), (other, theirs)):
-        await store.commit(each, Delta(rows=[row(folder, 1, State.LEFT, digest=b"d")]), [])
-    await store.commit(lease, Delta(orphaned=[inbox.id]), [])
-    assert await store.states(theirs) == {1: State.LEFT}
+        await store.commit(each, ChangeSet(rows=[row(folder, 1, State.MISSING, digest=b"d")]), [])
+    await store.commit(lease, ChangeSet(renumbered=[inbox.id]), [])
+    assert await store.states(theirs) == {1: State.MISSING}
     assert [each.folder for _, each in await store.with_digests(other, [b"d"])] == [theirs.id]
-    assert await store.in_state(lease, State.LEFT) == []
-    assert [each.folder for _, each in await store.in_state(lease, State.ORPHAN)] == [inbox.id]
+    assert await store.in_state(lease, State.MISSING) == []
+    assert [each.folder for _, each in await store.in_state(lease, State.UNRESOLVED)] == [inbox.id]
 
 
 async def test_a_stale_lease_writes_nothing(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
     again = await store.claim(MAILBOX)
     assert again.fence == lease.fence + 1
     with pytest.raises(StaleLeaseError, match="claim it anew"):
-        await store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+        await store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
     assert (await store.states(inbox), await told(store)) == ({}, [])
-    await store.commit(again, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    await store.commit(again, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
     assert (await store.states(inbox), await told(store)) == ({1: State.LIVE}, [str(new(inbox, 1).key)])
 
 
@@ -166,9 +168,9 @@ async def test_what_a_sink_raises_undoes_its_commit_and_no_other(path: Path, err
         inbox, theirs = await store.folder(lease, "INBOX"), await store.folder(other, "INBOX")
         sink.error = error
         results = await asyncio.gather(
-            store.commit(other, Delta(rows=[row(theirs, 1)]), []),
-            store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)]),
-            store.commit(other, Delta(rows=[row(theirs, 2)]), []),
+            store.commit(other, ChangeSet(rows=[row(theirs, 1)]), []),
+            store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)]),
+            store.commit(other, ChangeSet(rows=[row(theirs, 2)]), []),
             return_exceptions=True,
         )
         raised = results[1]
@@ -202,7 +204,7 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
             transaction.connection.set_trace_callback(statements.append)
 
         await store.database.transaction(trace)
-        deltas = [Delta(rows=[row(folder, 1)]) for folder in folders]
+        deltas = [ChangeSet(rows=[row(folder, 1)]) for folder in folders]
         await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
         assert statements.count("COMMIT") <= 20
         assert sum(statement.startswith("RELEASE") for statement in statements) >= 200
@@ -212,14 +214,14 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
 async def test_status_counts_by_mailbox_and_folder(store: SqliteStore, lease: Lease, inbox: Folder) -> None:
     await store.claim("a mailbox without folders")
     empty = await store.folder(lease, "Empty")
-    audited = Folder(id=inbox.id, name="INBOX", generation=2, audited_ms=5)
-    rows = [row(inbox, 1), row(inbox, 2), row(inbox, 1, State.GONE, generation=2)]
-    await store.commit(lease, Delta(rows=rows, folders=[audited]), [])
+    audited = Folder(id=inbox.id, name="INBOX", uid_validity=2, audited_ms=5)
+    rows = [row(inbox, 1), row(inbox, 2), row(inbox, 1, State.DELETED, uid_validity=2)]
+    await store.commit(lease, ChangeSet(rows=rows, folders=[audited]), [])
     bare, full = await store.status()
     assert (bare.name, bare.folders) == ("a mailbox without folders", [])
-    assert [(folder.name, folder.generation, folder.audited_ms, folder.messages) for folder in full.folders] == [
+    assert [(folder.name, folder.uid_validity, folder.audited_ms, folder.messages) for folder in full.folders] == [
         (empty.name, 1, None, {}),
-        ("INBOX", 2, 5, {State.LIVE: 2, State.GONE: 1}),
+        ("INBOX", 2, 5, {State.LIVE: 2, State.DELETED: 1}),
     ]
     assert MAILBOX not in repr(full)
     assert "INBOX" not in repr(full)

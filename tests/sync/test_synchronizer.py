@@ -116,7 +116,7 @@ async def test_folder_that_is_numbered_anew_is_told_moved(world: World) -> None:
         await world.sandbox.renumber(ALICE, first=2)
         await sync.once()
     assert Counter(each.kind for each in told.changes) == {Kind.NEW: 3, Kind.MOVED: 3}
-    assert {each.key.generation for each in told.changes[3:]} == {2}
+    assert {each.key.uid_validity for each in told.changes[3:]} == {2}
 
 
 async def test_sink_that_fails_gets_everything_again(world: World) -> None:

@@ -20,7 +20,7 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
-from directsuite.sync.model import Report
+from directsuite.sync.model import RoundReport
 from directsuite.sync.schedule import PollSchedule, RoundResult, Worker, _back_off, _Mailbox
 from directsuite.sync.sinks.maildir import MaildirSink
 from tests.integration.world import ALICE, BOB, World
@@ -62,20 +62,20 @@ def test_back_off_after_the_first_failures() -> None:
 @pytest.mark.parametrize(
     ("report", "seconds"),
     [
-        (Report(idle=1), INTERVAL),
-        (Report(idle=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
-        (Report(changes=Counter({Kind.NEW: 1})), 30),
-        (Report(idle=1, waiting=True), 30),
-        (Report(more=True, changes=Counter({Kind.NEW: 1})), 0),
-        (Report(more=True), 0),
-        (Report(failed=FAILED), 30),
-        (Report(failed=FAILED, idle=2), INTERVAL),
-        (Report(failed=FAILED, idle=2, more=True), INTERVAL),
-        (Report(failed=FAILED, more=True, changes=Counter({Kind.NEW: 1})), 0),
+        (RoundReport(idle=1), INTERVAL),
+        (RoundReport(idle=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
+        (RoundReport(changes=Counter({Kind.NEW: 1})), 30),
+        (RoundReport(idle=1, waiting=True), 30),
+        (RoundReport(more=True, changes=Counter({Kind.NEW: 1})), 0),
+        (RoundReport(more=True), 0),
+        (RoundReport(failed=FAILED), 30),
+        (RoundReport(failed=FAILED, idle=2), INTERVAL),
+        (RoundReport(failed=FAILED, idle=2, more=True), INTERVAL),
+        (RoundReport(failed=FAILED, more=True, changes=Counter({Kind.NEW: 1})), 0),
     ],
     ids=repr,
 )
-async def test_rest_after_a_round(world: World, report: Report, seconds: float) -> None:
+async def test_rest_after_a_round(world: World, report: RoundReport, seconds: float) -> None:
     worker = worker_of(world)
     worker._poll_schedule.learn(ALICE, report)
     mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
@@ -85,17 +85,17 @@ async def test_rest_after_a_round(world: World, report: Report, seconds: float) 
 async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: World) -> None:
     worker = worker_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
-    rests = [worker._next_in(mailbox, Report(more=True)) for _ in range(5)]
+    rests = [worker._next_in(mailbox, RoundReport(more=True)) for _ in range(5)]
     assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
-    assert worker._next_in(mailbox, Report(more=True, poison=1)) == 0.0
+    assert worker._next_in(mailbox, RoundReport(more=True, quarantined=1)) == 0.0
 
 
 async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(world: World) -> None:
     worker = worker_of(world)
     mailbox = _Mailbox(MailboxProgress(name=ALICE))
     for _ in range(20):
-        await worker._record(mailbox, Report(failed=FAILED, idle=1))
-    lost = Report(failed={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
+        await worker._record(mailbox, RoundReport(failed=FAILED, idle=1))
+    lost = RoundReport(failed={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
     await worker._record(mailbox, lost)
     assert worker._next_in(mailbox, lost) <= 70
 
@@ -119,7 +119,7 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
         under_way.remove(name)
         if sum(taken.values()) > 40:
             sync.stop()
-        return RoundResult(report=Report(more=True), next_in=0.0)
+        return RoundResult(report=RoundReport(more=True), next_in=0.0)
 
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock())

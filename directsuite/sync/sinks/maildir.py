@@ -260,7 +260,7 @@ class _Delivery:
 
 def _hash(key: Key) -> str:
     hashed = hashlib.blake2b(digest_size=16)
-    for part in (key.mailbox, key.folder, str(key.generation), str(key.uid)):
+    for part in (key.mailbox, key.folder, str(key.uid_validity), str(key.uid)):
         octets = part.encode("utf-8", "surrogatepass")
         hashed.update(len(octets).to_bytes(8, "big") + octets)
     return hashed.hexdigest()

@@ -29,7 +29,7 @@ _TABLES = Tables(
                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                 mailbox text NOT NULL,
                 folder text NOT NULL,
-                generation bigint NOT NULL,
+                uid_validity bigint NOT NULL,
                 uid bigint NOT NULL,
                 present boolean NOT NULL DEFAULT true,
                 digest text,
@@ -46,9 +46,10 @@ _TABLES = Tables(
             )
         """),
         sql("""
-            CREATE UNIQUE INDEX message_present ON directsuite.message (mailbox, folder, generation, uid) WHERE present
+            CREATE UNIQUE INDEX message_present ON directsuite.message (mailbox, folder, uid_validity, uid)
+            WHERE present
         """),
-        sql("CREATE INDEX message_gone ON directsuite.message (mailbox, folder, generation, uid) WHERE NOT present"),
+        sql("CREATE INDEX message_gone ON directsuite.message (mailbox, folder, uid_validity, uid) WHERE NOT present"),
         sql("""
             CREATE TABLE directsuite.attachment (
                 message bigint NOT NULL REFERENCES directsuite.message ON DELETE CASCADE,
@@ -64,21 +65,21 @@ _TABLES = Tables(
 
 _OF_KEY = """
     SELECT id, digest FROM directsuite.message
-    WHERE mailbox = :mailbox AND folder = :folder AND generation = :generation AND uid = :uid
+    WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND uid = :uid
 """
 _PRESENT = sql(f"{_OF_KEY} AND present")
 _GONE = sql(f"{_OF_KEY} AND NOT present ORDER BY id DESC")
 _IDS = sql("""
     SELECT uid, id FROM directsuite.message
-    WHERE mailbox = :mailbox AND folder = :folder AND generation = :generation AND present AND uid = ANY(:uids)
+    WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND present AND uid = ANY(:uids)
 """)
 _CARRY = sql("""
     UPDATE directsuite.message
-    SET present = true, mailbox = :mailbox, folder = :folder, generation = :generation, uid = :uid WHERE id = :id
+    SET present = true, mailbox = :mailbox, folder = :folder, uid_validity = :uid_validity, uid = :uid WHERE id = :id
 """)
 _INSERT = sql("""
     INSERT INTO directsuite.message (
-        mailbox, folder, generation, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
+        mailbox, folder, uid_validity, uid, digest, message_id, sent, received, sender, reply_to, subject, body, html,
         recipients, headers
     ) VALUES :rows
 """)
@@ -158,7 +159,7 @@ async def _ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_St
     """The ids of the messages that are present under these keys."""
     found = dict[_StoredKey, int]()
     for folder, keys_there in itertools.groupby(sorted(keys), key=_folder_of):
-        values: dict[str, Any] = dict(zip(("mailbox", "folder", "generation"), folder, strict=True))
+        values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
         for uid, number in await transaction.execute(_IDS, values | {"uids": [uid for *_, uid in keys_there]}):
             found[(*folder, uid)] = number
     return found
@@ -194,7 +195,7 @@ def _columns(transaction: Transaction, message: MessageDetail) -> tuple[Any, ...
 
 
 def _key(key: Key) -> _StoredKey:
-    return _name(key.mailbox), _name(key.folder), key.generation, key.uid
+    return _name(key.mailbox), _name(key.folder), key.uid_validity, key.uid
 
 
 @functools.lru_cache(maxsize=64)
@@ -209,7 +210,7 @@ def _folder_of(key: _StoredKey) -> tuple[str, str, int]:
 
 
 def _named(key: Key) -> dict[str, Any]:
-    return dict(zip(("mailbox", "folder", "generation", "uid"), _key(key), strict=True))
+    return dict(zip(("mailbox", "folder", "uid_validity", "uid"), _key(key), strict=True))
 
 
 def _text(text: str | None) -> str | None:

@@ -35,7 +35,7 @@ async def test_another_sink_is_refused_and_the_first_one_goes_on(
     assert (await run(desk, *first)).status == 0
 
 
-async def test_looking_and_wishing_bind_nothing(desk: Desk) -> None:
+async def test_looking_and_requesting_bind_nothing(desk: Desk) -> None:
     assert (await run(desk)).status == 0
     with closing(sqlite3.connect("sync.db")) as connection:  # as a release left it that knew of no such thing
         connection.execute("DROP TABLE sink")

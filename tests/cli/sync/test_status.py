@@ -155,7 +155,7 @@ async def test_one_of_a_fleet_is_known_by_its_report(desk: Desk) -> None:
     assert ended.status == 0
 
 
-async def test_wishes_are_left_and_granted_by_the_next_run(desk: Desk) -> None:
+async def test_requests_are_left_and_applied_by_the_next_run(desk: Desk) -> None:
     await ran(desk)
     before = json.loads((await desk.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
     ended = await desk.run("audit", "--mailbox", ALICE)
@@ -169,11 +169,11 @@ async def test_wishes_are_left_and_granted_by_the_next_run(desk: Desk) -> None:
     assert before is not None
 
 
-async def test_a_wish_for_somebody_unknown_is_refused(desk: Desk) -> None:
+async def test_a_request_for_somebody_unknown_is_refused(desk: Desk) -> None:
     await ran(desk)
     for known in ((), ("--mailbox", ALICE)):
         ended = await desk.run("retry", *known, "--mailbox", "nobody@direct.example.test")
         assert (ended.status, ended.out) == (2, "")
         assert f"number {len(known) // 2 + 1} of --mailbox is not known to the store" in ended.err
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM wish").fetchall() == [(0,)]
+        assert connection.execute("SELECT count(*) FROM operator_request").fetchall() == [(0,)]

@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
-from directsuite.sync.model import Change, Delta, Lease
+from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:
@@ -160,12 +160,12 @@ class BrokenOffStore(PostgresStore):
 
     breaks = 2
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Not so soon."""
         if self.breaks:
             self.breaks -= 1
             await self.connections.fetch("SELECT pg_terminate_backend(pg_backend_pid())")
-        await super().commit(lease, delta, changes)
+        await super().commit(lease, change_set, changes)
 
 
 async def test_a_turn_that_postgresql_broke_off_is_taken_again_at_once(
@@ -227,11 +227,11 @@ class HeldStore(PostgresStore):
     may_commit: asyncio.Event
     held: asyncio.Event
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """As soon as it may."""
         self.held.set()
         await self.may_commit.wait()
-        await super().commit(lease, delta, changes)
+        await super().commit(lease, change_set, changes)
 
 
 async def test_a_worker_that_was_paused_within_a_turn_writes_nothing_when_it_goes_on(

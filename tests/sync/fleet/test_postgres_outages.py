@@ -13,7 +13,7 @@ import pytest
 from directsuite.durable.database import Transaction
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, State, StoreError
+from directsuite.sync.model import Change, ChangeSet, Folder, Key, Kind, Lease, Row, State, StoreError
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ MAILBOX = "jane.doe@direct.example"
 CHANGE = Change(kind=Kind.NEW, key=Key(MAILBOX, "INBOX", 1, 1))
 
 
-def delta(folder: Folder, uid: int) -> Delta:
-    return Delta(rows=[Row(folder=folder.id, generation=1, uid=uid, state=State.LIVE)])
+def change_set(folder: Folder, uid: int) -> ChangeSet:
+    return ChangeSet(rows=[Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE)])
 
 
 def assert_discreet(error: BaseException) -> None:
@@ -48,7 +48,7 @@ async def test_a_restart_between_two_calls_is_not_noticed(store: PostgresStore, 
     await asyncio.gather(*(store.states(inbox) for _ in range(4)))  # on all of its connections
     await asyncio.to_thread(shaky_postgres.stop)
     await asyncio.to_thread(shaky_postgres.start)
-    await store.commit(lease, delta(inbox, 1), ())
+    await store.commit(lease, change_set(inbox, 1), ())
     assert await store.states(inbox) == {1: State.LIVE}
 
 
@@ -61,13 +61,13 @@ async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
     try:
         for _ in range(2):
             with pytest.raises(StoreError, match="connects again") as raised:
-                await store.commit(lease, delta(inbox, 1), ())
+                await store.commit(lease, change_set(inbox, 1), ())
             assert_discreet(raised.value)
             with pytest.raises(StoreError, match="connects again"):
                 await store.claim(MAILBOX)
     finally:
         await asyncio.to_thread(shaky_postgres.start)
-    await store.commit(lease, delta(inbox, 1), ())
+    await store.commit(lease, change_set(inbox, 1), ())
     assert await store.states(inbox) == {1: State.LIVE}
 
 
@@ -89,7 +89,7 @@ async def test_stopped_within_a_commit_nothing_of_it_is_there(
         inbox = await with_sink.folder(lease, "INBOX")
         try:
             with pytest.raises(StoreError, match="connects again") as raised:
-                await with_sink.commit(lease, delta(inbox, 1), [CHANGE])
+                await with_sink.commit(lease, change_set(inbox, 1), [CHANGE])
         finally:
             await asyncio.to_thread(shaky_postgres.start)
         assert_discreet(raised.value)
@@ -144,7 +144,7 @@ async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: s
     async with PostgresStore(conninfo, sink=sink) as waited:
         lease = await waited.claim(MAILBOX)
         inbox = await waited.folder(lease, "INBOX")
-        await waited.commit(lease, delta(inbox, 1), [CHANGE])
+        await waited.commit(lease, change_set(inbox, 1), [CHANGE])
         assert (await sink.claiming).fence == lease.fence + 1
 
 
@@ -160,7 +160,7 @@ async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
         lease = await store.claim(MAILBOX)
         inbox = await store.folder(lease, "INBOX")
         with pytest.raises(SinkError, match="SQLSTATE 23514") as raised:
-            await store.commit(lease, delta(inbox, 1), [CHANGE])
+            await store.commit(lease, change_set(inbox, 1), [CHANGE])
         assert_discreet(raised.value)
         assert await store.states(inbox) == {}
 

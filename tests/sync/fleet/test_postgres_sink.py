@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directsuite.messaging.models import Attachment, MessageDetail, MessageHeader, Recipient, RecipientType
-from directsuite.sync.model import Change, Delta, Key, Kind, Lease
+from directsuite.sync.model import Change, ChangeSet, Key, Kind, Lease
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import PostgresSink
 from tests.examples import examples
@@ -35,8 +35,8 @@ MESSAGE = MessageDetail(
 )
 
 
-def key(uid: int, folder: str = "INBOX", generation: int = 1) -> Key:
-    return Key(MAILBOX, folder, generation, uid)
+def key(uid: int, folder: str = "INBOX", uid_validity: int = 1) -> Key:
+    return Key(MAILBOX, folder, uid_validity, uid)
 
 
 def new(uid: int, *, message: MessageDetail = MESSAGE, digest: str = "d1", folder: str = "INBOX") -> Change:
@@ -52,9 +52,9 @@ class Writer:
 
     async def tell(self, *changes: Change) -> None:
         """In one commit."""
-        await self._store.commit(self._lease, Delta(), changes)
+        await self._store.commit(self._lease, ChangeSet(), changes)
 
-    async def rows(self, columns: str = "folder, generation, uid, digest, present") -> list[tuple[Any, ...]]:
+    async def rows(self, columns: str = "folder, uid_validity, uid, digest, present") -> list[tuple[Any, ...]]:
         """Of the messages."""
         query: Any = f"SELECT {columns} FROM directsuite.message WHERE mailbox = %s ORDER BY id"  # noqa: S608
         return await self._store.connections.fetch(query, (self._lease.name,))
@@ -74,7 +74,7 @@ async def writer(conninfo: str, request: pytest.FixtureRequest) -> AsyncGenerato
 
 async def test_a_message_is_there_whole(writer: Writer) -> None:
     await writer.tell(new(1))
-    columns = "mailbox, folder, generation, uid, digest, message_id, sent, received, sender, subject, body, html"
+    columns = "mailbox, folder, uid_validity, uid, digest, message_id, sent, received, sender, subject, body, html"
     (found,) = await writer.rows(columns)
     assert found == (
         *(MAILBOX, "INBOX", 1, 1, "d1", "<1@x>", None, MESSAGE.received_date),
@@ -112,8 +112,8 @@ async def test_a_moved_message_that_never_was_here_is_inserted(writer: Writer) -
 async def test_two_that_change_places_are_both_kept(writer: Writer) -> None:
     await writer.tell(new(1), new(2, digest="d2"))
     await writer.tell(
-        Change(kind=Kind.MOVED, key=key(1, generation=2), previous=key(2), digest="d2"),
-        Change(kind=Kind.MOVED, key=key(2, generation=2), previous=key(1), digest="d1"),
+        Change(kind=Kind.MOVED, key=key(1, uid_validity=2), previous=key(2), digest="d2"),
+        Change(kind=Kind.MOVED, key=key(2, uid_validity=2), previous=key(1), digest="d1"),
     )
     assert sorted(await writer.rows()) == [("INBOX", 2, 1, "d2", True), ("INBOX", 2, 2, "d1", True)]
 

@@ -14,7 +14,19 @@ from directsuite.durable.database import Tables, Transaction, sql
 from directsuite.errors import ConfigurationError
 from directsuite.sync.commits import SinkError
 from directsuite.sync.fleet import FleetMailbox, FleetTable
-from directsuite.sync.model import Change, Delta, Folder, Key, Kind, Lease, Row, StaleLeaseError, State, Store, Wish
+from directsuite.sync.model import (
+    Change,
+    ChangeSet,
+    Folder,
+    Key,
+    Kind,
+    Lease,
+    OperatorRequest,
+    Row,
+    StaleLeaseError,
+    State,
+    Store,
+)
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore
@@ -83,11 +95,13 @@ async def inbox(store: Store, lease: Lease) -> Folder:
 
 
 def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row:
-    return Row(folder=folder.id, generation=more.pop("generation", folder.generation), uid=uid, state=state, **more)
+    return Row(
+        folder=folder.id, uid_validity=more.pop("uid_validity", folder.uid_validity), uid=uid, state=state, **more
+    )
 
 
 def new(folder: Folder, uid: int) -> Change:
-    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.generation, uid))
+    return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.uid_validity, uid))
 
 
 async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(store: Store, scene: Scene) -> None:
@@ -98,7 +112,7 @@ async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(store
     )
     scene.sink.refused = f"{MAILBOX}/INBOX/1/4"
     report = await rounds.round()
-    assert (report.poison, report.failed) == (1, {})
+    assert (report.quarantined, report.failed) == (1, {})
     everything = [f"{MAILBOX}/INBOX/1/{uid}" for uid in range(1, 11)]
     assert await scene.told() == [each for each in everything if each != scene.sink.refused]
     scene.sink.refused = None
@@ -140,7 +154,7 @@ async def test_claims_at_once_all_have_fences_of_their_own(store: Store) -> None
 async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
     found = await asyncio.gather(*(store.folder(lease, "Früher/Ä ' \"") for _ in range(6)))
     assert len(set(found)) == 1
-    assert found[0].generation == 1
+    assert found[0].uid_validity == 1
     assert (found[0].fingerprint, found[0].audited_ms) == (None, None)
 
 
@@ -171,32 +185,34 @@ async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, i
         retry_ms=2**45,
     )
     bare = row(inbox, 3)
-    await store.commit(lease, Delta(rows=[full, bare]), ())
+    await store.commit(lease, ChangeSet(rows=[full, bare]), ())
     assert await store.rows(inbox) == [bare, full]
     assert await store.states(inbox) == {3: State.LIVE, 2**40: State.POISON}
 
 
 async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: Folder) -> None:
-    await store.commit(lease, Delta(rows=[row(inbox, 1), row(inbox, 1, State.LEFT), row(inbox, 1, State.GONE)]), ())
-    assert await store.states(inbox) == {1: State.GONE}
+    await store.commit(
+        lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 1, State.MISSING), row(inbox, 1, State.DELETED)]), ()
+    )
+    assert await store.states(inbox) == {1: State.DELETED}
 
 
 async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: Folder) -> None:
-    changed = Folder(id=inbox.id, name="INBOX", generation=4, fingerprint=b"\x01\0", audited_ms=2**44)
-    await store.commit(lease, Delta(folders=[changed]), ())
+    changed = Folder(id=inbox.id, name="INBOX", uid_validity=4, fingerprint=b"\x01\0", audited_ms=2**44)
+    await store.commit(lease, ChangeSet(folders=[changed]), ())
     assert await store.folder(lease, "INBOX") == changed
 
 
-async def test_orphans_first_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
-    states = (State.LIVE, State.LEFT, State.GONE, State.ORPHAN, State.POISON)
-    await store.commit(lease, Delta(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
-    delta = Delta(
-        orphaned=[inbox.id],
+async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
+    states = (State.LIVE, State.MISSING, State.DELETED, State.UNRESOLVED, State.POISON)
+    await store.commit(lease, ChangeSet(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
+    change_set = ChangeSet(
+        renumbered=[inbox.id],
         rows=[row(inbox, 1), row(inbox, 3, State.LIVE)],
     )
-    await store.commit(lease, delta, ())
+    await store.commit(lease, change_set, ())
     found = await store.states(inbox)
-    assert found == {1: State.LIVE, 2: State.ORPHAN, 3: State.LIVE, 4: State.ORPHAN, 5: State.GONE}
+    assert found == {1: State.LIVE, 2: State.UNRESOLVED, 3: State.LIVE, 4: State.UNRESOLVED, 5: State.DELETED}
 
 
 async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: Folder) -> None:
@@ -204,8 +220,8 @@ async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lea
     theirs = await store.claim("another@direct.example")
     elsewhere = await store.folder(theirs, "INBOX")
     here = [row(inbox, 1, digest=b"a" * 16), row(inbox, 2, digest=b"b" * 16), row(sent, 1, digest=b"a" * 16)]
-    await store.commit(lease, Delta(rows=[*here, row(inbox, 3)]), ())
-    await store.commit(theirs, Delta(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
+    await store.commit(lease, ChangeSet(rows=[*here, row(inbox, 3)]), ())
+    await store.commit(theirs, ChangeSet(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
     found = await store.with_digests(lease, [b"a" * 16, b"a" * 16, b"c" * 16])
     assert found == [("INBOX", here[0]), ("Sent", here[2])]
     assert await store.with_digests(lease, []) == []
@@ -214,7 +230,7 @@ async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lea
 @pytest.mark.parametrize("state", State)
 async def test_rows_are_found_by_state(store: Store, lease: Lease, inbox: Folder, state: State) -> None:
     rows = [row(inbox, uid, each) for uid, each in enumerate((*State, *State), start=1)]
-    await store.commit(lease, Delta(rows=rows), ())
+    await store.commit(lease, ChangeSet(rows=rows), ())
     assert await store.in_state(lease, state) == [("INBOX", each) for each in rows if each.state is state]
 
 
@@ -222,30 +238,30 @@ async def test_sentinels_are_the_ends_of_what_can_be_looked_for(store: Store, le
     assert await store.sentinels(inbox) == []
     one = row(inbox, 5, identity=b"i" * 12, received_ms=1)
     blind = [row(inbox, 1, received_ms=1), row(inbox, 2, identity=b"i" * 12)]
-    gone = row(inbox, 9, State.GONE, identity=b"i" * 12, received_ms=9)
-    await store.commit(lease, Delta(rows=[one, *blind, gone]), ())
+    gone = row(inbox, 9, State.DELETED, identity=b"i" * 12, received_ms=9)
+    await store.commit(lease, ChangeSet(rows=[one, *blind, gone]), ())
     assert await store.sentinels(inbox) == [one]
     others = [row(inbox, uid, identity=b"i" * 12, received_ms=1) for uid in (6, 7)]
-    await store.commit(lease, Delta(rows=others), ())
+    await store.commit(lease, ChangeSet(rows=others), ())
     assert await store.sentinels(inbox) == [others[1], one]
 
 
 async def test_changes_and_delta_are_one(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    await scene.store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
     scene.sink.refuses = True
     with pytest.raises(RefusedError):
-        await scene.store.commit(lease, Delta(rows=[row(inbox, 2)], orphaned=[inbox.id]), [new(inbox, 2)])
+        await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 2)], renumbered=[inbox.id]), [new(inbox, 2)])
     assert await scene.store.states(inbox) == {1: State.LIVE}
     assert await scene.told() == [str(new(inbox, 1).key)]
     scene.sink.refuses = False
-    await scene.store.commit(lease, Delta(rows=[row(inbox, 2)]), [new(inbox, 2)])
+    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 2)]), [new(inbox, 2)])
     assert len(await scene.told()) == 2
 
 
 async def test_a_stale_lease_writes_nothing(scene: Scene, lease: Lease, inbox: Folder) -> None:
     await scene.store.claim(MAILBOX)
     with pytest.raises(StaleLeaseError) as raised:
-        await scene.store.commit(lease, Delta(rows=[row(inbox, 1)]), [new(inbox, 1)])
+        await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
     assert "jane" not in repr(raised.value)
     assert await scene.store.states(inbox) == {}
     assert await scene.told() == []
@@ -254,28 +270,28 @@ async def test_a_stale_lease_writes_nothing(scene: Scene, lease: Lease, inbox: F
 async def test_the_status_counts_rows_by_state(scene: Scene, lease: Lease, inbox: Folder) -> None:
     await scene.store.claim("another@direct.example")
     sent = await scene.store.folder(lease, "Sent")
-    await scene.store.commit(lease, Delta(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, State.GONE)]), ())
+    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, State.DELETED)]), ())
     assert isinstance(scene.store, SqliteStore | PostgresStore)
     other, own = await scene.store.status()
     assert (other.name, other.folders) == ("another@direct.example", [])
     assert [(each.name, dict(each.messages)) for each in own.folders] == [
-        (inbox.name, {State.LIVE: 2, State.GONE: 1}),
+        (inbox.name, {State.LIVE: 2, State.DELETED: 1}),
         (sent.name, {}),
     ]
 
 
 async def test_an_empty_commit_still_looks_at_the_lease(store: Store, lease: Lease) -> None:
-    await store.commit(lease, Delta(), ())
+    await store.commit(lease, ChangeSet(), ())
     await store.claim(MAILBOX)
     with pytest.raises(StaleLeaseError):
-        await store.commit(lease, Delta(), ())
+        await store.commit(lease, ChangeSet(), ())
 
 
 async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: Folder) -> None:
     for uid in range(1, 20):
         lease = await store.claim(MAILBOX)
         results = await asyncio.gather(
-            store.commit(lease, Delta(rows=[row(inbox, uid)]), ()), store.claim(MAILBOX), return_exceptions=True
+            store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()), store.claim(MAILBOX), return_exceptions=True
         )
         written = uid in await store.states(inbox)
         assert written == (results[0] is None)
@@ -284,22 +300,22 @@ async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inb
 
 async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: Lease, inbox: Folder) -> None:
     for uid in range(1, 12):
-        committing = asyncio.ensure_future(store.commit(lease, Delta(rows=[row(inbox, uid)]), ()))
+        committing = asyncio.ensure_future(store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()))
         for _ in range(uid):
             await asyncio.sleep(0)
         committing.cancel()
         await asyncio.gather(committing, return_exceptions=True)
-    await store.commit(lease, Delta(rows=[row(inbox, 100)]), ())
+    await store.commit(lease, ChangeSet(rows=[row(inbox, 100)]), ())
     assert 100 in await store.states(inbox)
 
 
-async def wish(store: Store, kind: Wish, names: Sequence[str], tmp_path: Path) -> Sequence[str]:
+async def request(store: Store, kind: OperatorRequest, names: Sequence[str], tmp_path: Path) -> Sequence[str]:
     """As another process does."""
     if isinstance(store, PostgresStore):
         async with PostgresStore(store.connections.conninfo) as other:
-            return await other.wish(kind, names)
+            return await other.request(kind, names)
     async with SqliteStore(tmp_path / "sync.db", shared=True) as beside:
-        return await beside.wish(kind, names)
+        return await beside.request(kind, names)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -341,35 +357,35 @@ async def test_a_lease_and_a_folder_are_shown_without_their_names(lease: Lease, 
     assert "INBOX" not in repr(inbox)
 
 
-async def test_a_wish_is_left_by_another_and_granted_once(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
+async def test_a_request_is_left_by_another_and_applied_once(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
     lease, theirs = await kept.claim(MAILBOX), await kept.claim("another@direct.example")
     folders = [await kept.folder(lease, "INBOX"), await kept.folder(theirs, "INBOX")]
     sent = await kept.folder(lease, "Sent")  # not audited so far, for not all of it was fetched
     for each, of_it in zip((lease, theirs), folders, strict=True):
         audited = attrs.evolve(of_it, audited_ms=5)
         poison = row(of_it, 1, State.POISON, attempts=3, retry_ms=2**45)
-        await kept.commit(each, Delta(rows=[poison, row(of_it, 2)], folders=[audited]), ())
+        await kept.commit(each, ChangeSet(rows=[poison, row(of_it, 2)], folders=[audited]), ())
 
-    assert await kept.wished() == []
-    assert not await kept.grant(MAILBOX)
-    assert await wish(kept, Wish.AUDIT, [MAILBOX, "nobody@direct.example"], tmp_path) == [MAILBOX]
-    assert await wish(kept, Wish.AUDIT, [MAILBOX], tmp_path) == [MAILBOX]
-    assert await kept.wished() == [MAILBOX]
-    assert await kept.grant(MAILBOX)
-    assert not await kept.grant(MAILBOX)
+    assert await kept.pending_requests() == []
+    assert not await kept.apply_requests(MAILBOX)
+    assert await request(kept, OperatorRequest.AUDIT, [MAILBOX, "nobody@direct.example"], tmp_path) == [MAILBOX]
+    assert await request(kept, OperatorRequest.AUDIT, [MAILBOX], tmp_path) == [MAILBOX]
+    assert await kept.pending_requests() == [MAILBOX]
+    assert await kept.apply_requests(MAILBOX)
+    assert not await kept.apply_requests(MAILBOX)
     assert [(each.name, each.audited_ms) for each in await kept.folders(lease)] == [("INBOX", 0), ("Sent", None)]
     assert [each.retry_ms for each in await kept.rows(folders[0])] == [2**45, None]
 
-    assert await wish(kept, Wish.RETRY, [], tmp_path) == ["another@direct.example", MAILBOX]
-    assert sorted(await kept.wished()) == ["another@direct.example", MAILBOX]
-    assert await kept.grant(MAILBOX)
-    assert await kept.wished() == ["another@direct.example"]
+    assert await request(kept, OperatorRequest.RETRY, [], tmp_path) == ["another@direct.example", MAILBOX]
+    assert sorted(await kept.pending_requests()) == ["another@direct.example", MAILBOX]
+    assert await kept.apply_requests(MAILBOX)
+    assert await kept.pending_requests() == ["another@direct.example"]
     assert [(each.attempts, each.retry_ms) for each in await kept.rows(folders[0])] == [(3, 0), (0, None)]
     assert [each.retry_ms for each in await kept.rows(folders[1])] == [2**45, None]
     assert sent.audited_ms is None
 
 
-async def test_a_fleet_s_turn_for_which_something_is_wished_is_due_at_once(conninfo: str) -> None:
+async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(conninfo: str) -> None:
     async with PostgresStore(conninfo) as store:
         table = FleetTable(store.connections, "me", 30.0)
         await table.prepare()
@@ -385,10 +401,10 @@ async def test_a_fleet_s_turn_for_which_something_is_wished_is_due_at_once(conni
 
         found = await after_a_turn(0.0, None)  # there is more to fetch
         assert (found.rounds, found.in_step_at, found.failures, found.problem) == (1, None, 0, None)
-        await store.wish(Wish.RETRY)
+        await store.request(OperatorRequest.RETRY)
         found = await after_a_turn(1000.0, "It fails.")
         assert (found.in_step_at, found.failures, found.problem) == (None, 1, "It fails.")
-        assert await store.grant(MAILBOX)
+        assert await store.apply_requests(MAILBOX)
         found = await after_a_turn(1000.0, None)
         assert found.in_step_at is not None
         assert found.due_at - found.in_step_at == pytest.approx(1000.0)

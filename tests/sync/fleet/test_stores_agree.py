@@ -10,7 +10,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directsuite.sync.model import Delta, Folder, Lease, Row, State, Store
+from directsuite.sync.model import ChangeSet, Folder, Lease, Row, State, Store
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
@@ -21,7 +21,7 @@ _DIGESTS = [bytes([n]) * 16 for n in range(3)]
 rows = st.builds(
     Row,
     folder=st.integers(0, 1),
-    generation=st.integers(1, 2),
+    uid_validity=st.integers(1, 2),
     uid=st.integers(1, 4),
     state=st.sampled_from(State),
     identity=st.none() | st.just(b"i" * 12),
@@ -35,27 +35,27 @@ folders = st.builds(
     Folder,
     id=st.integers(0, 1),
     name=st.just(""),
-    generation=st.integers(1, 2),
+    uid_validity=st.integers(1, 2),
     fingerprint=st.none() | st.binary(max_size=16),
     audited_ms=st.none() | st.integers(0, 2**45),
 )
 deltas = st.builds(
-    Delta,
-    orphaned=st.lists(st.integers(0, 1), max_size=1),
+    ChangeSet,
+    renumbered=st.lists(st.integers(0, 1), max_size=1),
     rows=st.lists(rows, max_size=6),
     folders=st.lists(folders, max_size=1),
 )
 
 
-async def all_there_is(store: Store, commits: list[Delta]) -> Any:
+async def all_there_is(store: Store, commits: list[ChangeSet]) -> Any:
     """What a store has to say after these commits, whose folders are 0 and 1."""
     lease = await store.claim(f"mailbox {next(_NUMBERS)}")
     ids = [(await store.folder(lease, name)).id for name in ("INBOX", "Sent")]
-    for delta in commits:
-        named = [attrs.evolve(each, id=ids[each.id], name=("INBOX", "Sent")[each.id]) for each in delta.folders]
-        own = Delta(
-            orphaned=[ids[each] for each in delta.orphaned],
-            rows=[attrs.evolve(row, folder=ids[row.folder]) for row in delta.rows],
+    for change_set in commits:
+        named = [attrs.evolve(each, id=ids[each.id], name=("INBOX", "Sent")[each.id]) for each in change_set.folders]
+        own = ChangeSet(
+            renumbered=[ids[each] for each in change_set.renumbered],
+            rows=[attrs.evolve(row, folder=ids[row.folder]) for row in change_set.rows],
             folders=named,
         )
         await store.commit(lease, own, ())
@@ -80,7 +80,7 @@ def _neutral(ids: list[int], found: Any) -> list[Row]:
 
 @settings(max_examples=examples(40))
 @given(commits=st.lists(deltas, max_size=5))
-def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[Delta]) -> None:
+def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[ChangeSet]) -> None:
     async def compare() -> None:
         store = PostgresStore(shared_database)
         async with store, SqliteStore(MEMORY) as other:

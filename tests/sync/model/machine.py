@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from directsuite.errors import ConnectionLostError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, Kind, Lease, Report, Row, StaleLeaseError, State, Store
+from directsuite.sync.model import Change, Kind, Lease, RoundReport, Row, StaleLeaseError, State, Store
 from directsuite.sync.round import MailboxRounds
 
 from .fake_remote import DiedError, FakeRemote, Fuse
@@ -105,13 +105,13 @@ class SyncMachine(RuleBasedStateMachine):
         """Have the mirror take changes, outside of a transaction."""
         self.mirror.write(changes)
 
-    def one_round(self, *, audit: bool = False) -> Report:
+    def one_round(self, *, audit: bool = False) -> RoundReport:
         """A round, and what it came to."""
         self.remote.troubled.clear()
         try:
             return self.runner.run(self.rounds.round(audit=audit))
         except (ConnectionLostError, DiskFullError) as error:
-            return Report(failed={"": error})
+            return RoundReport(failed={"": error})
         finally:
             self.remote.disturbance = None
             self.store.refuse = None
@@ -329,12 +329,12 @@ class RefusingMachine(DeliveringMachine):
             if refuses:
                 raise ValueError("yes, perhaps")
 
-    def one_round(self, *, audit: bool = False) -> Report:
+    def one_round(self, *, audit: bool = False) -> RoundReport:
         """As ever; a sink that takes nothing ends it."""
         try:
             return super().one_round(audit=audit)
         except SinkError as error:
-            return Report(failed={"": error})
+            return RoundReport(failed={"": error})
 
     @rule(folder=_FOLDER, uid=st.integers(1, 12), kind=st.none() | st.sampled_from(Kind), nevertheless=st.booleans())
     def refuse(self, folder: str, uid: int, kind: Kind | None, nevertheless: bool) -> None:

@@ -15,7 +15,7 @@ from .world import MAILBOX, World
 class Mirror:
     """The mailbox as a reader of the changes has it: content by key.
 
-    aside: folder, generation and uid of all that was ever set aside. again: whether a process may die between telling
+    aside: folder, uid_validity and uid of all that was ever set aside. again: whether a process may die between telling
     and noting it, so that changes come twice, or to what is not so. gone: content by key, of what was told to be gone.
     failure: the first change that can't be true, whatever became of the exception.
     """
@@ -69,7 +69,7 @@ class Mirror:
         self._told[content] += 1
         if not self._again and content not in self._world.blurred:
             assert self._told[content] <= self._world.made[content], f"{content} told as new once more: {change.key!r}"
-        place = (change.key.folder, change.key.generation)
+        place = (change.key.folder, change.key.uid_validity)
         late = change.key.uid < self._last.get(place, 0)
         returned = (
             self._again

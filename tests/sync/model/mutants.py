@@ -13,7 +13,7 @@ from directsuite.sync import identity, model, verify
 from directsuite.sync.commits import Commits, Step
 from directsuite.sync.decide import FolderSnapshot, FolderState
 from directsuite.sync.fetch import FolderFetch
-from directsuite.sync.model import Change, Delta, Folder, Lease, Row, State
+from directsuite.sync.model import Change, ChangeSet, Folder, Lease, Row, State
 from directsuite.sync.remote import Fetched, Remote
 from directsuite.sync.round import MailboxRounds
 
@@ -40,8 +40,8 @@ async def _well(*_: object) -> bool:
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
     commit = DictStore.commit
 
-    async def unfenced(self: DictStore, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
-        await commit(self, attrs.evolve(lease, fence=self.fence), delta, changes)
+    async def unfenced(self: DictStore, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
+        await commit(self, attrs.evolve(lease, fence=self.fence), change_set, changes)
 
     patch.setattr(DictStore, "commit", unfenced)
 
@@ -49,9 +49,9 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
 @_mutant("sink outside the transaction")
 def _sink_outside(patch: pytest.MonkeyPatch) -> None:
     async def tell(self: Commits, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
-        done = Delta(rows=[row for step in steps for row in step.done()], folders=list(folders))
+        done = ChangeSet(rows=[row for step in steps for row in step.done()], folders=list(folders))
         await self.store.commit(self.lease, done, ())
-        await self.store.commit(self.lease, Delta(), [step.change for step in steps])
+        await self.store.commit(self.lease, ChangeSet(), [step.change for step in steps])
 
     patch.setattr(Commits, "_tell", tell)
 
@@ -70,7 +70,7 @@ def _no_canaries(patch: pytest.MonkeyPatch) -> None:
 @_mutant("late uids are not odd")
 def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
     def is_odd(self: FolderSnapshot) -> bool:
-        returned = any(self.recorded.get(uid) in (State.GONE, State.LEFT) for uid in self.uids)
+        returned = any(self.recorded.get(uid) in (State.DELETED, State.MISSING) for uid in self.uids)
         return returned or self._are_many(self.missing)
 
     patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
@@ -167,7 +167,7 @@ def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
 def _one_listing(patch: pytest.MonkeyPatch) -> None:
     async def told(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
         rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.missing]
-        left = {State.LIVE: State.LEFT, State.POISON: State.GONE}
+        left = {State.LIVE: State.MISSING, State.POISON: State.DELETED}
         self._unsettled = True
         await commits.write_each(attrs.evolve(row, state=left[row.state]) for row in rows)
 
@@ -187,14 +187,16 @@ def _no_window(patch: pytest.MonkeyPatch) -> None:
 @_mutant("revived without proof")
 def _revived(patch: pytest.MonkeyPatch) -> None:
     async def reconcile(commits: Commits, state: FolderState, rows: dict[int, Row], found: dict[int, Any]) -> None:
-        delta = Delta()
+        change_set = ChangeSet()
         for uid, row in rows.items():
             if uid not in found and row.state in (State.LIVE, State.POISON):
-                delta.rows.append(attrs.evolve(row, state=State.LEFT if row.state is State.LIVE else State.GONE))
-            elif uid in found and row.state in (State.LEFT, State.GONE):
-                delta.rows.append(attrs.evolve(row, state=State.LIVE))
-        if delta.rows:
-            await commits.write(delta)
+                change_set.rows.append(
+                    attrs.evolve(row, state=State.MISSING if row.state is State.LIVE else State.DELETED)
+                )
+            elif uid in found and row.state in (State.MISSING, State.DELETED):
+                change_set.rows.append(attrs.evolve(row, state=State.LIVE))
+        if change_set.rows:
+            await commits.write(change_set)
 
     patch.setattr(verify, "_record_returned", reconcile)
 
@@ -223,13 +225,13 @@ def _copies_moved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderFetch, "_is_there", unlisted)
 
 
-@_mutant("a generation that ends leaves its rows")
-def _no_orphans(patch: pytest.MonkeyPatch) -> None:
+@_mutant("a uid_validity that ends leaves its rows")
+def _no_renumbering(patch: pytest.MonkeyPatch) -> None:
     commit = DictStore.commit
 
-    async def kept(self: DictStore, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
-        delta.orphaned.clear()
-        await commit(self, lease, delta, changes)
+    async def kept(self: DictStore, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
+        change_set.renumbered.clear()
+        await commit(self, lease, change_set, changes)
 
     patch.setattr(DictStore, "commit", kept)
 
@@ -311,4 +313,4 @@ def _no_old_keys(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("what a sink may have been told of leaves without a word")
 def _unsettled(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(model.LEAVING, State.IN_DOUBT, State.GONE)
+    patch.setitem(model.LEAVING, State.IN_DOUBT, State.DELETED)

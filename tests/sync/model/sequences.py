@@ -51,7 +51,7 @@ SEQUENCES: dict[str, Steps] = {
     "emptied again before all was fetched": [
         *[QUIET, ("deliver", I, 2, "dateless"), ("disturbance", 3, "delete", I, 1), ("wipe", I), QUIET],
     ],
-    "round ends after it began a generation": [
+    "round ends after it began a uid_validity": [
         *[("round_with_a_full_disk", ("twins", (I,)), 1), ("round_that_ends", ("recreate", (I, 1, "strong")), 4, True)],
         QUIET,
     ],
@@ -162,7 +162,7 @@ SEEN_IN: dict[str, str] = {
     "poison never asked for again": "spoilt, and mended later",
     "poison blocks what follows": "spoilt, and mended later",
     "copies taken for moves": "copied",
-    "a generation that ends leaves its rows": "recreated",
+    "a uid_validity that ends leaves its rows": "recreated",
     "a round that failed is remembered": "disk full, and not all fetched then",
     "a fingerprint outlives what it stood for": "emptied again before all was fetched",
     "a suspect folder counts as done": "exchanged while it is fetched, and then killed",

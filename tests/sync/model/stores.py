@@ -9,7 +9,7 @@ import attrs
 from directsuite.sync.model import (
     LEAVING,
     Change,
-    Delta,
+    ChangeSet,
     Folder,
     Lease,
     Row,
@@ -25,7 +25,7 @@ from .fake_remote import Fuse
 Write = Callable[[Sequence[Change]], None]
 """A sink that is part of the store's own transaction."""
 
-_ORPHANED = LEAVING | dict.fromkeys((State.LIVE, State.LEFT), State.ORPHAN)
+_RENUMBERED = LEAVING | dict.fromkeys((State.LIVE, State.MISSING), State.UNRESOLVED)
 
 
 class DiskFullError(StoreError):
@@ -67,8 +67,8 @@ class DictStore:
         return {row.uid: row.state for row in await self.rows(folder)}
 
     async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
-        """Those of the generation, by uid."""
-        of_it = (folder.id, folder.generation)
+        """Those of the uid_validity, by uid."""
+        of_it = (folder.id, folder.uid_validity)
         return [row for key, row in sorted(self._rows.items()) if key[:2] == of_it and (uids is None or key[2] in uids)]
 
     async def sentinels(self, folder: Folder) -> Sequence[Row]:
@@ -90,17 +90,17 @@ class DictStore:
         named = [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
         return [(name, row) for name, row in named if name not in but]
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """All or nothing."""
         if lease.fence != self.fence:
             raise StaleLeaseError("claimed by another worker since")
         rows, folders = dict(self._rows), dict(self._folders)
         for key, row in self._rows.items():
-            if row.folder in delta.orphaned and row.state in _ORPHANED:
-                rows[key] = attrs.evolve(row, state=_ORPHANED[row.state], attempts=0, retry_ms=None)
-        for row in delta.rows:
-            rows[row.folder, row.generation, row.uid] = row
-        for folder in delta.folders:
+            if row.folder in change_set.renumbered and row.state in _RENUMBERED:
+                rows[key] = attrs.evolve(row, state=_RENUMBERED[row.state], attempts=0, retry_ms=None)
+        for row in change_set.rows:
+            rows[row.folder, row.uid_validity, row.uid] = row
+        for folder in change_set.folders:
             folders[folder.name] = folder
         if changes:
             self._write(changes)
@@ -114,7 +114,7 @@ class FailingStore:
     """Another store, whose commits end a process before or after they are written, or fail.
 
     refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
-    written. aside: gets folder, generation and uid of everything that was ever set aside.
+    written. aside: gets folder, uid_validity and uid of everything that was ever set aside.
     """
 
     has_sink = True
@@ -141,7 +141,7 @@ class FailingStore:
         self._names[folder.id] = name
         return folder
 
-    async def commit(self, lease: Lease, delta: Delta, changes: Sequence[Change]) -> None:
+    async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """As the other store, if it comes to that."""
         self._fuse.burn()
         if self.refuse is not None:
@@ -150,8 +150,8 @@ class FailingStore:
                 self.refuse = None
                 raise DiskFullError("disk full")
         self._aside |= {
-            (self._names[row.folder], row.generation, row.uid) for row in delta.rows if row.state is State.POISON
+            (self._names[row.folder], row.uid_validity, row.uid) for row in change_set.rows if row.state is State.POISON
         }
-        await self._store.commit(lease, delta, changes)
+        await self._store.commit(lease, change_set, changes)
         self.commits += 1
         self._fuse.burn()

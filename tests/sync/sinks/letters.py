@@ -11,9 +11,9 @@ from directsuite.sync.model import Change, Key, Kind
 RECEIVED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 
-def key(uid: int = 1, folder: str = "INBOX", *, generation: int = 1, mailbox: str = "nurse@direct.test") -> Key:
+def key(uid: int = 1, folder: str = "INBOX", *, uid_validity: int = 1, mailbox: str = "nurse@direct.test") -> Key:
     """A key."""
-    return Key(mailbox, folder, generation, uid)
+    return Key(mailbox, folder, uid_validity, uid)
 
 
 def letter(number: int = 1, **fields: object) -> MessageDetail:

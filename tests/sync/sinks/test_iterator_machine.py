@@ -50,7 +50,7 @@ class LoopMachine(RuleBasedStateMachine):
         if mailbox in self.deliveries and not self.deliveries[mailbox].done():
             return
         number = len(self.batches)
-        batch = [gone(key(uid, generation=number + 1, mailbox=str(mailbox))) for uid in range(size)]
+        batch = [gone(key(uid, uid_validity=number + 1, mailbox=str(mailbox))) for uid in range(size)]
         self.batches.append(batch)
 
         async def work() -> None:

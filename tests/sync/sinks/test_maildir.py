@@ -122,7 +122,7 @@ async def test_a_batch_told_again_whole_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_numbers_that_read_alike_are_different_keys(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([new(key(11, generation=1)), new(key(1, generation=11))])
+    await MaildirSink(tmp_path)([new(key(11, uid_validity=1)), new(key(1, uid_validity=11))])
     assert files(tmp_path) == expected(inbox=[1, 1])
 
 
@@ -158,7 +158,7 @@ async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeyp
 
 async def test_mailboxes_and_folders_do_not_meet(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    keys = [key(1, mailbox="a"), key(1, mailbox="b"), key(1, "INBOX.a"), key(1, "a"), key(1, generation=2)]
+    keys = [key(1, mailbox="a"), key(1, mailbox="b"), key(1, "INBOX.a"), key(1, "a"), key(1, uid_validity=2)]
     await sink([new(each, number) for number, each in enumerate(keys)])
     assert contents(tmp_path) == composed(*range(len(keys)))
 

@@ -26,7 +26,7 @@ _HISTORY = [new(A, 1), new(B, 2), new(C, 3)]
 _BATCHES: dict[str, tuple[list[Change], dict[str, list[bytes]]]] = {
     "new": ([new(key(4), 4), new(SENT, 5)], expected(inbox=[1, 2, 3, 4], sent=[5])),
     "all": (
-        [moved(A, SENT, 1), gone(B, 2), new(B, 4), moved(C, key(3, generation=2), 3, whole=True)],
+        [moved(A, SENT, 1), gone(B, 2), new(B, 4), moved(C, key(3, uid_validity=2), 3, whole=True)],
         expected(inbox=[3, 4], sent=[1]),
     ),
     "again": ([gone(A, 1), restored(A, SENT, 1)], expected(inbox=[2, 3], sent=[1])),

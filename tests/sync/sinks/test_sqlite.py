@@ -43,7 +43,7 @@ def do(method: Callable[..., Coroutine[Any, Any, None]], connection: sqlite3.Con
 
 def _rows(connection: sqlite3.Connection, present: int = 1) -> list[tuple[Any, ...]]:
     select = (
-        "SELECT folder, generation, uid, digest FROM message WHERE present = ? ORDER BY folder, generation, uid, id"
+        "SELECT folder, uid_validity, uid, digest FROM message WHERE present = ? ORDER BY folder, uid_validity, uid, id"
     )
     return [(*row[:3], int(row[3], 16)) for row in connection.execute(select, (present,))]
 
@@ -69,7 +69,7 @@ def test_a_message_is_a_row_with_its_files(connection: sqlite3.Connection) -> No
         "id": 1,
         "mailbox": "nurse@direct.test",
         "folder": "INBOX",
-        "generation": 1,
+        "uid_validity": 1,
         "uid": 1,
         "present": 1,
         "digest": f"{1:032x}",
@@ -191,7 +191,7 @@ def test_preparing_and_writing_commit_nothing(connection: sqlite3.Connection) ->
 def test_keys_swap_within_a_batch(connection: sqlite3.Connection) -> None:
     sink = SqliteSink()
     do(sink.write, connection, [new(A, 1), new(B, 2)])
-    again = [key(1, generation=2), key(2, generation=2)]
+    again = [key(1, uid_validity=2), key(2, uid_validity=2)]
     do(sink.write, connection, [moved(A, again[1], 1), moved(B, again[0], 2)])
     assert _rows(connection) == [("INBOX", 2, 1, 2), ("INBOX", 2, 2, 1)]
 
