@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import msgspec
@@ -15,8 +16,9 @@ from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.database import CLOSED, Database
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.fax import FaxService
-from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
+from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.service import MessagingService
 from directsuite.sandbox.refusals import RefusedError
 from directsuite.sandbox.registration import RegistrationService
@@ -42,6 +44,8 @@ SCHEMAS = (
     registration.SCHEMA,
     signing.SCHEMA,
 )
+
+T = TypeVar("T")
 
 Seed = Callable[["sqlite3.Connection", int], None]
 """Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
@@ -105,6 +109,13 @@ class SandboxState:
     def _database(self) -> Database:
         return self._services.database
 
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Have work written. Raises ValueError for what a service refuses."""
+        try:
+            return await self._database.write(work)
+        except RefusedError as refused:
+            raise ValueError(str(refused)) from None
+
     async def reset(self, account: str | None = None) -> bool:
         """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
 
@@ -113,20 +124,20 @@ class SandboxState:
         """
         if account is not None:
             now = self.clock.milliseconds()
-            return await self._database.write(lambda connection: _empty_account(connection, account, now=now))
+            return await self._write(lambda connection: _empty_account(connection, account, now=now))
 
         def start_over(connection: sqlite3.Connection) -> None:
             """Empty and seed, in one transaction."""
             _empty_all_tables(connection)
             self._seed_state(connection)
 
-        await self._database.write(start_over)
+        await self._write(start_over)
         self._faults.clear()
         return True
 
     async def keep_clock(self) -> None:
         """Have the clock, which is kept soon after each change, kept when this returns."""
-        await self._database.write(self._store_clock)
+        await self._write(self._store_clock)
 
     def _store_clock(self, connection: sqlite3.Connection) -> None:
         self.clock.state.store(connection)
@@ -177,41 +188,37 @@ class SandboxState:
     async def add_account(self, address: str, password: str) -> int:
         """Open a mailbox and return its id. Raises AccountExists, or ValueError for what is no address."""
         now = self.clock.milliseconds()
-        return await self._database.write(
-            lambda connection: mailboxes.create_account(connection, address, password, at_ms=now)
-        )
+        return await self._write(lambda connection: mailboxes.create_account(connection, address, password, at_ms=now))
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
         """Add a T-User who may act for these addresses, and log in to registration. Raises AccountExists."""
         addresses = list(direct_addresses)
-        await self._database.write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
+        await self._write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
         """Add a reseller or change his password; `domains` become domains that patients can be registered in."""
         names = list(domains)
-        await self._database.write(lambda connection: registration.add_reseller(connection, username, password, names))
+        await self._write(lambda connection: registration.add_reseller(connection, username, password, names))
 
     async def add_client(self, client_id: str, client_secret: str, account: str = DEMO_ACCOUNT) -> None:
         """Register an OAuth 2.0 client that acts for `account` at the signing and fax services."""
-        await self._database.write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
+        await self._write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
         """A fresh access token of `account` for the signing and fax services."""
         token, now = credentials.new_secret(), self.clock.milliseconds()
-        await self._database.write(
+        await self._write(
             lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
         )
         return token
 
     async def expire_tokens(self, account: str | None = None) -> int:
         """End the access tokens of an account, or all; returns how many there were."""
-        return await self._database.write(lambda connection: credentials.expire_tokens(connection, account=account))
+        return await self._write(lambda connection: credentials.expire_tokens(connection, account=account))
 
     async def expire_sessions(self, username: str | None = None) -> int:
         """End the registration sessions of a login, or all; returns how many there were."""
-        return await self._database.write(
-            lambda connection: registration.expire_sessions(connection, username=username)
-        )
+        return await self._write(lambda connection: registration.expire_sessions(connection, username=username))
 
     async def add_fax(
         self,
@@ -230,12 +237,12 @@ class SandboxState:
         except msgspec.ValidationError as mismatch:  # a ValueError in newer versions only
             raise ValueError(str(mismatch)) from None
         now = self.clock.milliseconds()
-        return await self._database.write(lambda connection: fax.add_fax(connection, new, now=now))
+        return await self._write(lambda connection: fax.add_fax(connection, new, now=now))
 
     async def set_fax_status(self, handle: str, status: str) -> bool:
         """Give a fax a new status, as of now; False for an unknown handle. Raises ValueError for an unknown status."""
         now = self.clock.milliseconds()
-        return await self._database.write(lambda connection: fax.update_status(connection, handle, status, now=now))
+        return await self._write(lambda connection: fax.update_status(connection, handle, status, now=now))
 
     async def add_individual(
         self,
@@ -254,27 +261,44 @@ class SandboxState:
         if unknown := set(contact) - set(patients.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
         person = patients.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
-        try:
-            data = patients.Contact(**contact)
-            return await self._database.write(lambda connection: patients.add_individual(connection, person, data, id))
-        except RefusedError as refused:
-            raise ValueError(str(refused)) from None
+        return await self._write(
+            lambda connection: patients.add_individual(connection, person, patients.Contact(**contact), id)
+        )
 
     async def set_patient_state(self, address: str, state: str | None) -> bool:
         """Force the UserStateType of a patient's address; None lets it follow the clock. False for an unknown one."""
-        return await self._database.write(lambda connection: patients.set_state(connection, address, state))
+        return await self._write(lambda connection: patients.set_state(connection, address, state))
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid. Raises UnknownAccount."""
-        return await self._services.messaging.deliver_inbound(address, raw, folder)
+        """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid.
+
+        Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the user's
+        certificate has expired or is revoked.
+        """
+        content = await asyncio.to_thread(content_of, raw)
+        now = self.clock.milliseconds()
+        return await self._write(
+            lambda connection: sending.deliver_inbound(connection, address, folder, content, now=now)
+        )
 
     async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
-        """Give a folder's messages other uids, from `first`, as a server does that was restored; how many there are."""
-        return await self._services.messaging.renumber(address, folder, first=first)
+        """Give a folder's messages other uids, from `first`, as a server does that was restored; how many there are.
+
+        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
+        """
+        if first < 1:
+            raise ValueError("the first uid is 1 or more")
+
+        def renumber(connection: sqlite3.Connection) -> int:
+            """How many messages got another uid."""
+            account = mailboxes.require_account(connection, address)
+            return mailboxes.renumber(connection, mailboxes.folder_id(connection, account, folder), first)
+
+        return await self._write(renumber)
 
     async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give a sent message's delivery to one recipient a status for good. Raises LookupError, ValueError."""
-        await self._services.messaging.force_status(smtp_id, recipient, status)
+        await self._write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its number; `members` are those of Fault. Raises ValueError."""

@@ -123,6 +123,14 @@ async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSe
             assert answer.status == expected, path
 
 
+async def test_folders_that_are_not_there_are_named(sandbox: Sandbox) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    with pytest.raises(ValueError, match=r"no folder 'INBOX\.None'"):
+        await sandbox.deliver(ALICE, b"Subject: results\r\n\r\nfine\r\n", "INBOX.None")
+    with pytest.raises(ValueError, match=r"no folder 'INBOX\.None'"):
+        await sandbox.renumber(ALICE, "INBOX.None")
+
+
 async def test_folder_is_numbered_anew(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     await sandbox.add_account(ALICE, "secret")
     for number in range(3):

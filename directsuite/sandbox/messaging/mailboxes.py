@@ -106,6 +106,14 @@ def account_id(connection: sqlite3.Connection, address: str) -> int | None:
     return None if row is None else row["id"]
 
 
+def require_account(connection: sqlite3.Connection, address: str) -> int:
+    """The id of the mailbox at this address. Raises UnknownAccount."""
+    account = account_id(connection, address)
+    if account is None:
+        raise UnknownAccount(f"there is no mailbox {address}")
+    return account
+
+
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
     """The id of the mailbox that these credentials open, if they do."""
     row = connection.execute(

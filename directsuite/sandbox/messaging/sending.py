@@ -1,4 +1,4 @@
-"""The operations that bring new messages in: Send and its variants, Forward, SaveRawMessages.
+"""What brings new messages in: Send and its variants, Forward, SaveRawMessages, and delivery from outside.
 
 Composing and parsing happen in a thread of their own; only rows are written in the writer's transaction, all of an
 operation's at once: the copy in INBOX.Sent, the mailboxes of recipients here, the fates of the others, the ledger.
@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import pybase64
 
+from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.messaging import delivery, mailboxes
 from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_headers, read_message
@@ -96,6 +97,22 @@ async def save_raw_messages(call: Call[RawMessagesRequest], database: Database) 
     )
 
     return await database.write(lambda connection: _append(connection, call, contents))
+
+
+def deliver_inbound(connection: sqlite3.Connection, address: str, folder: str, content: Content, *, now: int) -> int:
+    """Put a message into a folder of a mailbox as if it came from outside; its uid.
+
+    Raises UnknownAccount for an address without a mailbox; refuses an unknown folder with code 3, and with code 2 where
+    the user's certificate has expired or is revoked.
+    """
+    account = mailboxes.require_account(connection, address)
+    if state_of(connection, address, now) in WITHOUT_CERTIFICATE:
+        raise MessagingError(
+            MessagingCode.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked"
+        )
+    uid = mailboxes.append(connection, mailboxes.folder_id(connection, account, folder), content, received_ms=now)
+    record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
+    return uid
 
 
 def _append(connection: sqlite3.Connection, call: Call[RawMessagesRequest], contents: Iterable[Content]) -> Answer:

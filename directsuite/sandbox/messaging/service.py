@@ -30,10 +30,8 @@ import pybase64
 from aiohttp import web
 
 from directsuite.sandbox.clock import EPOCH, milliseconds_of, timestamp
-from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.mailboxes import Selection
-from directsuite.sandbox.messaging.parsing import content_of
 from directsuite.sandbox.messaging.requests import (
     Answer,
     Call,
@@ -46,7 +44,7 @@ from directsuite.sandbox.messaging.requests import (
     SmtpIdsRequest,
     UidsRequest,
 )
-from directsuite.sandbox.patients import DISABLED, WITHOUT_CERTIFICATE, state_of
+from directsuite.sandbox.patients import DISABLED, state_of
 from directsuite.sandbox.refusals import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.messaging.parsing import Content
 
 BASE = "/message-rest/api/message"
 SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
@@ -134,35 +131,6 @@ class MessagingService:
             for row in OPERATIONS
         ]
 
-    async def deliver_inbound(self, address: str, raw: bytes, folder: str = mailboxes.INBOX) -> int:
-        """Put a message into a mailbox as if it came from outside; its uid.
-
-        Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the
-        user's certificate has expired or is revoked.
-        """
-        content = await asyncio.to_thread(content_of, raw)
-        now = self._clock.milliseconds()
-        try:
-            return await self._database.write(lambda connection: _append(connection, address, folder, content, now))
-        except MessagingError as refused:
-            raise ValueError(str(refused)) from None
-
-    async def renumber(self, address: str, folder: str = mailboxes.INBOX, *, first: int = 1) -> int:
-        """Give a folder's messages other uids, from `first`; how many there are.
-
-        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
-        """
-        if first < 1:
-            raise ValueError("the first uid is 1 or more")
-        try:
-            return await self._database.write(lambda connection: _renumber(connection, address, folder, first))
-        except MessagingError as refused:
-            raise ValueError(str(refused)) from None
-
-    async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Give a recipient this status for good. Raises LookupError if unknown, ValueError for no status."""
-        await self._database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
-
     def _handler(self, row: Operation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await _body(request, row.body)
@@ -201,26 +169,6 @@ async def _body(request: web.Request, expected: type[Request]) -> Request:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     return body
-
-
-def _append(connection: sqlite3.Connection, address: str, folder: str, content: Content, now: int) -> int:
-    account = mailboxes.account_id(connection, address)
-    if account is None:
-        raise mailboxes.UnknownAccount(f"there is no mailbox {address}")
-    if state_of(connection, address, now) in WITHOUT_CERTIFICATE:
-        raise MessagingError(
-            MessagingCode.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked"
-        )
-    uid = mailboxes.append(connection, mailboxes.folder_id(connection, account, folder), content, received_ms=now)
-    record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
-    return uid
-
-
-def _renumber(connection: sqlite3.Connection, address: str, folder: str, first: int) -> int:
-    account = mailboxes.account_id(connection, address)
-    if account is None:
-        raise mailboxes.UnknownAccount(f"there is no mailbox {address}")
-    return mailboxes.renumber(connection, mailboxes.folder_id(connection, account, folder), first)
 
 
 def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:

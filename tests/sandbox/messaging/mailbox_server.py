@@ -16,7 +16,9 @@ from yarl import URL
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
 from directsuite.sandbox.database import Database, effects
-from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.messaging import delivery, mailboxes
+from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.sending import deliver_inbound
 from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
 from directsuite.sandbox.refusals import refusals
 from directsuite.sandbox.registration import SCHEMA as REGISTRATION_SCHEMA
@@ -120,6 +122,17 @@ class MessagingServer:
         """The messages of a folder."""
         found: list[dict[str, Any]] = (await self.done("GetMessages", folder, body=credentials(username)))["messages"]
         return found
+
+    async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
+        """A message from outside, put into a folder; its uid."""
+        content, now = content_of(raw), self.clock.milliseconds()
+        return await self.database.write(
+            lambda connection: deliver_inbound(connection, address, folder, content, now=now)
+        )
+
+    async def force_status(self, smtp_id: str, recipient: str, status: str) -> None:
+        """Give a recipient this status for good."""
+        await self.database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     async def effects(self, operation: str) -> list[Any]:
         """What the ledger says about an operation."""

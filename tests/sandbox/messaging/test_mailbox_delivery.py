@@ -140,13 +140,13 @@ async def test_csv_can_be_switched_on_for_every_report(mail: MessagingServer) ->
 
 async def test_a_forced_status_holds_whatever_the_clock_says(mail: MessagingServer) -> None:
     smtp_id = await mail.send("nomdn@hisp.test")
-    await mail.service.force_status(smtp_id, "NoMDN@hisp.test", "Remotely Failed")
+    await mail.force_status(smtp_id, "NoMDN@hisp.test", "Remotely Failed")
     mail.clock.advance(timedelta(hours=2))
     assert (await status(mail, smtp_id))[0] == "Remotely Failed"
     with pytest.raises(LookupError):
-        await mail.service.force_status(smtp_id, BOB, "Delivered")
+        await mail.force_status(smtp_id, BOB, "Delivered")
     with pytest.raises(ValueError, match="Lost"):
-        await mail.service.force_status(smtp_id, "nomdn@hisp.test", "Lost")
+        await mail.force_status(smtp_id, "nomdn@hisp.test", "Lost")
 
 
 async def test_a_message_to_oneself_arrives(mail: MessagingServer) -> None:

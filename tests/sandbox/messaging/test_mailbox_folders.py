@@ -24,10 +24,7 @@ async def mail() -> AsyncIterator[MessagingServer]:
 
 
 async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
-    return [
-        await mail.service.deliver_inbound(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder)
-        for n in range(1, count + 1)
-    ]
+    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]
 
 
 async def test_a_mailbox_is_born_with_its_folders(mail: MessagingServer) -> None:

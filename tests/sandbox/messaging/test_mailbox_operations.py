@@ -10,6 +10,7 @@ import pytest
 from directsuite.sandbox.messaging import mailboxes, parsing
 from directsuite.sandbox.messaging.mailboxes import UnknownAccount, account_id
 from directsuite.sandbox.messaging.service import OPERATIONS
+from directsuite.sandbox.refusals import MessagingError
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
@@ -33,10 +34,7 @@ async def mail() -> AsyncIterator[MessagingServer]:
 
 
 async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
-    return [
-        await mail.service.deliver_inbound(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder)
-        for n in range(1, count + 1)
-    ]
+    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]
 
 
 def test_all_34_operations_have_a_row_and_a_name_of_their_own() -> None:
@@ -186,7 +184,7 @@ async def test_filters_find_text_in_decoded_headers(
     raw = (
         b"From: =?utf-8?q?Dr=2E_M=C3=BCller?= <carol@elsewhere.test>\r\nSubject: 100% a/b =?utf-8?b?w7xiZXI=?=\r\n\r\n"
     )
-    await mail.service.deliver_inbound(ALICE, raw)
+    await mail.deliver(ALICE, raw)
     assert len((await mail.done(operation, "INBOX", text))["messages"]) == found
 
 
@@ -279,12 +277,12 @@ async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
 
 async def test_inbound_mail_needs_a_mailbox(mail: MessagingServer) -> None:
     with pytest.raises(UnknownAccount):
-        await mail.service.deliver_inbound("nobody@direct.clinic.test", RAW)
+        await mail.deliver("nobody@direct.clinic.test", RAW)
 
 
 async def test_inbound_mail_needs_a_folder(mail: MessagingServer) -> None:
-    with pytest.raises(ValueError, match=r"no folder 'INBOX\.Missing'"):
-        await mail.service.deliver_inbound(ALICE, RAW, "INBOX.Missing")
+    with pytest.raises(MessagingError, match=r"no folder 'INBOX\.Missing'"):
+        await mail.deliver(ALICE, RAW, "INBOX.Missing")
     assert await mail.effects("Inbound") == []
 
 

@@ -142,7 +142,7 @@ async def test_folders_that_do_not_exist_are_refused_with_code_3(mail: Messaging
 
 
 async def test_the_inbox_is_the_same_in_any_case(mail: MessagingServer) -> None:
-    await mail.service.deliver_inbound(ALICE, RAW, "iNbOx")
+    await mail.deliver(ALICE, RAW, "iNbOx")
     (found,) = await mail.messages("Inbox")
     assert found["folder"] == "INBOX"
 

@@ -229,7 +229,7 @@ async def test_one_message_is_forwarded_inline_with_its_attachments(mail: Messag
         b"--b\r\nContent-Type: text/html\r\n\r\n<b>See</b>\r\n"
         b"--b\r\nContent-Type: image/png; name=x.png\r\nContent-Transfer-Encoding: base64\r\n\r\nAAEC\r\n--b--\r\n"
     )
-    await mail.service.deliver_inbound(ALICE, raw)
+    await mail.deliver(ALICE, raw)
     found = await forwarded(mail, [1])
     assert (found["subject"], found["sender"], found["htmlBody"]) == ("Fwd: Scan", ALICE, True)
     assert found["body"].endswith("<b>See</b>")
@@ -242,7 +242,7 @@ async def test_one_message_is_forwarded_inline_with_its_attachments(mail: Messag
 async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail: MessagingServer) -> None:
     raws = [RAW, b"Subject: bare line feeds\n\nno \xe9 CRLF\n--x\n", b"\r", b""]
     for raw in raws:
-        await mail.service.deliver_inbound(ALICE, raw)
+        await mail.deliver(ALICE, raw)
     found = await forwarded(mail, [4, 3, 2, 1, 99], recipients={"recipients": recipients(cc=BOB)})
     assert found["subject"] == "Fwd: 4 messages"
     assert [part["content"] for part in found["attachments"]] == [encoded(raw) for raw in raws]
@@ -252,7 +252,7 @@ async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail:
 async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingServer) -> None:
     raw = b"Subject: Odd\r\nContent-Type: application\\odd\r\nContent-Disposition: attachment\r\n\r\nx"
     odd = raw.replace(b"application\\odd", b"multipart/mixed")
-    await mail.service.deliver_inbound(ALICE, odd)
+    await mail.deliver(ALICE, odd)
     found = await forwarded(mail, [1])
     assert [part["content"] for part in found["attachments"]] == [encoded(odd)]
 
@@ -270,7 +270,7 @@ async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingS
     ],
 )
 async def test_forwards_that_are_refused(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
-    await mail.service.deliver_inbound(ALICE, RAW)
+    await mail.deliver(ALICE, RAW)
     body = {"auth": credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
     assert await mail.refused("Forward", "INBOX", method="PUT", body=body) == code
     assert await mail.uids("INBOX.Sent") == []
