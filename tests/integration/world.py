@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import directsuite as ds
 from directsuite.sandbox.clock import Clock as SandboxClock
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from tests.waiting import happened
 
 from .documents import consent
 
@@ -41,6 +42,7 @@ class StoppedClock:
         """Let the seconds pass."""
         self.slept.append(seconds)
         self.now += seconds
+        happened()
         await asyncio.sleep(0)
 
 

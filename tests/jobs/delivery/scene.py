@@ -13,6 +13,7 @@ import directsuite as ds
 from directsuite.sandbox.clock import Clock as SandboxClock
 from directsuite.sandbox.server import Sandbox
 from tests.integration.world import ALICE, NOON, PASSWORD, settings_for
+from tests.waiting import happened
 
 
 class SharedTime:
@@ -38,6 +39,7 @@ class SharedTime:
     async def sleep(self, seconds: float) -> None:
         """Let the seconds pass."""
         self.slept.append(seconds)
+        happened()
         await self._goes_on.wait()
         self._clock.advance(timedelta(seconds=seconds))
         await asyncio.sleep(0)
@@ -57,6 +59,7 @@ class Clinic:
     def _count(self, event: ds.Event) -> None:
         if isinstance(event, ds.AttemptStarted):
             self.requests[event.operation] += 1
+            happened()
 
     async def send(self, *recipients: str) -> str:
         """Send a message to them; its smtp_id."""

@@ -10,7 +10,7 @@ import pytest
 
 from directsuite.jobs.delivery import DeliveryChange, Journal
 from tests.jobs.delivery.trackers import NEVER, PROMPT, Scene, course, told
-from tests.jobs.signing.jobs import until
+from tests.waiting import until
 
 
 async def test_one_whose_adding_was_cancelled_after_its_commit_is_followed(

@@ -9,7 +9,7 @@ import pytest
 
 from directsuite.jobs.delivery import AnotherLoopError
 from tests.jobs.delivery.trackers import PROMPT, REFUSED, Scene, told
-from tests.jobs.signing.jobs import until
+from tests.waiting import until
 
 
 async def test_another_is_refused_while_one_makes_a_request(scene: Scene) -> None:

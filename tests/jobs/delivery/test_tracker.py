@@ -18,7 +18,7 @@ from tests.integration.world import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.scene import clinic
 from tests.jobs.delivery.trackers import NEVER, PROMPT, REFUSED, SLOW, Scene, course, first_of, told
-from tests.jobs.signing.jobs import until
+from tests.waiting import until
 
 NO_IDS = [None, "", "<>", " ", "<\ud800@x.test>", "<1\0@x.test>", "<1@x.test>\n", f"<{'1' * 2_000_000}@x.test>"]
 

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from directsuite.jobs.signing import Journal
+from directsuite.jobs.signing.journal import Chunk
 from tests.jobs.signing.jobs import Jobs
 from tests.sync.fleet.conftest import a_new_server
+from tests.waiting import happened
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def journals_tell() -> Generator[None]:
+    """Have tests that wait look whenever a journal was read or written: a job goes on with that before they do."""
+
+    def telling(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(method)
+        async def tell(*values: Any, **options: Any) -> Any:
+            result = await method(*values, **options)
+            happened()
+            return result
+
+        return tell
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("known", "put", "abandon"):
+            patch.setattr(Chunk, name, telling(getattr(Chunk, name)))
+        yield
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import attrs
 
 import directsuite as ds
 from directsuite.core.download import PathSink
+from tests.waiting import happened
 
 SIGNATURE = b"\n/ByteRange [0 1 2 3]"
 
@@ -102,6 +103,7 @@ class FragileService:
         return ds.DocumentUpdate(identifier=identifier)
 
     def _begin(self, identifier: str | None = None, *, changes: bool = False) -> Fault | None:
+        happened()
         fault = self.faults.pop(0) if self.faults else None
         if fault is Fault.CRASH_BEFORE:
             raise CrashError
@@ -119,6 +121,7 @@ class FragileService:
         return fault
 
     def _end(self, fault: Fault | None, *, repeatable: bool = False) -> None:
+        happened()
         if fault is Fault.CRASH_AFTER:
             raise CrashError
         if fault in (Fault.ANSWER_LOST, Fault.LATE):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:
     """Documents by these names."""
     for name in names:
         yield Pdf(name, content)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something has happened, in other threads too; TimeoutError where it never does."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.to_thread(condition)
 
 
 class Jobs:

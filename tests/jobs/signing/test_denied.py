@@ -14,7 +14,8 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import JobStoppedError, Pdf, State
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService, digest_of
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.waiting import until
 
 NAMES = [f"{number}.pdf" for number in range(30)]
 DENIED = ds.PermissionDeniedError("permission denied", operation="Any", status=403, outcome=ds.Outcome.FAILED)

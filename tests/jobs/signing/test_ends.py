@@ -12,7 +12,8 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, State, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.waiting import until
 
 POISON = b"%PDF-1.7 poison"
 

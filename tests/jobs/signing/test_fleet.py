@@ -16,7 +16,8 @@ from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
 from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN, until
+from tests.jobs.signing.jobs import CONTENT, SIGN
+from tests.waiting import happened, until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 
@@ -151,6 +152,7 @@ class Scene:
 async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None:
     """Return when a worker has done some more. Raises what it ended with."""
     before = worker.progress.done
+    running.add_done_callback(lambda _: happened())
     await until(lambda: worker.progress.done > before or running.done())
     if running.done():
         running.result()

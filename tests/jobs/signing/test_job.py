@@ -11,7 +11,8 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, Pdf, State
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs, until
+from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
+from tests.waiting import until
 
 
 class RefusesAll(FragileService):

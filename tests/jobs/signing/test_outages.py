@@ -13,7 +13,8 @@ from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
 from directsuite.jobs.signing.workflow import OutageTracker, RetryState
 from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import FragileService, digest_of
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs, until
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.waiting import until
 
 AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome=ds.Outcome.REJECTED)
 

@@ -15,7 +15,8 @@ import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, State, StorageFolder, StorageTarget, TargetFolder
 from directsuite.jobs.signing import storage as storage_module
 from tests.jobs.signing.fragile_service import SIGNATURE
-from tests.jobs.signing.jobs import CONTENT, Jobs, until
+from tests.jobs.signing.jobs import CONTENT, Jobs
+from tests.waiting import until
 
 pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
 

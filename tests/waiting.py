@@ -1,0 +1,27 @@
+"""Waiting for something to happen in tests, without asking again and again: that would keep threads from their work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+_WAITING = set[asyncio.Event]()
+
+
+def happened() -> None:
+    """Something has changed in the event loop that others may wait for: they look once this task waits itself."""
+    for event in _WAITING:
+        event.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when this is so, as those see it who say that something `happened`; TimeoutError where it never is."""
+    event = asyncio.Event()
+    _WAITING.add(event)
+    try:
+        async with asyncio.timeout(60):
+            while not condition():
+                event.clear()
+                await event.wait()
+    finally:
+        _WAITING.discard(event)
