@@ -23,7 +23,7 @@ import aiohttp
 import attrs
 import pikepdf
 
-from directsuite.cli.demo import pdf
+from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing.loop_thread import LoopThread
 
@@ -73,7 +73,7 @@ def write_example(folder: Path) -> None:
 def large_pdf(size: int) -> bytes:
     """A form to sign, with an attachment of so many bytes that nothing compresses."""
     output = io.BytesIO()
-    with pikepdf.open(io.BytesIO(pdf.consent_form(pdf.Form.numbered(1)))) as opened:
+    with pikepdf.open(io.BytesIO(documents.consent_form(documents.Form.numbered(1)))) as opened:
         document: Any = opened  # for those of its methods that pikepdf types in part only
         document.Root.Attached = document.make_stream(random.Random(1).randbytes(size))
         document.save(output, compress_streams=False)

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 import directsuite as ds
-from directsuite.cli.demo import pdf
+from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 
 README = Path(__file__).parent.parent / "README.md"
@@ -27,7 +27,7 @@ def example() -> dict[str, Any]:
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
-    form = pdf.consent_form(pdf.Form.numbered(1))
+    form = documents.consent_form(documents.Form.numbered(1))
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
 
         async def sign(request: web.Request) -> web.StreamResponse:

@@ -19,13 +19,13 @@ from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
 from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, large_pdf, measure, write_example
-from directsuite.cli.demo import pdf
+from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 
 pytestmark = pytest.mark.by_default(1)  # of the frameworks
 
-FORM = pdf.consent_form(pdf.Form.numbered(1))
+FORM = documents.consent_form(documents.Form.numbered(1))
 PER_BROWSER = 400_000
 """Bytes for a browser that waits: what the framework reads ahead of it, and what comes with a connection."""
 PER_CONNECTION = 800_000

@@ -80,8 +80,8 @@ async def _ready(process: asyncio.subprocess.Process) -> Mapping[str, str]:
 async def consent_form() -> bytes:
     """A PDF with a text field and an empty signature field, made elsewhere: its library is not to be measured here."""
     program = (
-        "import sys; from directsuite.cli.demo import pdf; "
-        "sys.stdout.buffer.write(pdf.consent_form(pdf.Form.numbered(1)))"
+        "import sys; from directsuite.cli.demo import documents; "
+        "sys.stdout.buffer.write(documents.consent_form(documents.Form.numbered(1)))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
     form, _ = await process.communicate()

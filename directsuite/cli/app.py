@@ -16,6 +16,7 @@ from directsuite.cli.options import (
     OTHERS,
     SERVICES,
     TRYING,
+    DemoOptions,
     DoctorOptions,
     FaxListOptions,
     FaxNumber,
@@ -447,33 +448,12 @@ def sandbox(
 
 
 @app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)
-def demo(
-    *,
-    output: Annotated[Path, Parameter(converter=named)] = Path("demo-output"),
-    json: Annotated[bool, Flag] = False,
-    messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300,
-    documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12,
-    faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35,
-) -> int:
+def demo(*, options: DemoOptions = DemoOptions()) -> int:
     """Use all four services against a sandbox, and check each.
 
     The sandbox is the demo's own. Exit status 0 says that everything held.
-
-    Parameters
-    ----------
-    output: Path
-        The folder for the signed PDFs and the messages.
-    json: bool
-        Report as one JSON document on stdout, and nothing else there.
-    messages: int
-        How many messages the mailbox holds that is read.
-    documents: int
-        How many PDFs are signed.
-    faxes: int
-        How many fax records are walked.
     """
     require("sandbox")
     from directsuite.cli.demo.command import demonstrate
-    from directsuite.cli.demo.scene import Sizes
 
-    return demonstrate(output, Sizes(messages=messages, documents=documents, faxes=faxes), as_json=json)
+    return demonstrate(options)

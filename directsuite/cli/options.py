@@ -374,3 +374,20 @@ class DoctorOptions:
     timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=600))] = 10.0
     """Seconds for each check."""
     json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class DemoOptions:
+    """The options of `demo`."""
+
+    output: Annotated[Path, Parameter(converter=named)] = Path("demo-output")
+    """The folder for the signed PDFs and the messages."""
+    json: Annotated[bool, Flag] = False
+    """Report as one JSON document on stdout, and nothing else there."""
+    messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300
+    """How many messages the mailbox holds that is read."""
+    documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12
+    """How many PDFs are signed."""
+    faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35
+    """How many fax records are walked."""

@@ -1,22 +1,23 @@
-"""What every step of the demo works with."""
+"""What every step of the demo works with: a sandbox of its own, a suite for it, the folder, the progress."""
 
 from __future__ import annotations
 
+import re
 import tempfile
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
+from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.server import Sandbox
 from directsuite.suite import DirectSuite
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from directsuite.cli.demo.progress import Progress
 
 DOMAIN = "direct.example.test"
 CLINIC = f"clinic@{DOMAIN}"
@@ -35,13 +36,77 @@ def hold(condition: object, otherwise: str) -> None:
         raise NotHeldError(otherwise)
 
 
-@attrs.frozen(kw_only=True)
-class Sizes:
-    """How much the demo does."""
+class Progress(Protocol):
+    """Told by a step how far it has come."""
 
-    messages: int = 300
-    documents: int = 12
-    faxes: int = 35
+    def begin(self, title: str) -> None:
+        """A step begins, how long it will be is not known yet."""
+        ...
+
+    def expect(self, total: int) -> None:
+        """The step under way has so many pieces."""
+        ...
+
+    def advance(self, count: int = 1) -> None:
+        """So many more pieces are done."""
+        ...
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def begin(self, title: str) -> None:
+        """A step begins."""
+
+    def expect(self, total: int) -> None:
+        """The step under way has so many pieces."""
+
+    def advance(self, count: int = 1) -> None:
+        """So many more pieces are done."""
+
+
+class Shown:
+    """Shows a bar for the step under way, and leaves those of the steps before it standing."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._task: TaskID | None = None
+
+    def begin(self, title: str) -> None:
+        """Finish the last step's bar and begin one for the next."""
+        self._finish()
+        self._task = self._bars.add_task(title, total=None)
+
+    def expect(self, total: int) -> None:
+        """The bar's length."""
+        if self._task is not None:
+            self._bars.update(self._task, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        """Fill the bar a little."""
+        if self._task is not None:
+            self._bars.advance(self._task, count)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            self._bars.stop_task(self._task)
+
+
+@contextmanager
+def progress_on(console: Console) -> Generator[Progress]:
+    """Bars on a terminal, nothing on anything else; a terminal is left as it was found, whatever happens."""
+    if not console.is_terminal:
+        yield Quiet()
+        return
+    columns = (
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=console, transient=True) as bars:
+        yield Shown(bars)
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +116,7 @@ class Scene:
     sandbox: Sandbox
     suite: DirectSuite
     output: Path
-    sizes: Sizes
+    options: DemoOptions
     progress: Progress
 
     def pass_time(self, **span: float) -> None:
@@ -64,7 +129,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(output: Path, sizes: Sizes, progress: Progress) -> AsyncGenerator[Scene]:
+async def scene(output: Path, options: DemoOptions, progress: Progress) -> AsyncGenerator[Scene]:
     """A sandbox with a clinic's mailbox, in a folder that is gone afterwards, and a suite for it."""
     with tempfile.TemporaryDirectory(prefix="directsuite-demo-") as folder:
         async with Sandbox(Path(folder)) as sandbox, DirectSuite.from_env(sandbox.environment) as suite:
@@ -74,4 +139,23 @@ async def scene(output: Path, sizes: Sizes, progress: Progress) -> AsyncGenerato
                 [DOMAIN],
             )
             await sandbox.add_account(CLINIC, MAILBOX_PASSWORD)
-            yield Scene(sandbox=sandbox, suite=suite, output=output, sizes=sizes, progress=progress)
+            yield Scene(sandbox=sandbox, suite=suite, output=output, options=options, progress=progress)
+
+
+@attrs.frozen(kw_only=True)
+class Done:
+    """count: of how many of a `thing`. checked: what held, a short sentence each. files: what it wrote."""
+
+    count: int
+    thing: str
+    checked: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+
+def cleared(folder: Path, names: str) -> Path:
+    """The folder, made where it is missing, without the files whose whole name the pattern `names` matches."""
+    folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        if re.fullmatch(names, file.name) and file.is_file():
+            file.unlink()
+    return folder

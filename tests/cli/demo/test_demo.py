@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
-from directsuite.cli.demo.command import demonstrate
-from directsuite.cli.demo.outcome import Done
-from directsuite.cli.demo.scene import NotHeldError, Scene, Sizes
-from directsuite.cli.demo.steps import Step
-from directsuite.cli.demo.verification import verify
+from directsuite.cli.demo.command import Step, demonstrate
+from directsuite.cli.demo.documents import verify_signatures
+from directsuite.cli.demo.scene import Done, NotHeldError, Scene
+from directsuite.cli.options import DemoOptions
 
 SMALL = ("--messages", "4", "--documents", "3", "--faxes", "12")
 NAMES = ["patient", "message", "mailbox", "signing", "fax"]
@@ -69,7 +68,7 @@ def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
     files = [tmp_path / file for step in report["steps"] for file in step["files"]]
     assert [file for file in files if not file.is_file()] == []
     authority = (tmp_path / "sandbox-ca.pem").read_bytes()
-    signed = [verify(file.read_bytes(), authority) for file in files if file.suffix == ".pdf"]
+    signed = [verify_signatures(file.read_bytes(), authority) for file in files if file.suffix == ".pdf"]
     assert [len(verdicts) for verdicts in signed] == [1, 2, 1]
     assert all(verdict.good for verdicts in signed for verdict in verdicts)
     message = message_from_bytes((tmp_path / "messages" / "visit-summary.eml").read_bytes(), policy=policy.default)
@@ -95,7 +94,7 @@ def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = (*STEPS, Step("last", "Last", _holds))
-    assert demonstrate(tmp_path, Sizes(), as_json=False, steps=steps) == 1
+    assert demonstrate(DemoOptions(output=tmp_path), steps) == 1
     told = capsys.readouterr().out
     assert "bad did not hold: two [things] differ" in told
     assert "broken did not hold: ZeroDivisionError: no value" in told
@@ -104,7 +103,7 @@ def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
 
 
 def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demonstrate(tmp_path, Sizes(), as_json=True, steps=STEPS) == 1
+    assert demonstrate(DemoOptions(output=tmp_path, json=True), STEPS) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["held"], report["failed"]) == (False, ["bad", "broken"])
     assert [step["problem"] for step in report["steps"]] == [None, "two [things] differ", "ZeroDivisionError: no value"]
@@ -114,7 +113,7 @@ def test_progress_on_a_terminal_leaves_stdout_to_the_json_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
-    assert demonstrate(tmp_path, Sizes(), as_json=True, steps=STEPS[:1]) == 0
+    assert demonstrate(DemoOptions(output=tmp_path, json=True), STEPS[:1]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["held"] is True
     assert "Good" in told.err

@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from directsuite.cli.demo import clinical
-from directsuite.cli.demo.pdf import PATIENT_FIELD, Form, consent_form, handwriting
+from directsuite.cli.demo.documents import (
+    PATIENT_FIELD,
+    Form,
+    check_clinical,
+    clinical_summary,
+    consent_form,
+    handwriting,
+)
 from directsuite.cli.demo.scene import NotHeldError
 from tests.examples import examples
 
@@ -108,7 +114,7 @@ def test_handwriting_is_a_picture_with_ink_on_nothing() -> None:
 
 
 def test_summary_passes_its_own_check() -> None:
-    clinical.check(clinical.summary())
+    check_clinical(clinical_summary())
 
 
 @pytest.mark.parametrize(
@@ -123,4 +129,4 @@ def test_summary_passes_its_own_check() -> None:
 )
 def test_spoilt_summary_is_noticed(old: bytes, new: bytes, problem: str) -> None:
     with pytest.raises(NotHeldError, match=problem):
-        clinical.check(clinical.summary().replace(old, new))
+        check_clinical(clinical_summary().replace(old, new))

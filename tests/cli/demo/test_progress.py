@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from directsuite.cli.demo.progress import Quiet, progress_on
+from directsuite.cli.demo.scene import Quiet, progress_on
 
 
 def _screen(*, terminal: bool) -> tuple[Console, io.StringIO]:

@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
-from directsuite.cli.demo import message, signing
-from directsuite.cli.demo.pdf import Form, consent_form
-from directsuite.cli.demo.progress import Quiet
-from directsuite.cli.demo.scene import CLINIC, MAILBOX_PASSWORD, NotHeldError, Scene, Sizes, scene
-from directsuite.cli.demo.steps import STEPS, run_step
+from directsuite.cli.demo import services
+from directsuite.cli.demo.command import STEPS, run_step
+from directsuite.cli.demo.documents import Form, consent_form
+from directsuite.cli.demo.scene import CLINIC, MAILBOX_PASSWORD, NotHeldError, Quiet, Scene, scene
+from directsuite.cli.options import DemoOptions
 from directsuite.messaging.models import Attachment
 from directsuite.sandbox.signing.keys import FileKeyStore
 
@@ -28,7 +28,7 @@ OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path, Sizes(messages=3, documents=2, faxes=12), Quiet()) as opened:
+    async with scene(tmp_path, DemoOptions(messages=3, documents=2, faxes=12), Quiet()) as opened:
         yield opened
 
 
@@ -117,12 +117,12 @@ async def test_document_that_outlives_its_deletion_is_noticed(stage: Scene) -> N
 )
 async def test_message_that_changes_on_the_way_is_noticed(changes: dict[str, Any], problem: str, stage: Scene) -> None:
     assert (await run_step(BY_NAME["patient"], stage)).held
-    sent = message._message()
+    sent = services._message()
     answer = await stage.suite.mailbox(CLINIC, MAILBOX_PASSWORD).send(sent)
     with pytest.raises(NotHeldError, match=problem):
-        await message._read(stage, attrs.evolve(sent, **changes), answer.smtp_id or "")
+        await services._read(stage, attrs.evolve(sent, **changes), answer.smtp_id or "")
     with pytest.raises(NotHeldError, match="another message"):
-        await message._read(stage, sent, "<other@direct.example.test>")
+        await services._read(stage, sent, "<other@direct.example.test>")
 
 
 async def test_signature_of_a_foreign_authority_is_noticed(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ async def test_signature_of_a_foreign_authority_is_noticed(stage: Scene, monkeyp
     def authority(_: Scene) -> bytes:
         return foreign
 
-    monkeypatch.setattr(signing, "_authority", authority)
+    monkeypatch.setattr(services, "_authority", authority)
     result = await run_step(BY_NAME["signing"], stage)
     assert "pyHanko does not accept" in (result.problem or "")
     assert "trusted=False" in (result.problem or "")

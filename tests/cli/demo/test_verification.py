@@ -11,10 +11,9 @@ import pytest
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
-from directsuite.cli.demo.pdf import PATIENT_FIELD, Form, consent_form
-from directsuite.cli.demo.progress import Quiet
-from directsuite.cli.demo.scene import Sizes, scene
-from directsuite.cli.demo.verification import verify
+from directsuite.cli.demo.documents import PATIENT_FIELD, Form, consent_form, verify_signatures
+from directsuite.cli.demo.scene import Quiet, scene
+from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.signing.models import Signature
 
@@ -22,7 +21,7 @@ from directsuite.signing.models import Signature
 @pytest.fixture
 async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
     """A signed PDF, and the authority that its signature leads to."""
-    async with scene(tmp_path, Sizes(), Quiet()) as stage:
+    async with scene(tmp_path, DemoOptions(), Quiet()) as stage:
         stored = await stage.suite.signing.save(consent_form(Form.numbered(2)))
         content = await stage.suite.signing.sign_and_pull(stored, Signature(name=PATIENT_FIELD))
         return content, stage.sandbox.authority_pem()
@@ -30,16 +29,16 @@ async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
 
 def test_signature_is_good_and_its_spoilt_copies_are_not(signed: tuple[bytes, bytes]) -> None:
     content, authority = signed
-    (good,) = verify(content, authority)
+    (good,) = verify_signatures(content, authority)
     assert (good.field, good.good) == (PATIENT_FIELD, True)
 
-    (tampered,) = verify(content.replace(b"Consent form 2", b"Consent form 9"), authority)
+    (tampered,) = verify_signatures(content.replace(b"Consent form 2", b"Consent form 9"), authority)
     assert (tampered.intact, tampered.good) == (False, False)
 
-    (foreign,) = verify(content, FileKeyStore(None).authority_pem())
+    (foreign,) = verify_signatures(content, FileKeyStore(None).authority_pem())
     assert (foreign.intact, foreign.valid, foreign.trusted, foreign.good) == (True, True, False, False)
 
-    (changed,) = verify(_with_another_title(content), authority)
+    (changed,) = verify_signatures(_with_another_title(content), authority)
     assert (changed.intact, changed.valid, changed.unharmed, changed.good) == (True, True, False, False)
 
 
@@ -47,7 +46,7 @@ def test_document_without_signatures_has_no_verdicts(signed: tuple[bytes, bytes]
     with pikepdf.open(io.BytesIO(consent_form(Form.numbered(1)))) as pdf:
         output = io.BytesIO()
         pdf.save(output)
-    assert verify(output.getvalue(), signed[1]) == []
+    assert verify_signatures(output.getvalue(), signed[1]) == []
 
 
 def _with_another_title(content: bytes) -> bytes:

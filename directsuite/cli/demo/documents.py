@@ -1,8 +1,11 @@
-"""Consent forms as PDFs, made with pikepdf: text, a text field, and an empty signature field on the first page.
+"""The documents of the demo: consent forms to sign, a clinical document to send, and pyHanko's word on signatures.
 
-Everything is drawn for the page as it is seen. A page that viewers turn (/Rotate 90) is written turned the other way:
+A consent form is a PDF with text, a text field, and an empty signature field on the first page. Everything is drawn for
+the page as it is seen. A page that viewers turn (/Rotate 90) is written turned the other way:
 
     seen (x, y)  ──►  in the file (height - y, x)        height: of the page as seen
+
+The clinical document is a small Continuity of Care Document (C-CDA, HL7 CDA release 2).
 """
 
 from __future__ import annotations
@@ -12,10 +15,18 @@ import math
 import textwrap
 from functools import cache
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import attrs
 import pikepdf
 from pikepdf import Array, Dictionary, Name, String
+from pyhanko.keys import load_certs_from_pemder_data
+from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.sign.validation import validate_pdf_signature
+from pyhanko.sign.validation.status import SignatureCoverageLevel
+from pyhanko_certvalidator import ValidationContext
+
+from directsuite.cli.demo.scene import hold
 
 PATIENT_FIELD = "PatientSignature"
 
@@ -189,3 +200,116 @@ def _widget(document: Any, form: Form, page: Any, seen: tuple[float, float, floa
     return document.make_indirect(
         Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array(list(form.in_file(seen))), P=page, F=4, **entries)
     )
+
+
+_NAMESPACE = "urn:hl7-org:v3"
+_ORGANIZATION = "2.25.329800735698586629295641978511506172918"  # an OID made of a random UUID, as ISO 9834-8 allows
+_LOINC = {"codeSystem": "2.16.840.1.113883.6.1", "codeSystemName": "LOINC"}
+_AT = "20260301093000+0000"
+
+
+def clinical_summary() -> bytes:
+    """A Continuity of Care Document of one patient with one section, in UTF-8."""
+    document = ET.Element("ClinicalDocument", {"xmlns": _NAMESPACE})
+    _add(document, "realmCode", code="US")
+    _add(document, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
+    for template in ("2.16.840.1.113883.10.20.22.1.1", "2.16.840.1.113883.10.20.22.1.2"):
+        _add(document, "templateId", root=template, extension="2015-08-01")
+    _add(document, "id", root=_ORGANIZATION, extension="visit-1")
+    _add(document, "code", code="34133-9", displayName="Summarization of Episode Note", **_LOINC)
+    _add(document, "title", "Visit summary")
+    _add(document, "effectiveTime", value=_AT)
+    _add(document, "confidentialityCode", code="N", codeSystem="2.16.840.1.113883.5.25")
+    _add(document, "languageCode", code="en-US")
+    _add_people(document)
+    body = _add(_add(document, "component"), "structuredBody")
+    section = _add(_add(body, "component"), "section")
+    _add(section, "templateId", root="2.16.840.1.113883.10.20.22.2.6.1", extension="2015-08-01")
+    _add(section, "code", code="48765-2", displayName="Allergies and adverse reactions", **_LOINC)
+    _add(section, "title", "Allergies")
+    _add(_add(section, "text"), "paragraph", "No known allergies. Temperature on arrival: 37 °C.")
+    return bytes(ET.tostring(document, encoding="utf-8", xml_declaration=True))
+
+
+def check_clinical(content: bytes) -> None:
+    """Raise NotHeldError unless this is well-formed XML, a ClinicalDocument with a patient and a section."""
+    try:
+        document = ET.fromstring(content)  # noqa: S314  the demo's own document, back from the demo's own sandbox
+    except ET.ParseError:
+        document = ET.Element("")
+    names = {"": _NAMESPACE}
+    hold(document.tag == f"{{{_NAMESPACE}}}ClinicalDocument", "the clinical document is no ClinicalDocument in XML")
+    hold(document.find("recordTarget/patientRole/patient/name/family", names) is not None, "it names no patient")
+    hold(document.find("component/structuredBody/component/section/text", names) is not None, "it has no section")
+
+
+def _add_people(document: ET.Element) -> None:
+    role = _add(_add(document, "recordTarget"), "patientRole")
+    _add(role, "id", root=_ORGANIZATION, extension="patient-1")
+    patient = _add(role, "patient")
+    name = _add(patient, "name")
+    _add(name, "given", "Ada")
+    _add(name, "family", "Example")
+    _add(patient, "administrativeGenderCode", code="F", codeSystem="2.16.840.1.113883.5.1")
+    _add(patient, "birthTime", value="19800229")
+    author = _add(document, "author")
+    _add(author, "time", value=_AT)
+    assigned = _add(author, "assignedAuthor")
+    _add(assigned, "id", root=_ORGANIZATION, extension="author-1")
+    device = _add(assigned, "assignedAuthoringDevice")
+    _add(device, "softwareName", "directsuite demo")
+    keeper = _add(_add(_add(document, "custodian"), "assignedCustodian"), "representedCustodianOrganization")
+    _add(keeper, "id", root=_ORGANIZATION)
+    _add(keeper, "name", "Example Clinic")
+
+
+def _add(parent: ET.Element, name: str, text: str | None = None, /, **attributes: str) -> ET.Element:
+    child = ET.SubElement(parent, name, attributes)
+    child.text = text
+    return child
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What is known of one signature.
+
+    intact: what it covers is unchanged. valid: it was made with the certificate's key. trusted: the certificate leads
+    to the authority. covered: it covers the file as it stood when it was made. unharmed: only what may follow a
+    signature follows it.
+    """
+
+    field: str
+    intact: bool
+    valid: bool
+    trusted: bool
+    covered: bool
+    unharmed: bool
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.intact and self.valid and self.trusted and self.covered and self.unharmed
+
+
+def verify_signatures(content: bytes, authority: bytes) -> list[Verdict]:
+    """The verdict on every signature of a PDF. authority: the PEM certificate to trust. Not to be called on an event
+    loop.
+    """
+    load: Any = load_certs_from_pemder_data
+    roots = list(load(authority))
+    opened: Any = PdfFileReader(io.BytesIO(content))
+    verdicts: list[Verdict] = []
+    for signature in opened.embedded_regular_signatures:
+        context = ValidationContext(trust_roots=roots, allow_fetching=False)
+        status: Any = validate_pdf_signature(signature, context)
+        verdicts.append(
+            Verdict(
+                field=str(signature.field_name),
+                intact=bool(status.intact),
+                valid=bool(status.valid),
+                trusted=bool(status.trusted),
+                covered=status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION,
+                unharmed=bool(status.docmdp_ok),
+            )
+        )
+    return verdicts
