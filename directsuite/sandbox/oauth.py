@@ -9,8 +9,6 @@ account that it was registered for; the password grant takes the logins of the r
 
 from __future__ import annotations
 
-import base64
-import binascii
 import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import attrs
-from aiohttp import web
+from aiohttp import BasicAuth, web
 from yarl import URL
 
 from directsuite.sandbox.credentials import (
@@ -223,15 +221,14 @@ def _authenticated_client(connection: sqlite3.Connection, client_id: str, client
 
 def _client_credentials_of(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
     """Client id and secret from HTTP Basic, each form-encoded, or from the form (RFC 6749 section 2.3.1)."""
-    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "basic":
+    header = request.headers.get("Authorization", "")
+    if header.partition(" ")[0].lower() != "basic":
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        text = base64.b64decode(encoded, validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
+        credentials = BasicAuth.decode(header, "utf-8")
+    except ValueError:
         raise OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
-    client_id, _, client_secret = text.partition(":")
-    return unquote_plus(client_id), unquote_plus(client_secret)
+    return unquote_plus(credentials.login), unquote_plus(credentials.password)
 
 
 async def _form(request: web.Request) -> dict[str, str]:

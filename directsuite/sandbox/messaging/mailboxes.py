@@ -19,7 +19,7 @@ import json
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from directsuite.sandbox.credentials import hash_password, password_matches
@@ -317,17 +317,11 @@ Transfer = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int
 """copy or move: from a folder, to a folder, which uids; the new uid of each. Within one folder nothing is done."""
 
 
-class Flag(Enum):
-    """A mark on a message; the value is the statement that sets it where it is not set so already."""
+class Flag(StrEnum):
+    """A mark on a message; the value is its column."""
 
-    SEEN = (
-        "UPDATE message SET seen = :value WHERE folder = :folder AND seen != :value"
-        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
-    )
-    DELETED = (
-        "UPDATE message SET deleted = :value WHERE folder = :folder AND deleted != :value"
-        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid"
-    )
+    SEEN = "seen"
+    DELETED = "deleted"
 
 
 class Selection(NamedTuple):
@@ -447,7 +441,11 @@ def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
 
 def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
     """Set or clear a flag; the uids of the messages that this changed."""
-    rows = connection.execute(flag.value, {"value": value, "folder": folder, "uids": _listed(uids)})
+    rows = connection.execute(
+        f"UPDATE message SET {flag} = :value WHERE folder = :folder AND {flag} != :value"  # noqa: S608  a column
+        " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid",
+        {"value": value, "folder": folder, "uids": _listed(uids)},
+    )
     return sorted(row["uid"] for row in rows.fetchall())
 
 
