@@ -20,7 +20,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -105,14 +105,12 @@ class DocumentReader:
             raise MismatchError("base64 text")
 
 
-def _in_parts(chunk: bytes) -> Iterator[bytes | memoryview]:
+def _in_parts(chunk: bytes) -> Sequence[bytes | memoryview]:
     """The chunk in parts between which the event loop gets its turn."""
     if len(chunk) <= _TURN:
-        yield chunk
-        return
+        return (chunk,)
     view = memoryview(chunk)
-    for start in range(0, len(chunk), _TURN):
-        yield view[start : start + _TURN]
+    return [view[start : start + _TURN] for start in range(0, len(chunk), _TURN)]
 
 
 class Destination(Generic[R]):
