@@ -13,10 +13,14 @@ import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Generator, Hashable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.sync.fleet.postgres_server import PostgresServer
 
 ONE_OF_EACH_KIND = frozenset(
     {
@@ -139,6 +143,42 @@ def _few_rsa_keys() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rsa, "generate_private_key", made_before)
         yield
+
+
+def _new_server() -> Generator[PostgresServer]:
+    pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
+    from tests.sync.fleet.postgres_server import a_server, binaries
+
+    where = binaries()
+    if where is None:
+        pytest.skip("PostgreSQL isn't installed: initdb was not found")
+    with a_server(where) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[PostgresServer]:
+    """A PostgreSQL server that stays up, or the test is skipped."""
+    yield from _new_server()
+
+
+@pytest.fixture(scope="session")
+def shaky_postgres() -> Generator[PostgresServer]:
+    """Another one, which tests stop and start; each leaves it running."""
+    yield from _new_server()
+
+
+@pytest.fixture
+def conninfo(postgres: PostgresServer) -> Generator[str]:
+    """A database in which nothing is."""
+    with postgres.lent_database() as conninfo:
+        yield conninfo
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres: PostgresServer) -> str:
+    """A database for tests that only need room."""
+    return postgres.new_database()
 
 
 _runs_without_processes = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from tests.integration.documents import consent
-from tests.sync.fleet.conftest import a_new_server
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -38,13 +37,6 @@ async def suite() -> AsyncGenerator[ds.DirectSuite]:
     """Of a sandbox."""
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         yield suite
-
-
-@pytest.fixture
-def conninfo() -> Generator[str]:
-    """A database in which nothing is."""
-    for server in a_new_server():
-        yield server.new_database()
 
 
 def outputs(folder: Path) -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sys
-from collections.abc import AsyncIterator, Generator
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,6 +64,25 @@ class Typist:
     async def deliver(self, subject: str, raw: bytes | None = None) -> int:
         """Mail for Alice; its uid."""
         return await self.sandbox.deliver(ALICE, raw_message(subject) if raw is None else raw)
+
+
+@asynccontextmanager
+async def process_of(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
+    """A command as a process of its own, in the current folder; killed where the block leaves it running."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-m", "directsuite.cli", *arguments),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @pytest.fixture

@@ -6,35 +6,16 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from asyncio.subprocess import PIPE
 
 import pytest
 
-from tests.cli.conftest import Typist
+from tests.cli.conftest import Typist, process_of
 from tests.integration.world import BOB
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
-
-
-@asynccontextmanager
-async def process_of(typist: Typist, *arguments: str, stdout: int = PIPE) -> AsyncGenerator[Process]:
-    """A command as a process of its own; killed where the block leaves it running."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    command = (sys.executable, "-W", "error", "-m", "directsuite.cli", *arguments)
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=stdout, stderr=PIPE, cwd=typist.folder, env=environment
-    )
-    try:
-        async with asyncio.timeout(60):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def until_faulty(typist: Typist) -> None:
@@ -46,7 +27,7 @@ async def until_faulty(typist: Typist) -> None:
 
 async def stopped(typist: Typist, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
     """The exit status and stderr of a command that gets a signal while it waits for its answer."""
-    async with process_of(typist, *arguments) as process:
+    async with process_of(*arguments) as process:
         await until_faulty(typist)
         process.send_signal(number)
         out, err = await process.communicate()
@@ -85,7 +66,7 @@ async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(typis
     typist.sandbox.inject_fault("GetPatientAddressByUsername", "hang", times=None)
     typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     arguments = ("patient", "add", "ada.toml", "--domain", "direct.example.test", "--yes")
-    async with process_of(typist, *arguments) as process:
+    async with process_of(*arguments) as process:
         async with asyncio.timeout(20):
             while not typist.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
                 await asyncio.sleep(0.05)
@@ -97,7 +78,7 @@ async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(typis
 
 async def test_two_sends_with_one_key_do_not_meet(typist: Typist) -> None:
     typist.sandbox.inject_fault("SendWithHeader", "hang")
-    async with process_of(typist, *SEND, "--key", "k"):
+    async with process_of(*SEND, "--key", "k"):
         await until_faulty(typist)
         second = await typist.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
@@ -108,7 +89,7 @@ async def test_whoever_reads_the_output_may_leave(typist: Typist) -> None:
     await typist.deliver("one")
     reading, writing = os.pipe()
     os.close(reading)
-    async with process_of(typist, "inbox", "list", stdout=writing) as process:
+    async with process_of("inbox", "list", stdout=writing) as process:
         os.close(writing)
         _, err = await process.communicate()
     assert (process.returncode, err) == (1, b"")
@@ -119,21 +100,13 @@ async def test_a_question_that_is_broken_off_provisions_nothing(typist: Typist) 
 
     ours, theirs = pty.openpty()
     typist.private("ada.toml", 'id = 7\ndirect_username = "ada"\n')
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    command = (sys.executable, "-m", "directsuite.cli", "patient", "add", "ada.toml", "--domain", "direct.example.test")
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=theirs, stdout=PIPE, stderr=PIPE, cwd=typist.folder, env=environment
-    )
     try:
-        assert process.stderr is not None
-        async with asyncio.timeout(20):
+        async with process_of("patient", "add", "ada.toml", "--domain", "direct.example.test", stdin=theirs) as process:
+            assert process.stderr is not None
             asked = await process.stderr.readuntil(b"[y/N] ")
             process.send_signal(signal.SIGINT)
             _, err = await process.communicate()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
         os.close(ours)
         os.close(theirs)
     assert b"debits" in asked
@@ -162,7 +135,7 @@ async def test_streams_that_are_closed_are_no_trouble(typist: Typist, closed: st
 async def test_a_disk_that_is_full_is_told(typist: Typist) -> None:
     await typist.deliver("one")
     full = os.open("/dev/full", os.O_WRONLY)
-    async with process_of(typist, "inbox", "list", stdout=full) as process:
+    async with process_of("inbox", "list", stdout=full) as process:
         os.close(full)
         _, err = await process.communicate()
     assert process.returncode == 1

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
-from asyncio.subprocess import PIPE
 
 import pytest
 
+from tests.cli.conftest import process_of
 from tests.cli.doctor.conftest import Machine
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_a_signal_ends_it_with_a_sentence(machine: Machine, number: signal.Signals, status: int) -> None:
+async def test_a_signal_ends_it_with_a_sentence(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+) -> None:
     came = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -27,25 +28,10 @@ async def test_a_signal_ends_it_with_a_sentence(machine: Machine, number: signal
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
-            "DIRECTSUITE_MESSAGE_URL": f"http://127.0.0.1:{port}",
-        }
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-m", "directsuite.cli", "doctor", "--timeout", "60"),
-            stdout=PIPE,
-            stderr=PIPE,
-            env=environment,
-        )
-        try:
-            async with asyncio.timeout(30):
-                await came.wait()
-                process.send_signal(number)
-                out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        monkeypatch.setenv("DIRECTSUITE_MESSAGE_URL", f"http://127.0.0.1:{port}")
+        async with process_of("doctor", "--timeout", "60") as process:
+            await came.wait()
+            process.send_signal(number)
+            out, err = await process.communicate()
     assert (process.returncode, out) == (status, b"")
     assert err.decode() == "directsuite: stopped; nothing was changed: give the same command again\n"

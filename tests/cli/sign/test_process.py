@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.cli.conftest import process_of
 from tests.cli.sign.conftest import PATIENT, Desk
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 COUNT = 12
 ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--at-a-time", "2")
-
-
-@asynccontextmanager
-async def process_of(*arguments: str) -> AsyncGenerator[Process]:
-    """A command of its own; killed where the block leaves it running."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite.cli", "sign", *arguments),
-        stdout=PIPE,
-        stderr=PIPE,
-        env=environment,
-    )
-    try:
-        async with asyncio.timeout(60):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def until_signed(desk: Desk, count: int) -> None:
@@ -60,7 +38,7 @@ async def test_what_is_broken_off_goes_on_with_the_same_command(
 ) -> None:
     desk.put(*(f"in/{each}.pdf" for each in range(COUNT)))
     desk.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
-    async with process_of(*ARGUMENTS) as process:
+    async with process_of("sign", *ARGUMENTS) as process:
         await until_signed(desk, 2)
         process.send_signal(number)
         out, err = await process.communicate()

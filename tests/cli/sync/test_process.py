@@ -8,40 +8,21 @@ import os
 import signal
 import sqlite3
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, closing
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import process_of
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB
-from tests.sync.fleet.conftest import conninfo as conninfo
-from tests.sync.fleet.conftest import postgres as postgres
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
-
-COMMAND = (sys.executable, "-W", "error", "-m", "directsuite.cli", "sync")
-
-
-@asynccontextmanager
-async def process_of(desk: Desk, *arguments: str, stdout: int = PIPE) -> AsyncGenerator[Process]:
-    """A command of its own; killed where the block leaves it running."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, stdout=stdout, stderr=PIPE, cwd=desk.folder, env=environment
-    )
-    try:
-        async with asyncio.timeout(60):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def line_with(process: Process, word: str) -> str:
@@ -70,7 +51,7 @@ async def until(seen: Callable[[], bool]) -> None:
 async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -> None:
     await desk.deliver(ALICE, "one")
     options = ("--mailbox", ALICE, "--mailbox", BOB, "--passwords", desk.passwords(bob="wrong"), "--interval", "0.2")
-    async with process_of(desk, "run", *options) as process:
+    async with process_of("sync", "run", *options) as process:
         await line_with(process, "1 new")
         await until(lambda: (desk.folder / "directsuite-sync.db.status.json").exists())
         assert (await desk.run("status", "--max-age", "60")).status == 0
@@ -100,7 +81,7 @@ async def test_a_worker_outlasts_whoever_reads_its_lines(desk: Desk) -> None:
     options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--interval", "0.2", "--json")
     reading, writing = os.pipe()
     os.close(reading)
-    async with process_of(desk, "run", *options, stdout=writing) as process:
+    async with process_of("sync", "run", *options, stdout=writing) as process:
         os.close(writing)
         path = desk.folder / "directsuite-sync.db.status.json"  # the store is ready by then
         await desk.deliver(ALICE, "two")
@@ -122,7 +103,7 @@ async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: D
     desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
     await desk.deliver(ALICE, "one")
     options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--grace", "0.2", "--json")
-    async with process_of(desk, "run", *options) as process:
+    async with process_of("sync", "run", *options) as process:
         await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
@@ -136,7 +117,7 @@ async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: D
 async def test_a_second_signal_breaks_it_off_at_once(desk: Desk) -> None:
     desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
     await desk.deliver(ALICE, "one")
-    async with process_of(desk, "run", "--mailbox", ALICE, "--passwords", desk.passwords()) as process:
+    async with process_of("sync", "run", "--mailbox", ALICE, "--passwords", desk.passwords()) as process:
         await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
         process.send_signal(signal.SIGINT)
         await line_with(process, "stopping")
@@ -152,7 +133,7 @@ async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.Mon
     await desk.deliver(ALICE, "one")
     mailboxes = ("--mailbox", ALICE, "--mailbox", BOB)
     options = ("--postgres", "--passwords", desk.passwords(bob="wrong"), "--status-file", "report.json")
-    async with process_of(desk, "run", *mailboxes, *options, "--grace", "5") as process:
+    async with process_of("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
         await until(lambda: b"refused" in (desk.folder / "report.json").read_bytes())
         ended = await desk.run("status", "--postgres")

@@ -1,22 +1,18 @@
-"""Jobs that are made anew for each test, and PostgreSQL for those of fleets."""
+"""Jobs that are made anew for each test."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from directsuite.jobs.signing import Journal
 from directsuite.jobs.signing.journal import Chunk
 from tests.jobs.signing.jobs import Jobs
-from tests.sync.fleet.conftest import a_new_server
 from tests.waiting import happened
-
-if TYPE_CHECKING:
-    from tests.sync.fleet.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,22 +39,3 @@ async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
     """On a journal of their own."""
     async with Journal(tmp_path / "journal.db") as journal:
         yield Jobs(tmp_path, journal)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Generator[PostgresServer]:
-    """A PostgreSQL server that stays up, or the test is skipped."""
-    yield from a_new_server()
-
-
-@pytest.fixture(scope="session")
-def shaky_postgres() -> Generator[PostgresServer]:
-    """Another one, which tests stop and start; each leaves it running."""
-    yield from a_new_server()
-
-
-@pytest.fixture
-def conninfo(postgres: PostgresServer) -> Generator[str]:
-    """A database in which nothing is."""
-    with postgres.lent_database() as conninfo:
-        yield conninfo
