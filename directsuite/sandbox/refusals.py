@@ -83,15 +83,14 @@ class RegistrationCode(StrEnum):
 
 
 class RefusedError(Exception):
-    """A service refuses a request, which then changes nothing; unless it says otherwise, as signing and fax do."""
+    """A service refuses a request, which then changes nothing. Signing and fax answer as this class does."""
 
     error: ClassVar[str]
     status: int = HTTPStatus.BAD_REQUEST
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """The members of the answer."""
-        return {"error": self.error, "description": str(self)}
+    def answer(self) -> web.Response:
+        """The service's error body, with its HTTP status."""
+        return refusal(self.status, self.error, str(self))
 
 
 class InvalidActionError(RefusedError):
@@ -122,31 +121,26 @@ class NoSuchDocumentError(RefusedError):
 class MessagingError(RefusedError):
     """The messaging service refuses, with the code of an APIResponse."""
 
-    status = HTTPStatus.OK
-
     def __init__(self, code: MessagingCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """The members of an APIResponse."""
-        return {"success": False, "code": self.code, "message": str(self)}
+    def answer(self) -> web.Response:
+        """An APIResponse, which names no charset, as those that succeed."""
+        body = msgspec.json.encode({"success": False, "code": self.code, "message": str(self)})
+        return web.Response(body=body, content_type="application/json")
 
 
 class RegistrationError(RefusedError):
     """The registration service refuses, with the code of a ResellerAPIResponseType."""
 
-    status = HTTPStatus.OK
-
     def __init__(self, code: RegistrationCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """The members of a ResellerAPIResponseType."""
-        return {"code": self.code, "success": False, "errorMessage": str(self)}
+    def answer(self) -> web.Response:
+        """A ResellerAPIResponseType."""
+        return web.json_response({"code": self.code, "success": False, "errorMessage": str(self)})
 
 
 class MalformedBodyError(Exception):
@@ -192,7 +186,7 @@ def refusal_of(error: Exception, request: web.Request) -> web.Response:
     Raises the error itself where it is a redirect.
     """
     if isinstance(error, RefusedError):
-        return web.json_response(error.body, status=error.status)
+        return error.answer()
     if isinstance(error, web.HTTPException):
         if error.status < HTTPStatus.BAD_REQUEST:
             raise error
