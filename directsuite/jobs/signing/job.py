@@ -374,13 +374,14 @@ class DocumentQueue:
         while not self._read.empty():
             some.append(self._read.get_nowait())
         pdfs = [each for each in some if isinstance(each, Pdf)]
-        if len(pdfs) < len(some) and pdfs:
-            self._read.put_nowait(some[-1])  # the end comes again, after those before it
+        errors = [each.error for each in some if isinstance(each, _End) and each.error is not None]
         if self._is_over or not pdfs:
             self._is_over = True
-            if isinstance(some[-1], _End) and some[-1].error is not None:
-                raise some[-1].error
+            if errors:
+                raise errors[0]
             return
+        if len(pdfs) < len(some):
+            self._read.put_nowait(some[-1])  # the end comes again, after those before it
         self._ended.clear()
         for entry, pdf in zip(await self._look_up(pdfs), pdfs, strict=True):
             if entry is None:

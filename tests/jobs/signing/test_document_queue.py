@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
 
 from directsuite.jobs.signing import Entry, Folder, Journal, Pdf, State
+from directsuite.jobs.signing.job import DocumentQueue
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 
@@ -98,3 +100,22 @@ async def test_names_in_capital_letters_are_found(tmp_path: Path) -> None:
     for name in ("a.pdf", "B.PDF", "c.txt"):
         (tmp_path / name).write_bytes(CONTENT)
     assert sorted([pdf.name async for pdf in Folder(tmp_path)]) == ["B.PDF", "a.pdf"]
+
+
+async def test_a_source_that_fails_while_the_job_is_drained_is_told_of() -> None:
+    async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+        return [None] * len(pdfs)
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for name in list[str]():
+            yield Pdf(name, CONTENT)
+        asyncio.get_running_loop().call_soon(queue.stop)  # before anybody has taken what comes now
+        raise LookupError("the list ends here")
+
+    gate = asyncio.Event()
+    gate.set()
+    queue = DocumentQueue(source(), look_up, ahead=4, gate=gate)
+    async with queue.reading():
+        with pytest.raises(LookupError):
+            await queue.next()
+        assert await queue.next() is None
