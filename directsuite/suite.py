@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -124,27 +125,23 @@ class DirectSuite:
         self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
         self._session.fetching = self._caches
+        cache = functools.partial(
+            TokenCache,
+            clock=clock,
+            margin=settings.session_margin,
+            keep_alive=settings.keep_alive,
+            emit=events.emit,
+        )
         if token is not None:
-            tokens = TokenCache(
-                _source_of(self._transport, token),
-                clock,
-                margin=settings.session_margin,
-                keep_alive=settings.keep_alive,
-                emit=events.emit,
-            )
+            tokens = cache(_source_of(self._transport, token))
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
         sessions: TokenCache | None = None
         if login is not None:
-            source = SessionSource(self._transport, login)
-            sessions = TokenCache(
-                source,
-                clock,
-                margin=settings.session_margin,
+            sessions = cache(
+                SessionSource(self._transport, login),
                 in_header=False,
                 patience=settings.timeout + _PATIENCE,
-                keep_alive=settings.keep_alive,
-                emit=events.emit,
                 renewed=SessionRenewed,
             )
             endpoints[Service.REGISTRATION].credentials = sessions

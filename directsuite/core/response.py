@@ -5,7 +5,6 @@ Objects here show nothing of what they hold, so that no frame's locals do.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -87,11 +86,6 @@ class ResponseStream:
             )
             raise ResponseDecodeError(text, too_large=True)
         return await content.readany()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces, as they come."""
-        while piece := await self.chunk():
-            yield piece
 
     def close(self) -> None:
         """Let go of the connection, once."""
