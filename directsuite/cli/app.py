@@ -38,7 +38,7 @@ from directsuite.cli.options import (
     Uid,
     named,
 )
-from directsuite.cli.process import REMEDY, ExitStatus, missing, require, say
+from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, require, say
 from directsuite.cli.usage import secret_among, wrong_usage
 
 if TYPE_CHECKING:
@@ -72,42 +72,25 @@ Exit status:
     result_action="return_value",
     group_commands=OTHERS,
 )
-inbox = App(
-    name="inbox",
-    help="Look into a mailbox: list, read and save messages.",
-    help_epilogue=EPILOGUE,
-    group_commands=COMMANDS,
-    result_action="return_value",
-    group=MAIL,
-    sort_key=2,
-)
-sync = App(
-    name="sync",
-    help="Keep mailboxes in step with the server: a worker.",
-    help_epilogue=EPILOGUE,
-    group_commands=COMMANDS,
-    result_action="return_value",
-    group=MAIL,
-    sort_key=4,
-)
-fax = App(
-    name="fax",
-    help="Tell how faxes stand: list, show.",
-    help_epilogue=EPILOGUE,
-    group_commands=COMMANDS,
-    result_action="return_value",
-    group=SERVICES,
-    sort_key=2,
-)
-patient = App(
-    name="patient",
-    help="Find and add patients, set their passwords.",
-    help_epilogue=EPILOGUE,
-    group_commands=COMMANDS,
-    result_action="return_value",
-    group=SERVICES,
-    sort_key=3,
-)
+
+
+def _group(name: str, text: str, group: Group, sort_key: int) -> App:
+    """A command that has others below it."""
+    return App(
+        name=name,
+        help=text,
+        help_epilogue=EPILOGUE,
+        group_commands=COMMANDS,
+        result_action="return_value",
+        group=group,
+        sort_key=sort_key,
+    )
+
+
+inbox = _group("inbox", "Look into a mailbox: list, read and save messages.", MAIL, 2)
+sync = _group("sync", "Keep mailboxes in step with the server: a worker.", MAIL, 4)
+fax = _group("fax", "Tell how faxes stand: list, show.", SERVICES, 2)
+patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -435,7 +418,7 @@ def sandbox(
     if not is_loopback(host):
         say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
         return ExitStatus.REFUSED
-    if missing("sandbox"):
+    if missing(EXTRAS["sandbox"]):
         say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
     folder = None if memory else data or serving.DEFAULT_FOLDER
     port = serving.DEFAULT_PORT if port is None else port

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +30,7 @@ from yarl import URL
 from directsuite._version import __version__
 from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.errors import ending_of
+from directsuite.cli.process import EXTRAS, missing
 from directsuite.core.failures import reason_of
 from directsuite.core.files import OwnThread
 from directsuite.core.retry import RetryPolicy
@@ -51,15 +51,6 @@ from directsuite.suite import DirectSuite
 MACHINE = "this machine"
 
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
-_EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "cli": ("cyclopts", "justhtml", "keyring", "rich"),
-    "fleet": ("procrastinate", "psycopg"),
-    "hsm": ("pkcs11",),
-    "otel": ("opentelemetry",),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
-    "storage": ("fsspec",),
-    "testing": ("aioresponses",),
-}
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _OF_OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
@@ -170,15 +161,15 @@ def _openssl() -> str:
 
 
 def _extras() -> Finding:
-    missing = {extra: [each for each in libraries if find_spec(each) is None] for extra, libraries in _EXTRAS.items()}
-    installed = [extra for extra, absent in missing.items() if not absent]
-    begun = [extra for extra, absent in missing.items() if absent and len(absent) < len(_EXTRAS[extra])]
+    lacks = {extra: missing(libraries) for extra, libraries in EXTRAS.items()}
+    installed = [extra for extra, absent in lacks.items() if not absent]
+    begun = [extra for extra, absent in lacks.items() if absent and len(absent) < len(EXTRAS[extra])]
     said = f"installed: {', '.join(installed) or 'none'}"
     if begun:
-        lacking = ", ".join(library for extra in begun for library in missing[extra])
+        lacking = ", ".join(library for extra in begun for library in lacks[extra])
         remedy = f"pip install 'directsuite[{','.join(begun)}]'"
         return warning(f"{said}; {', '.join(begun)} lacks {lacking}: {remedy}", installed=installed, partly=begun)
-    absent = [extra for extra in _EXTRAS if extra not in installed]
+    absent = [extra for extra in EXTRAS if extra not in installed]
     return ok(f"{said}; not installed: {', '.join(absent)}" if absent else said, installed=installed)
 
 

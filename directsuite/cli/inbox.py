@@ -34,7 +34,7 @@ from directsuite.cli.output import (
 )
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.core.failures import reason_of
-from directsuite.durable.files import create
+from directsuite.durable.files import DEVICE, create
 from directsuite.errors import (
     AuthenticationError,
     DirectSuiteError,
@@ -52,7 +52,6 @@ _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
 _ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
 _BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
-_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
 
 
 def list_messages(options: InboxListOptions) -> int:
@@ -318,7 +317,7 @@ async def _is_missing(box: Mailbox, folder: str) -> bool:
 
 def _no_word_of_a_system(name: str) -> str:
     """Not a device of Windows, and nothing that commands would take for an option."""
-    return f"_{name}" if _DEVICES.match(name) or name.startswith("-") else name
+    return f"_{name}" if DEVICE.match(name) or name.startswith("-") else name
 
 
 def _shortened(name: str) -> str:

@@ -14,12 +14,10 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self, cast
-
-Extra = Literal["cli", "sandbox"]
+from typing import Any, Self, cast
 
 REMEDY = "pip install 'directsuite[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: give the same command again"
@@ -28,10 +26,16 @@ NOTHING_CHANGED = "nothing was changed: give the same command again"
 has_begun = False
 """True once a command's work has begun, which `Command.run` notes: until then, modules are imported."""
 
-_LIBRARIES: dict[Extra, tuple[str, ...]] = {
-    "cli": ("cyclopts", "justhtml", "rich"),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"),
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "cli": ("cyclopts", "justhtml", "keyring", "rich"),
+    "fleet": ("procrastinate", "psycopg"),
+    "hsm": ("pkcs11",),
+    "otel": ("opentelemetry",),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
+    "storage": ("fsspec",),
+    "testing": ("aioresponses",),
 }
+"""The modules that each extra brings, by which it is found to be installed."""
 _COLUMNS = range(20, 10_001)
 """The widths in which help and tables can be laid out."""
 
@@ -64,14 +68,14 @@ class MissingExtraError(Exception):
     """Libraries of an extra are not installed; the text names them and the remedy."""
 
 
-def missing(extra: Extra) -> list[str]:
-    """The libraries of an extra that are not installed, found without importing them."""
-    return [library for library in _LIBRARIES[extra] if find_spec(library) is None]
+def missing(libraries: Sequence[str]) -> list[str]:
+    """Those of these modules that are not installed, found without importing them."""
+    return [library for library in libraries if find_spec(library) is None]
 
 
-def require(extra: Extra) -> None:
+def require(extra: str) -> None:
     """Raise MissingExtraError unless all libraries of an extra are installed."""
-    if absent := missing(extra):
+    if absent := missing(EXTRAS[extra]):
         raise MissingExtraError(f"this needs {', '.join(absent)}, which the extra '{extra}' brings: {REMEDY}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +14,9 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
+"""Names that Windows takes for devices, whatever follows their first dot."""
 
 
 def lock(descriptor: int) -> None:

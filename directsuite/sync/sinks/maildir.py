@@ -33,7 +33,7 @@ from os import PathLike
 from pathlib import Path
 
 from directsuite.core.failures import reason_of
-from directsuite.durable.files import replacing, sync_folder
+from directsuite.durable.files import DEVICE, replacing, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
@@ -51,7 +51,6 @@ _LOOKS = 3  # at a Maildir in which a mail program renames files
 _LONGEST_NAME = 200  # bytes; file systems take 255
 _KEPT_OF_NAME = 20  # characters of a name that is too long: at most 8 bytes each
 _ODD = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
-_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9]) *(?:\.|\Z)")
 
 
 class MaildirError(SinkError):
@@ -283,7 +282,7 @@ def _names(directory: Path) -> list[str]:
 def directory_of_mailbox(mailbox: str) -> str:
     """The name of a mailbox's directory: for a Direct address, the address."""
     name = _component(mailbox)
-    if name.startswith(".") or _DEVICES.match(name):
+    if name.startswith(".") or DEVICE.match(name):
         name = f"%{ord(name[0]):02X}{name[1:]}"
     return _ended(_shortened(name, mailbox))
 

@@ -6,7 +6,7 @@ from importlib.metadata import requires
 
 import pytest
 
-from directsuite.cli import doctor_checks
+from directsuite.cli import doctor_checks, process
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine, server
 from tests.integration.world import ALICE, PASSWORD
@@ -165,7 +165,7 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(machine: Mach
 
 
 async def test_an_extra_that_is_there_in_part_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_checks, "_EXTRAS", {"storage": ("attrs", "no_such_library")})
+    monkeypatch.setattr(doctor_checks, "EXTRAS", {"storage": ("attrs", "no_such_library")})
     told = await machine.doctor()
     assert told.checks["this machine", "extras"] == (
         "warning",
@@ -182,6 +182,6 @@ def test_every_extra_and_each_of_its_libraries_is_looked_for() -> None:
             libraries.setdefault(extra.strip("'\""), set()).add(library)
     del libraries["dev"], libraries["all"]
     libraries["testing"] -= libraries["sandbox"]  # who has that without the plugin's other half lacks nothing
-    assert {extra: len(modules) for extra, modules in doctor_checks._EXTRAS.items()} == {
+    assert {extra: len(modules) for extra, modules in process.EXTRAS.items()} == {
         extra: len(named) for extra, named in libraries.items()
     }
