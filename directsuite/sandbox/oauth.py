@@ -9,6 +9,8 @@ account that it was registered for; the password grant takes the logins of the r
 
 from __future__ import annotations
 
+import base64
+import binascii
 import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import attrs
-from aiohttp import BasicAuth, web
+from aiohttp import web
 from yarl import URL
 
 from directsuite.sandbox.credentials import (
@@ -221,14 +223,15 @@ def _authenticated_client(connection: sqlite3.Connection, client_id: str, client
 
 def _client_credentials_of(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
     """Client id and secret from HTTP Basic, each form-encoded, or from the form (RFC 6749 section 2.3.1)."""
-    header = request.headers.get("Authorization", "")
-    if header.partition(" ")[0].lower() != "basic":
+    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "basic":
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        credentials = BasicAuth.decode(header, "utf-8")
-    except ValueError:
+        text = base64.b64decode(encoded, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
         raise OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
-    return unquote_plus(credentials.login), unquote_plus(credentials.password)
+    client_id, _, client_secret = text.partition(":")
+    return unquote_plus(client_id), unquote_plus(client_secret)
 
 
 async def _form(request: web.Request) -> dict[str, str]:
