@@ -20,6 +20,7 @@ from directsuite.core.events import Event
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import DEMO_LOGIN
+from tests.core.virtual_time import LoopClock
 
 from .matrix_row import ALICE, BOB, DOMAIN, PASSWORD, TUSER, populate
 from .matrix_time import leaping_loop
@@ -62,18 +63,6 @@ FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
     (0.006, "expire_session", {}),
 )
 """How likely for a request, the kind, and what more there is to say: a tenth of all requests."""
-
-
-class LoopClock:
-    """The client's clock on the loop's time; its sleeps last until that has passed."""
-
-    def monotonic(self) -> float:
-        """The loop's seconds."""
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait for others to let them pass."""
-        await asyncio.sleep(seconds)
 
 
 @attrs.define

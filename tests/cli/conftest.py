@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import attrs
 import pytest
@@ -33,6 +34,11 @@ class Ended:
     status: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """What --json printed."""
+        return json.loads(self.out)
 
 
 @attrs.frozen

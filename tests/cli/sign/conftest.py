@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
+from tests.cli.conftest import Ended
 from tests.integration.documents import consent
 
 PATIENT, WITNESS = "PatientSig", "WitnessSig"
 """The empty signature fields of the PDFs."""
-
-
-@attrs.frozen
-class Ended:
-    """A command that has ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """What --json printed."""
-        return json.loads(self.out)
 
 
 @attrs.frozen

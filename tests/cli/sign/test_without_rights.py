@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.sign.conftest import PATIENT, Desk, Ended
+from tests.cli.conftest import Ended
+from tests.cli.sign.conftest import PATIENT, Desk
 
 if sys.platform == "win32":
     pytest.skip("rights are others there", allow_module_level=True)

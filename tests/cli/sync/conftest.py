@@ -11,17 +11,9 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
+from tests.cli.conftest import Ended
 from tests.integration.conftest import sandbox as sandbox
 from tests.integration.world import ALICE, BOB, PASSWORD, raw_message
-
-
-@attrs.frozen
-class Ended:
-    """A command that has ended."""
-
-    status: int
-    out: str
-    err: str
 
 
 @attrs.frozen

@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.cli.sync.conftest import Desk, Ended
+from tests.cli.conftest import Ended
+from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE
 
 SENTENCE = "this store has told its changes to another sink: give this one a store of its own"

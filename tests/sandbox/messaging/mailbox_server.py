@@ -164,3 +164,8 @@ async def messaging_server(
         running.port = port
         yield running
     database.close()
+
+
+async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
+    """So many messages for Alice, each with a subject of its own; their uids."""
+    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]

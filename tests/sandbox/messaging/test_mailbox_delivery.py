@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from directsuite.sandbox.messaging.delivery import Status, fate_of
-from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, credentials, message, messaging_server
+from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, credentials, message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    pass
 
 SERVED = {"direct.clinic.test", "direct.real.org"}
-
-
-@pytest.fixture
-async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
-        yield server
 
 
 async def status(mail: MessagingServer, smtp_id: str) -> tuple[str, str]:

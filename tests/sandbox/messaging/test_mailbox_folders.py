@@ -8,23 +8,12 @@ import pytest
 
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.mailboxes import account_id
-from tests.sandbox.messaging.mailbox_server import ALICE, RAW, MessagingServer, credentials, messaging_server
+from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, credentials, deliver
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
 
 INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX.Trash"]
-
-
-@pytest.fixture
-async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
-        yield server
-
-
-async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
-    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]
 
 
 async def test_a_mailbox_is_born_with_its_folders(mail: MessagingServer) -> None:

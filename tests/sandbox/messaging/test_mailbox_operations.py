@@ -18,23 +18,12 @@ from tests.sandbox.messaging.mailbox_server import (
     RAW,
     MessagingServer,
     credentials,
+    deliver,
     encoded,
-    messaging_server,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
-
-
-@pytest.fixture
-async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
-        yield server
-
-
-async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
-    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]
 
 
 def test_all_34_operations_have_a_row_and_a_name_of_their_own() -> None:

@@ -28,15 +28,7 @@ from tests.sandbox.messaging.mailbox_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from directsuite.sandbox.messaging.service import Profile
-
-
-@pytest.fixture
-async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
-        yield server
 
 
 def path_of(template: str) -> str:

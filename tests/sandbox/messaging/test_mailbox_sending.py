@@ -19,21 +19,13 @@ from tests.sandbox.messaging.mailbox_server import (
     credentials,
     encoded,
     message,
-    messaging_server,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
 
 OUTSIDER = "dave@elsewhere.test"
 AS_TUSER = {"username": TUSER, "password": PASSWORD, "directAddr": ALICE}
-
-
-@pytest.fixture
-async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
-        yield server
 
 
 def recipients(*, to: str = "", cc: str = "", bcc: str = "") -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from directsuite.errors import ConnectionLostError
 from directsuite.sync.commits import SinkError
 from directsuite.sync.model import Change, Kind, Lease, RoundReport, Row, StaleLeaseError, State, Store
 from directsuite.sync.round import MailboxRounds
+from tests.core.virtual_time import ManualClock
 
 from .fake_remote import DiedError, FakeRemote, Fuse
 from .mirror import Mirror
@@ -43,21 +44,6 @@ _UPHEAVAL = (
 _ILLNESS = _act("spoil", _FOLDER, _INDEX) | _act("mend") | _act("hide", _FOLDER) | _act("show")
 _CHANGE = _MAIL | _LOSS | _JOURNEY
 _ANY = _MAIL | _LOSS | _JOURNEY | _UPHEAVAL | _ILLNESS
-
-
-class ManualClock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        """No time to lose."""
-        self.now += seconds
 
 
 class SyncMachine(RuleBasedStateMachine):

@@ -1,0 +1,15 @@
+"""The messaging service on a real socket, anew for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.sandbox.messaging.mailbox_server import MessagingServer, messaging_server
+
+
+@pytest.fixture
+async def mail() -> AsyncIterator[MessagingServer]:
+    async with messaging_server() as server:
+        yield server
