@@ -143,9 +143,9 @@ class TrackingState:
         self.is_loaded = True  # what is added meanwhile may undo it
         before, self.messages = self.messages, {}
         for message in await read():
-            known = before.get(bare(message.smtp_id))
-            if known is not None and known.number == message.number:
-                message = attrs.evolve(known, seen=message.seen)
+            existing = before.get(bare(message.smtp_id))
+            if existing is not None and existing.number == message.number:
+                message = attrs.evolve(existing, seen=message.seen)
             self.messages.setdefault(bare(message.smtp_id), message)
 
 
@@ -153,18 +153,19 @@ def changes_of(
     message: TrackedMessage, records: Sequence[DirectMessageLog], *, give_up: bool
 ) -> list[tuple[str, DeliveryChange]]:
     """What is new, by case-blind address. A recipient's end stays what it is, whatever is said later."""
-    found = by_recipient(records)
+    reported = by_recipient(records)
     changes = dict[str, DeliveryChange]()
-    for address, record in found.items():
+    for address, record in reported.items():
         before = message.seen.get(address, _UNSEEN)
         if record.status is not None and not before.is_end and before.status != record.status:
             changes[address] = _change(message, address, record.to, record.status, before.step + 1, record)
     statuses = {address: seen.status for address, seen in message.seen.items()}
-    open_ones = {address: record for address, record in found.items() if not message.seen.get(address, _UNSEEN).is_end}
-    statuses |= {address: record.status for address, record in open_ones.items()}
+    for address, record in reported.items():
+        if not message.seen.get(address, _UNSEEN).is_end:
+            statuses[address] = record.status
     over = is_over(list(statuses.values()), message.recipients)
     if give_up and not over:
-        changes |= _given_up(message, found, changes, statuses)
+        changes |= _given_up(message, reported, changes, statuses)
     if (over or give_up) and changes:
         last = next(reversed(changes))
         changes[last] = attrs.evolve(changes[last], ends_message=True)
@@ -173,7 +174,7 @@ def changes_of(
 
 def _given_up(
     message: TrackedMessage,
-    found: Mapping[str, DirectMessageLog],
+    reported: Mapping[str, DirectMessageLog],
     changes: Mapping[str, DeliveryChange],
     statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
@@ -181,7 +182,7 @@ def _given_up(
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
         if not is_end(status):
-            before, record = message.seen.get(address, _UNSEEN), found.get(address)
+            before, record = message.seen.get(address, _UNSEEN), reported.get(address)
             recipient = before.recipient if record is None else record.to
             step = changes[address].step if address in changes else before.step + 1
             last[address] = _change(message, address, recipient, status, step, record, given_up=True)

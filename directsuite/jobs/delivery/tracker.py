@@ -452,9 +452,9 @@ class StatusPoller:
 
     async def _record(self, messages: Sequence[TrackedMessage], records: Sequence[DirectMessageLog]) -> None:
         """Write to the journal what these records say that is new, and schedule the messages that go on."""
-        found = of_messages([message.smtp_id for message in messages], records)
+        reported = of_messages([message.smtp_id for message in messages], records)
         changed = [
-            (message, changes_of(message, found[bare(message.smtp_id)], give_up=self._gives_up(message)))
+            (message, changes_of(message, reported[bare(message.smtp_id)], give_up=self._gives_up(message)))
             for message in messages
         ]
         if any(changes for _, changes in changed):
