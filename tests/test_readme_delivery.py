@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,12 @@ import pytest
 import directsuite as ds
 from tests.integration.world import FAX_NUMBER, NOON
 from tests.jobs.delivery.scene import clinic
-
-README = Path(__file__).parent.parent / "README.md"
+from tests.readme import blocks, defined_by
 
 
 def programs() -> dict[str, Any]:
-    """What the section's programs define, each by itself, as it is copied."""
-    section = re.search(r"## Did it arrive\?\n(.*?)\n##", README.read_text("utf-8"), re.DOTALL)
-    assert section is not None, "README.md has no section `Did it arrive?`"
-    defined = dict[str, Any]()
-    for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):
-        names = dict[str, Any]()
-        code = compile(program, "README.md", "exec", dont_inherit=True)  # without this file's `from __future__`
-        exec(code, names)  # noqa: S102  the text of our own README
-        defined |= names
-    return defined
+    """What the section's programs define."""
+    return defined_by(*blocks("Did it arrive?"))
 
 
 async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(

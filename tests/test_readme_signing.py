@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from tests.integration.documents import consent
-
-README = Path(__file__).parent.parent / "README.md"
+from tests.readme import blocks, defined_by
 
 
 @pytest.fixture
@@ -24,12 +22,7 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name in ("one.pdf", "two.pdf"):
         (tmp_path / "in" / name).write_bytes(consent())
     (tmp_path / "in" / "three.pdf").write_text("no PDF")
-    section = re.search(r"## Many PDFs to sign\n(.*?)\n##+ ", README.read_text("utf-8"), re.DOTALL)
-    assert section is not None
-    names: dict[str, Any] = {"ds": ds}
-    for program in re.findall(r"```python\n(.*?)```", section[1], re.DOTALL):
-        exec(program, names)  # noqa: S102  the text of our own README
-    return names
+    return defined_by(*blocks("Many PDFs to sign"), ds=ds)
 
 
 @pytest.fixture

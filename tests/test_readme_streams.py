@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,14 @@ from aiohttp.test_utils import TestServer
 import directsuite as ds
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
+from tests.readme import blocks, defined_by
 
-README = Path(__file__).parent.parent / "README.md"
 ALICE = ("alice@direct.example.test", "secret")
 
 
 def example() -> dict[str, Any]:
     """What README's example defines."""
-    program = re.search(r"### Streams\n.*?```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert program is not None
-    names: dict[str, Any] = {"ds": ds}
-    exec(program[1], names)  # noqa: S102  the text of our own README
-    return names
+    return defined_by(blocks("Streams")[0], ds=ds)
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,19 +13,15 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sync import RoundFinished
+from tests.readme import blocks, defined_by
 
-README = Path(__file__).parent.parent / "README.md"
 ALICE = ("alice@direct.example.test", "secret")
 LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see her.\r\n"
 
 
 def example() -> dict[str, Any]:
     """What README's example defines."""
-    program = re.search(r"## Mailboxes kept in step\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    assert program is not None
-    names: dict[str, Any] = {"ds": ds}
-    exec(program[1], names)  # noqa: S102  the text of our own README
-    return names
+    return defined_by(blocks("Mailboxes kept in step")[0], ds=ds)
 
 
 async def _password(_: str) -> str:

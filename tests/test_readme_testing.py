@@ -15,22 +15,14 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
+from tests.readme import blocks, section
 from tests.testing.project import ROOT, Project
-
-README = (ROOT / "README.md").read_text("utf-8")
-
-
-def chapter(title: str) -> str:
-    """A chapter's text."""
-    text = README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    assert text, f"README.md has no chapter {title}"
-    return text
 
 
 @pytest.mark.process
 def test_the_examples_pass(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    programs = re.findall(r"```python\n(.*?)```", chapter("In your own tests"), re.DOTALL)
+    programs = blocks("In your own tests")
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)
     counts, written = project.run()
@@ -42,7 +34,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
 def test_the_table_names_every_fixture() -> None:
     plugin = importlib.import_module("directsuite.testing.plugin")
     fixtures = {name for name in vars(plugin) if name.startswith("directsuite_")}
-    assert set(re.findall(r"^\| `(\w+)` \|", chapter("In your own tests"), re.MULTILINE)) == fixtures
+    assert set(re.findall(r"^\| `(\w+)` \|", section("In your own tests"), re.MULTILINE)) == fixtures
 
 
 class Page(HTMLParser):
@@ -69,7 +61,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that README's command has made."""
     pytest.importorskip("pdoc", reason="pdoc isn't installed")
     folder = tmp_path_factory.mktemp("reference")
-    command = re.search(r"```sh\n(python .*)\n```", chapter("API reference"))
+    command = re.search(r"```sh\n(python .*)\n```", section("API reference"))
     assert command is not None
     words = shlex.split(command[1].replace("-o reference", f"-o {folder}"))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -17,19 +17,17 @@ import pytest
 import directsuite as ds
 from directsuite.cli import app, main
 from directsuite.sandbox import Sandbox
+from tests.readme import README, blocks, section
 
-README = Path(__file__).parent.parent / "README.md"
-RUNNING = README.read_text("utf-8").partition("### Running a worker\n")[2].partition("\n## ")[0]
-
-
-def blocks(language: str) -> list[str]:
-    """The blocks of a language in the section on running a worker."""
-    return re.findall(rf"```{language}\n(.*?)```", RUNNING, re.DOTALL)
+SECTION = "Running a worker"
+RUNNING = section(SECTION)
 
 
 def commands() -> list[list[str]]:
     """Every command line of the section, from wherever it stands."""
-    lines = [match for block in blocks("sh") for match in re.findall(r"^directsuite (.*)$", block, re.MULTILINE)]
+    lines = [
+        match for block in blocks(SECTION, "sh") for match in re.findall(r"^directsuite (.*)$", block, re.MULTILINE)
+    ]
     lines += re.findall(r"`directsuite (sync \w+[^`]*)`", RUNNING)
     lines += re.findall(r"/bin/directsuite (.*)$", RUNNING, re.MULTILINE)
     listed = re.findall(r"command: \[directsuite, ([^\]]*)\]", RUNNING)
@@ -45,12 +43,12 @@ def test_each_command_has_options_that_there_are(command: list[str]) -> None:
 
 def test_the_section_is_not_empty() -> None:
     assert len(commands()) >= 9
-    assert (len(blocks("sh")), len(blocks("ini")), len(blocks("yaml"))) == (2, 1, 2)
+    assert tuple(len(blocks(SECTION, language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
 
 
 def test_the_unit_is_one_that_stops_gracefully() -> None:
     unit = configparser.ConfigParser(interpolation=None)
-    unit.read_string(blocks("ini")[0])
+    unit.read_string(blocks(SECTION, "ini")[0])
     assert unit["Service"]["KillSignal"] == "SIGTERM"
     assert int(unit["Service"]["TimeoutStopSec"]) > 30  # the default of --grace
     store = shlex.split(unit["Service"]["ExecStart"])[-1]
@@ -59,7 +57,7 @@ def test_the_unit_is_one_that_stops_gracefully() -> None:
 
 def test_the_deployments_are_yaml() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML isn't installed")
-    alone, fleet = (yaml.safe_load(block)["spec"] for block in blocks("yaml"))
+    alone, fleet = (yaml.safe_load(block)["spec"] for block in blocks(SECTION, "yaml"))
     assert (alone["replicas"], alone["strategy"]["type"], fleet["replicas"]) == (1, "Recreate", 4)
     assert alone["template"]["spec"]["terminationGracePeriodSeconds"] > 30
     volume = alone["template"]["spec"]["volumes"][1]["secret"]
@@ -127,7 +125,7 @@ def restore(folder: Path) -> None:
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a shell of POSIX")
 async def test_the_commands_do_what_is_said_and_a_restored_backup_misses_and_doubles_nothing(folder: Path) -> None:
-    run, back_up = blocks("sh")
+    run, back_up = blocks(SECTION, "sh")
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         run = re.sub(r"https://\S+", sandbox.message_url, run).replace("--store", "--once --store")
         for address, password in (ALICE, BOB):
