@@ -1,7 +1,7 @@
 """A signing job of many processes: each takes a chunk of the documents, signs them, and takes the next.
 
-    add ─► chunks ─► due: a free worker is woken ─► take ─► a SigningJob of its documents ─► leave: done, or due again
-                                                      └─ not heard of for `patience`: due for others, with the next turn
+    add ─► chunks ─► due: a free worker is woken ─► lease ─► a SigningJob of its documents ─► release: done, or due
+                                                  └─ not heard of for `patience`: due for others, with the next lease
 
 A worker that died leaves documents whose outcome nobody knows: who takes them over abandons what is stored for them,
 unless it shows the signatures. One that only was paused can write nothing more, and keep nothing in a TargetFolder.
@@ -34,7 +34,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 @attrs.frozen(kw_only=True)
 class FleetSigningProgress:
-    """What this worker did. chunks: turns of them. `PostgresJournal.tally` counts over all workers."""
+    """What this worker did. chunks: leases of them. `PostgresJournal.tally` counts over all workers."""
 
     chunks: int
     done: int
@@ -90,19 +90,19 @@ class SigningFleet:
         self._engine: FleetEngine | None = None
         self._ends = False
         self._failure: Exception | None = None
-        self._turn: _Turn | None = None
+        self._leased: _LeasedChunk | None = None
         self._chunks = self._done = self._failed = 0
 
     def drain(self) -> None:
         """Let `run`, or the next one, return when the documents under way here have ended; others take the rest."""
         self._end()
-        if self._turn is None:
+        if self._leased is None:
             self._stop()
 
     @property
     def progress(self) -> FleetSigningProgress:
         """What this worker did so far."""
-        under_way = None if self._turn is None else self._turn.job.progress
+        under_way = None if self._leased is None else self._leased.job.progress
         return FleetSigningProgress(
             chunks=self._chunks,
             done=self._done + (0 if under_way is None else under_way.done),
@@ -148,12 +148,12 @@ class SigningFleet:
         return [(chunk, None) for chunk in chunks]
 
     async def _take(self, key: int) -> None:
-        """A turn of a chunk, if it is there to be taken."""
+        """Sign a chunk, if it is there to be leased."""
         try:
             if self._ends:
                 await self._journal.pass_over(key)
                 return
-            chunk = await self._journal.take(key, self._patience)
+            chunk = await self._journal.lease(key, self._patience)
             if chunk is not None:
                 await self._sign(chunk)
         except JournalError as error:
@@ -167,7 +167,7 @@ class SigningFleet:
                 self._stop()
 
     async def _sign(self, chunk: Chunk) -> None:
-        """A turn of a chunk. Raises JournalError where PostgreSQL is away, or another has the chunk by now."""
+        """Sign a leased chunk. Raises JournalError where PostgreSQL is away, or another has the chunk by now."""
         try:
             job = SigningJob(
                 self._signing,
@@ -181,23 +181,23 @@ class SigningFleet:
                 now=self._now,
             )
             job._signed_before = self._done
-            turn = self._turn = _Turn(chunk, job, asyncio.create_task(job.run()))
+            leased = self._leased = _LeasedChunk(chunk, job, asyncio.create_task(job.run()))
             try:
-                await asyncio.wait([turn.working])
+                await asyncio.wait([leased.working])
             finally:
-                turn.working.cancel()
-                await asyncio.wait([turn.working])
+                leased.working.cancel()
+                await asyncio.wait([leased.working])
                 self._add_up(job)
-            if not turn.working.cancelled():
-                await _raise_of(turn)
+            if not leased.working.cancelled():
+                await _raise_of(leased)
         finally:
             self._chunks += 1
             with contextlib.suppress(JournalError):  # then patience runs out
-                await chunk.leave()
+                await chunk.release()
 
     def _add_up(self, job: SigningJob) -> None:
         progress = job.progress
-        self._turn = None
+        self._leased = None
         self._done += progress.done
         self._failed += progress.failed
 
@@ -209,21 +209,21 @@ class SigningFleet:
 
     async def _let_hear(self) -> None:
         """Let others know that this worker lives. What it has in hand ends where another has the chunk by now."""
-        turn = self._turn
-        if turn is None:
+        leased = self._leased
+        if leased is None:
             return
         try:
-            await turn.chunk.confirm()
+            await leased.chunk.confirm()
         except LostChunkError:
-            if self._turn is turn:  # else it has ended meanwhile
-                turn.working.cancel()
+            if self._leased is leased:  # else it has ended meanwhile
+                leased.working.cancel()
                 raise
 
     def _end(self) -> None:
         """Begin no further document."""
         self._ends = True
-        if self._turn is not None:
-            self._turn.job.drain()
+        if self._leased is not None:
+            self._leased.job.drain()
 
     def _stop(self) -> None:
         if self._engine is not None:
@@ -235,7 +235,7 @@ class SigningFleet:
 
 
 @attrs.frozen
-class _Turn:
+class _LeasedChunk:
     """A chunk's documents, being signed here."""
 
     chunk: Chunk
@@ -243,12 +243,12 @@ class _Turn:
     working: asyncio.Task[object]
 
 
-async def _raise_of(turn: _Turn) -> None:
+async def _raise_of(leased: _LeasedChunk) -> None:
     """What a job ended with. Where its journal failed, or the chunk is another's by now, others go on."""
     try:
-        turn.working.result()
+        leased.working.result()
     except JobStoppedError as error:
         if isinstance(error.__cause__, JournalError):
             raise error.__cause__ from None
-        await turn.chunk.confirm()  # who has the chunk has taken away what was in the making
+        await leased.chunk.confirm()  # who has the chunk has taken away what was in the making
         raise

@@ -222,7 +222,7 @@ class SigningJob:
     async def _enter_staging_dir(self, stack: contextlib.AsyncExitStack) -> Path:
         part = await self._journal.part()
         try:
-            return await stack.enter_async_context(self._target.staging_dir(part, self._journal.turn))
+            return await stack.enter_async_context(self._target.staging_dir(part, self._journal.fence))
         except OSError as error:
             why = f"the target can't be written ({reason_of(error)})"
         raise JobStoppedError(why)

@@ -1,7 +1,7 @@
 """The journal of a signing job, which knows how far each document is, whatever happens to the program.
 
 Journal          a file of SQLite, for one process
-PostgresJournal  for many processes: each has some documents, a Chunk, for a turn
+PostgresJournal  for many processes: each leases some documents, a Chunk, at a time
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Tally:
 
 
 class LostChunkError(JournalError):
-    """The turn is over, here or because another worker has the next: this one has nothing to write any more."""
+    """The lease is over, here or because another worker has the next: this one has nothing to write any more."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A)
-_WOKEN = 100  # chunks that workers are told of at a time: more than that start their turns in no second
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A, version=2)
+_WOKEN = 100  # chunks that workers are told of at a time: more than that are leased in no second
 
 
 def digest_of(signatures: Sequence[Signature]) -> str:
@@ -121,18 +121,18 @@ class JobJournal:
 
 
 class Chunk(JobJournal):
-    """Documents of a job that are one worker's, for a turn: the journal that a SigningJob of them writes.
+    """Documents of a job that one worker has leased: the journal that a SigningJob of them writes.
 
-    Where another worker has begun a later turn, what writes raises LostChunkError, and nothing is written.
+    Where another worker has a later lease, what writes raises LostChunkError, and nothing is written.
     """
 
-    def __init__(self, database: Database, job: int | None, identity: str, chunk: int, turn: int) -> None:
+    def __init__(self, database: Database, job: int | None, identity: str, chunk: int, fence: int) -> None:
         super().__init__(database, job, identity)
         self.id = chunk
-        self.turn = turn
+        self.fence = fence
 
     async def part(self) -> str:
-        """The part of a target's staging folder that is this chunk's, in whatever turn, and no other journal's."""
+        """The part of a target's staging folder that is this chunk's, in whatever lease, and no other journal's."""
         return self.part_of(self.id)
 
     async def names(self) -> Sequence[str]:
@@ -141,17 +141,17 @@ class Chunk(JobJournal):
 
     async def confirm(self) -> None:
         """Let others know that this worker lives."""
-        self._refuse_lost(await self._database.execute(sql.SEEN, self._turn))
+        self._refuse_lost(await self._database.execute(sql.SEEN, self._lease))
 
-    async def leave(self) -> None:
-        """End the turn: the chunk is done, or there for others."""
+    async def release(self) -> None:
+        """End the lease: the chunk is done, or there for others."""
 
-        async def leave(transaction: Transaction) -> None:
+        async def release(transaction: Transaction) -> None:
             """Two statements: the second one sees what was committed while the first waited."""
-            if await transaction.execute(sql.HOLD, self._turn):
-                await transaction.execute(sql.LEAVE, self._turn)
+            if await transaction.execute(sql.HOLD, self._lease):
+                await transaction.execute(sql.RELEASE, self._lease)
 
-        await self._database.transaction(leave)
+        await self._database.transaction(release)
 
     async def entries(self, names: Sequence[str]) -> list[Entry]:
         """The entry of each of these documents of the chunk. Raises ConfigurationError where it has no such one."""
@@ -180,7 +180,7 @@ class Chunk(JobJournal):
 
         async def abandon(transaction: Transaction) -> None:
             """All of it. The first statement holds the chunk's row, which nobody shares who waits for more."""
-            self._refuse_lost(await transaction.execute(sql.COUNT, counts | self._turn))
+            self._refuse_lost(await transaction.execute(sql.COUNT, counts | self._lease))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.id, "at": at}
                 await transaction.execute(sql.ABANDON, values)
@@ -203,11 +203,11 @@ class Chunk(JobJournal):
         await self._database.execute(sql.FORGET_BEFORE, {"job": self.job, "at": at})
 
     @property
-    def _turn(self) -> dict[str, Any]:
-        return {"chunk": self.id, "turn": self.turn}
+    def _lease(self) -> dict[str, Any]:
+        return {"chunk": self.id, "fence": self.fence}
 
     def _values(self, entry: Entry) -> dict[str, Any]:
-        return attrs.asdict(entry) | {"state": int(entry.state)} | self._turn
+        return attrs.asdict(entry) | {"state": int(entry.state)} | self._lease
 
     def _refuse_lost(self, found: Sequence[object]) -> None:
         if not found:
@@ -294,13 +294,13 @@ class PostgresJournal(JobJournal, DatabaseContext):
         values = {"job": self.job, "patience": patience, "most": _WOKEN}
         return [chunk for (chunk,) in await self._database.execute(sql.DUE, values)]
 
-    async def take(self, chunk: int, patience: float) -> Chunk | None:
+    async def lease(self, chunk: int, patience: float) -> Chunk | None:
         """A chunk, unless it is done, or has a worker that was heard of within so many seconds."""
-        found = await self._database.execute(sql.TAKE, {"chunk": chunk, "patience": patience})
+        found = await self._database.execute(sql.LEASE, {"chunk": chunk, "patience": patience})
         return Chunk(self._database, self.job, self._identity, chunk, *found[0]) if found else None
 
     async def pass_over(self, chunk: int) -> None:
-        """Have others told of a chunk at once: who was told of it begins no more turns."""
+        """Have others told of a chunk at once: who was told of it leases none any more."""
         await self._database.execute(sql.WAKE_ANEW, {"chunk": chunk})
 
     async def open_chunks(self) -> int:

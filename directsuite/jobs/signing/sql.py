@@ -1,13 +1,13 @@
 """The tables of signing jobs, and every statement that is made of them. A file of SQLite has one job of one chunk.
 
 signing_job        what is signed with; identity: no other job's, in whatever database
-signing_chunk      documents that one worker at a time has: the turn's number is its lease; seen_at: it was heard of;
+signing_chunk      documents that one worker at a time has: fence counts its leases; seen_at: the worker was heard of;
                    woken_at: workers were told that it is there to be taken
 signing_document   one row each, by its name, which may be no Unicode text
 signing_abandoned  stored documents that are to be deleted when there is time, for they may be signed or not
 
-A worker writes only in a turn that is the chunk's last one: each statement that writes holds the chunk's row meanwhile,
-for which another turn has to wait.
+A worker writes only while its lease is the chunk's last one: each statement that writes holds the chunk's row
+meanwhile, for which another lease has to wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLES = Tables(
         sql("""
             CREATE TABLE directsuite.signing_chunk (
                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-                job bigint NOT NULL REFERENCES directsuite.signing_job, turn bigint NOT NULL DEFAULT 0,
+                job bigint NOT NULL REFERENCES directsuite.signing_job, fence bigint NOT NULL DEFAULT 0,
                 seen_at timestamptz, woken_at timestamptz, done boolean NOT NULL DEFAULT false,
                 abandoned bigint NOT NULL DEFAULT 0, asked bigint NOT NULL DEFAULT 0
             )
@@ -79,21 +79,21 @@ DUE = sql("""
     )
     UPDATE directsuite.signing_chunk c SET woken_at = now() FROM due WHERE c.id = due.id RETURNING c.id
 """)
-TAKE = sql("""
-    UPDATE directsuite.signing_chunk SET turn = turn + 1, seen_at = now(), woken_at = NULL
+LEASE = sql("""
+    UPDATE directsuite.signing_chunk SET fence = fence + 1, seen_at = now(), woken_at = NULL
     WHERE id = :chunk AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
-    RETURNING turn
+    RETURNING fence
 """)
 WAKE_ANEW = sql("UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = :chunk")
 SEEN = sql("""
-    UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = :chunk AND turn = :turn AND seen_at IS NOT NULL
+    UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = :chunk AND fence = :fence AND seen_at IS NOT NULL
     RETURNING id
 """)
-HOLD = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND turn = :turn FOR UPDATE")
-LEAVE = sql("""
+HOLD = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR UPDATE")
+RELEASE = sql("""
     UPDATE directsuite.signing_chunk c SET seen_at = NULL, woken_at = NULL, done = NOT EXISTS (
         SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state < 5)
-    WHERE id = :chunk AND turn = :turn
+    WHERE id = :chunk AND fence = :fence
 """)
 OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
@@ -111,7 +111,7 @@ _PUT = """
         output_sha = :output_sha, tries = :tries, problem = :problem
 """
 PUT = sql(f"""
-    WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND turn = :turn FOR SHARE)
+    WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR SHARE)
     UPDATE directsuite.signing_document AS d {_PUT}
     FROM held WHERE d.chunk = held.id AND d.number = :number RETURNING number
 """)  # noqa: S608  of constants
@@ -119,7 +119,7 @@ SET = sql(f"UPDATE directsuite.signing_document {_PUT} WHERE chunk = :chunk AND 
 
 COUNT = sql("""
     UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, asked = asked + :asked
-    WHERE id = :chunk AND turn = :turn RETURNING id
+    WHERE id = :chunk AND fence = :fence RETURNING id
 """)
 ABANDON = sql("""
     INSERT INTO directsuite.signing_abandoned VALUES (:identifier, :chunk, :at) ON CONFLICT (identifier) DO NOTHING
@@ -132,7 +132,7 @@ FORGET = sql("DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(:
 FORGET_BEFORE = sql("""
     DELETE FROM directsuite.signing_abandoned
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
-""")  # of chunks that are done, too, whose turn nobody takes any more
+""")  # of chunks that are done, too, which nobody leases any more
 
 RENEW = sql("""
     UPDATE directsuite.signing_document SET state = 1, problem = NULL, tries = 0, source_sha = NULL

@@ -92,8 +92,8 @@ class StorageTarget:
         """Where it is, as a URL."""
 
     @contextlib.asynccontextmanager
-    async def staging_dir(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
-        """A temporary folder of this machine, of this turn alone."""
+    async def staging_dir(self, part: str, fence: int = 0) -> AsyncGenerator[Path]:
+        """A temporary folder of this machine, of this lease alone."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
         )

@@ -1,7 +1,7 @@
 """Where signed PDFs go: each appears whole, under its document's name, or not at all.
 
-target/.directsuite/part.turn/lock     locked while a job signs into the target
-target/.directsuite/part.turn/7.pdf    in the making
+target/.directsuite/part.fence/lock     locked while a job signs into the target
+target/.directsuite/part.fence/7.pdf    in the making
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Its PDFs are of no use to anybody: a job that ended goes on without them, and wh
 class Target(Protocol):
     """Takes signed PDFs."""
 
-    def staging_dir(self, part: str, turn: int = 0) -> AbstractAsyncContextManager[Path]:
+    def staging_dir(self, part: str, fence: int = 0) -> AbstractAsyncContextManager[Path]:
         """A folder on this machine in which PDFs are while they come. It has none at first.
 
-        part, turn: of many jobs and processes that sign into one target, each has another part, which can be the name
-        of a folder; one that begins a later turn of it takes away what an earlier one has in the making, so that this
-        can't keep it any more.
+        part: of many jobs and processes that sign into one target, each has another one, which can be the name of a
+        folder. fence: who has a later lease of the part takes away what an earlier one has in the making, so that
+        that can't be kept any more.
         """
         ...
 
@@ -95,20 +95,20 @@ class TargetFolder:
             raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
 
     @contextlib.asynccontextmanager
-    async def staging_dir(self, part: str, turn: int = 0) -> AsyncGenerator[Path]:
+    async def staging_dir(self, part: str, fence: int = 0) -> AsyncGenerator[Path]:
         """On the folder's own file system, so that a finished file only has to be given its name.
 
         Parts that jobs left which ended in the middle, and whose journals are gone, are taken away after a day.
         """
         top = self._path / STAGING
-        folder = top / f"{part}.{turn}"
+        folder = top / f"{part}.{fence}"
 
         def undo(lock: int) -> None:
             """As after the block."""
             os.close(lock)
             _removed(top, folder)
 
-        lock = await _whole(asyncio.to_thread(_made_anew, top, part, turn), undo=undo)
+        lock = await _whole(asyncio.to_thread(_made_anew, top, part, fence), undo=undo)
         try:
             await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
             yield folder
@@ -193,16 +193,16 @@ async def _whole(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object])
         raise
 
 
-def _made_anew(top: Path, part: str, turn: int) -> int:
-    """A part for this turn alone. Gives its lock, a file descriptor.
+def _made_anew(top: Path, part: str, fence: int) -> int:
+    """A part for this lease alone. Gives its lock, a file descriptor.
 
-    A worker that was paused may come late: what a later turn has stays there.
+    A worker that was paused may come late: what a later lease has stays there.
     """
-    folder = top / f"{part}.{turn}"
+    folder = top / f"{part}.{fence}"
     for attempt in itertools.count(1):
         try:
             for each in top.glob(f"{part}.*"):
-                if int(each.suffix[1:]) <= turn:
+                if int(each.suffix[1:]) <= fence:
                     shutil.rmtree(each, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return _locked(folder)

@@ -130,7 +130,7 @@ class Scene:
     async def taken(self) -> Chunk:
         """The first chunk that is there to be taken."""
         for key in range(1, 10):
-            chunk = await self.journal.take(key, 30.0)
+            chunk = await self.journal.lease(key, 30.0)
             if chunk is not None:
                 return chunk
         raise AssertionError("there is none")
@@ -186,13 +186,13 @@ async def test_no_two_chunks_have_one_part_of_a_staging_folder(
     parts = {await first.part(), await second.part()}
     await scene.lose_all()
     again = await scene.taken()
-    assert (again.id, await again.part()) == (first.id, await first.part())  # where the earlier turn's is taken away
+    assert (again.id, await again.part()) == (first.id, await first.part())  # where the earlier lease's is taken away
     with postgres.lent_database() as elsewhere:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
             async with PostgresJournal(place, job) as journal:
                 await journal.add(["a.pdf"])
                 [key] = await journal.due(30.0)
-                chunk = await journal.take(key, 30.0)
+                chunk = await journal.lease(key, 30.0)
                 assert chunk is not None
                 parts |= {await chunk.part(), journal.part_of(first.id)}
     assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
@@ -225,7 +225,7 @@ async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None
     [entry, *_] = await late.entries(await late.names())
     await scene.lose_all()
     now = await scene.taken()
-    assert (now.id, now.turn) == (late.id, late.turn + 1)
+    assert (now.id, now.fence) == (late.id, late.fence + 1)
     for attempt in (
         late.confirm(),
         late.put(attrs.evolve(entry, state=State.SIGNING)),
@@ -233,11 +233,11 @@ async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None
     ):
         with pytest.raises(LostChunkError):
             await attempt
-    await late.leave()
+    await late.release()
     assert await now.entries([entry.name]) == [entry]
     assert await now.abandoned() == []
     await now.confirm()
-    await now.leave()
+    await now.release()
     with pytest.raises(LostChunkError):
         await now.confirm()  # it would keep others from it
     assert await scene.journal.open_chunks() == 3
@@ -378,21 +378,21 @@ async def test_a_journal_that_is_not_open_is_told(scene: Scene, conninfo: str) -
 async def test_a_worker_that_comes_late_leaves_its_successor_s_staging_folder_alone(scene: Scene) -> None:
     await scene.journal.add(NAMES)
     [chunk, *_] = await scene.journal.due(60.0)
-    first = await scene.journal.take(chunk, 60.0)
+    first = await scene.journal.lease(chunk, 60.0)
     assert first is not None
     await scene.journal.connections.fetch(_LONG_AGO)
-    second = await scene.journal.take(chunk, 60.0)
+    second = await scene.journal.lease(chunk, 60.0)
     assert second is not None
     target = TargetFolder(scene.out)
-    async with target.staging_dir(await second.part(), second.turn) as room:
+    async with target.staging_dir(await second.part(), second.fence) as room:
         (room / "1.pdf").write_bytes(CONTENT)
-        async with target.staging_dir(await first.part(), first.turn):
+        async with target.staging_dir(await first.part(), first.fence):
             assert (room / "1.pdf").exists()
         assert (room / "1.pdf").exists()
 
 
 async def test_what_expired_is_forgotten_whichever_chunk_it_was_of(scene: Scene) -> None:
-    chunks = [await scene.journal.take(each, 60.0) for each in await scene.journal.due(60.0)]
+    chunks = [await scene.journal.lease(each, 60.0) for each in await scene.journal.due(60.0)]
     taken = [each for each in chunks if each is not None]
     assert len(taken) > 1
     for chunk in taken:

@@ -35,7 +35,7 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     async with PostgresJournal(request.getfixturevalue("conninfo"), "job") as in_postgres:
         await in_postgres.add(NAMES)
         [key] = await in_postgres.due(30.0)
-        chunk = await in_postgres.take(key, 30.0)
+        chunk = await in_postgres.lease(key, 30.0)
         assert chunk is not None
         yield Kept(chunk, in_postgres)
 
