@@ -16,4 +16,4 @@ def test_the_wheel_holds_every_file_of_the_package() -> None:
     held = {file.distribution_path for file in wheel.recurse_included_files()}
     there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "directsuite").rglob("*.*") if file.is_file()}
     assert {name for name in there if "__pycache__" not in name} == held
-    assert {"directsuite/py.typed", "directsuite/sandbox/openapi.yaml"} <= held
+    assert {"directsuite/py.typed", "directsuite/sandbox/openapi.yaml", "directsuite/guides/contributing.md"} <= held
