@@ -80,19 +80,21 @@ def in_parts(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]
 
 @attrs.frozen
 class Tables:
-    """Tables that are made where there are none. part: their name among others of a PostgreSQL database."""
+    """Tables that are made where there are none."""
 
     part: str
+    """Their name among others of a PostgreSQL database."""
     statements: tuple[Statement, ...]
     version: int = 1
 
 
 @attrs.frozen
 class Refusal:
-    """What a database says of a statement. is_general: whether that is about no row, as with a full disk."""
+    """What a database says of a statement."""
 
     explanation: str
     is_general: bool
+    """Whether it is about no row, as with a full disk."""
     cause: BaseException | None = None
 
 

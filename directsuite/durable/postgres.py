@@ -94,14 +94,17 @@ def explained(error: psycopg.Error) -> str:
 class Connections:
     """Connections to one database, made when they are needed. They belong to one event loop.
 
-    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. error: what
-    is raised, with what to do about it. most: how many there are at a time. timeout: seconds for a call, its wait for a
-    connection included. made: how many there were so far. breaks: how often PostgreSQL was not reached, was silent, or
-    broke one off. Raises ConfigurationError.
+    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. Raises
+    ConfigurationError.
     """
 
     def __init__(
-        self, conninfo: str | Secret, *, error: type[DirectSuiteError], most: int = 4, timeout: float = TIMEOUT
+        self,
+        conninfo: str | Secret,
+        *,
+        error: type[DirectSuiteError],  # what is raised, with what to do about it
+        most: int = 4,  # connections at a time
+        timeout: float = TIMEOUT,  # seconds for a call, its wait for a connection included
     ) -> None:
         self.conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
@@ -110,7 +113,9 @@ class Connections:
         self.timeout = timeout
         self.error = error
         self.made = 0
+        """Connections that were made so far."""
         self.breaks = 0
+        """How often PostgreSQL was not reached, was silent, or broke a connection off."""
         self._free = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
         self._closed = False

@@ -73,16 +73,18 @@ _WHAT_TO_DO = {
 
 @attrs.frozen(kw_only=True)
 class SqliteFile(Generic[E]):
-    """A kind of file. noun: what errors call it; error: their class. version: of what stands in it.
-
-    application: the number that says so in the file, another for each kind. page: bytes; large ones suit large values.
-    """
+    """A kind of file."""
 
     noun: str
+    """What errors call it."""
     error: Callable[[str], E]
+    """The class of its errors."""
     application: int
+    """The number that says in the file which kind it is."""
     version: int = 1
+    """Of the tables in it. A file of another version is refused."""
     page: int = 4096
+    """Bytes of a page: large ones suit large values."""
 
     def explained(self, error: BaseException) -> E:
         """What to do about an error of SQLite, or about whatever else has kept a transaction from being committed."""

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import attrs
 
+from directsuite.core.retry import Backoff
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
@@ -35,8 +36,8 @@ _AT_A_TIME = 500
 _STRIKES = 3
 """Times that a change is told alone before it is set aside, all but the first of them once others were taken."""
 _IN_VAIN = 5  # refused changes in a row, none set aside before, until the sink itself is to blame
-_FIRST, _LONGEST = 900_000, 86_400_000
-"""Milliseconds until the first, and at the most until a later try of what was set aside."""
+_BACKOFF = Backoff(900.0, 86_400.0)
+"""Of what was set aside."""
 
 OF_THE_SYSTEM = frozenset(
     getattr(errno, name)
@@ -65,13 +66,14 @@ class RefusedError(SinkError):
 class Step:
     """One change, and what is known once it is told.
 
-    before: the row of the key that the message has no more, as it is until then. here: the row of the key that it has.
-    Either's attempts: how often the sink has refused the change, or the service the message.
+    The attempts of either row count how often the sink has refused the change, or the service the message.
     """
 
     change: Change
     before: Row | None = None
+    """The row of the key that the message has no more, as it is until then."""
     here: Row | None = None
+    """The row of the key that it has."""
 
     def done(self) -> list[Row]:
         """The rows once it is told."""
@@ -118,21 +120,20 @@ _KNOWN_TO_THE_SINK = (State.LIVE, State.MISSING, State.IN_DOUBT, State.POISON_IN
 
 def tried_in_vain(row: Row, now_ms: int) -> Row:
     """A row of what was tried once more, and is tried again later."""
-    wait = min(_LONGEST, _FIRST * 2 ** min(row.attempts, 10))
-    return attrs.evolve(row, attempts=row.attempts + 1, retry_ms=now_ms + wait)
+    attempts = row.attempts + 1
+    return attrs.evolve(row, attempts=attempts, retry_ms=now_ms + round(1000 * _BACKOFF.after(attempts)))
 
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """What a process has seen of its sink, in all mailboxes.
-
-    passed, passed_without: how often it took changes with and without messages. refused: keys of changes that it
-    refused alone, with what spoke for the sink at that time.
-    """
+    """What a process has seen of its sink, in all mailboxes."""
 
     passed: int = 0
+    """How often it took changes of which some had messages."""
     passed_without: int = 0
+    """How often it took changes without messages."""
     refused: dict[Key, int] = attrs.field(factory=dict[Key, int])
+    """Changes that it refused alone, by their keys, each with what spoke for the sink at that time."""
 
     def note_taken(self, changes: Sequence[Change]) -> None:
         """Note that the sink took these."""
