@@ -10,7 +10,9 @@ import attrs
 import pytest
 
 import directsuite as ds
+from directsuite.core.clock import SystemClock
 from directsuite.messaging.tracking import Delivery
+from directsuite.testing import LeapingClock
 from tests.cli.conftest import Typist
 from tests.integration.world import BOB
 
@@ -189,9 +191,12 @@ async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
     assert "a look failed, and what was known before it is shown" in ended.err
 
 
-async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist) -> None:
-    smtp_id = await sent(typist, "slow+2s@elsewhere.test")
+async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    smtp_id = await sent(typist, "slow+2m@elsewhere.test")
     assert "Waiting" in (await typist.run("status", smtp_id)).out
+    clock = LeapingClock(typist.sandbox.clock)
+    for method in ("monotonic", "sleep"):
+        monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
     ended = await typist.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
 
