@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,7 @@ def test_the_next_step_of_a_folder(
         ({1}, {1: State.LIVE, 2: State.LIVE}, False),  # one deleted
         (set[int](), {1: State.LIVE}, True),  # all of them
         ({4}, {1: State.LIVE, 2: State.LIVE, 3: State.LIVE, 4: State.LIVE}, True),  # many at once
+        (set(range(4, 11)), dict.fromkeys(range(1, 11), State.LIVE), True),  # three tenths of them
         ({1, 2}, {2: State.LIVE}, True),  # a uid below others that was never seen
         ({1}, {1: State.MISSING}, True),
         ({1}, {1: State.DELETED}, True),
@@ -113,6 +115,23 @@ def test_what_is_new_is_listed_and_what_is_missing_is_not(
         assert recorded[uid] in (State.LIVE, State.MISSING, *QUARANTINED)
     for uid in recorded.keys() - uids - seen.missing:  # and what isn't missing was never told to be there
         assert recorded[uid] not in LISTED
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_becomes_of_a_listed_message(state: State) -> None:
+    fetched = snapshot({1}, {1: state}).new
+    assert fetched == ([1] if state in (State.DELETED, State.UNRESOLVED, State.IN_DOUBT) else [])
+    live_again = [(each.uid, each.state) for each in returned_rows({1: row(1, state)}, {1})]
+    assert live_again == ([(1, State.LIVE)] if state is State.MISSING else [])
+
+
+def test_a_forgotten_listing_is_seen_again_whole_and_written_once() -> None:
+    state = FolderState(Folder(id=1, name="INBOX", fingerprint=b"f"), mark=b"m")
+    assert [each.fingerprint for each in state.forget_listing()] == [None]
+    assert state.mark is None
+    state.mark = b"n"
+    assert state.forget_listing() == []
+    assert state.mark is None
 
 
 @given(uids=st.sets(UIDS), recorded=RECORDED)
@@ -169,7 +188,8 @@ def test_messages_are_carried_over_one_to_one_and_by_what_no_other_has(
 def test_only_what_the_sink_still_has_is_carried_over(state: State) -> None:
     strong = {5: Metadata(identity=b"a", strong=True, size=1, received_ms=0)}
     assert list(rows_carried_over(MOVED_ON, {1: row(1, state)}, strong)) == []
-    assert len(list(rows_carried_over(MOVED_ON, {1: row(1, State.MISSING)}, strong))) == 1
+    carried_over = [now for _, now in rows_carried_over(MOVED_ON, {1: row(1, State.MISSING)}, strong)]
+    assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
 
 
 def test_whether_a_folder_numbers_as_before() -> None:
@@ -180,7 +200,9 @@ def test_whether_a_folder_numbers_as_before() -> None:
     assert numbers_as_before({1: row(1)}, {}, set())  # nothing is listed: nothing speaks against it
     assert numbers_as_before({1: row(1)}, {}, {1})  # contents can be compared
     assert not numbers_as_before({2: row(2)}, {}, {1})
-    assert numbers_as_before({1: row(1, State.DELETED)}, {}, {2})  # all were gone, and this one is newer
+    gone = {1: attrs.evolve(row(1, State.DELETED), digest=None)}
+    assert numbers_as_before(gone, {}, {2})  # all were gone, and this one is newer
+    assert not numbers_as_before(gone, {}, {1})
 
 
 def test_contents_are_compared_where_identities_prove_nothing() -> None:
@@ -210,6 +232,7 @@ def test_a_message_is_looked_for_at_its_own_position_first() -> None:
         ("Archive", row(9, State.DELETED, folder=2)),
         ("Archive", row(7, folder=2)),
         ("INBOX", row(3)),
+        ("INBOX", row(4, State.DELETED)),
         ("INBOX", row(7, State.DELETED)),
         ("INBOX", row(7, State.UNRESOLVED, uid_validity=0)),
     ]
@@ -219,6 +242,7 @@ def test_a_message_is_looked_for_at_its_own_position_first() -> None:
         ("INBOX", 7, State.UNRESOLVED),
         ("INBOX", 3, State.LIVE),
         ("Archive", 7, State.LIVE),
+        ("INBOX", 4, State.DELETED),
         ("Archive", 9, State.DELETED),
     ]
 
