@@ -173,7 +173,7 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
         began = time.time()
         running = asyncio.create_task(sync.run())
         while True:
-            waits = [each.in_step_at for name, each in sync.status.items() if name != names[0]]
+            waits = [each.up_to_date_at for name, each in sync.status.items() if name != names[0]]
             if None not in waits:
                 break
             await asyncio.sleep(_PATIENCE)

@@ -204,9 +204,9 @@ def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
     Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
     stands in the environment: DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_CONFIG.
 
-    Exit status 0 says that it was stopped, or with --once that all is in step; 1 that a mailbox is failing at the end
-    of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong, or
-    the store can't be used; 130 and 143 that a signal broke off --once, or came before it began. It goes on where
+    Exit status 0 says that it was stopped, or with --once that all is up to date; 1 that a mailbox is failing at the
+    end of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong,
+    or the store can't be used; 130 and 143 that a signal broke off --once, or came before it began. It goes on where
     nobody reads stdout any more.
     """
     from directsuite.cli.sync import run

@@ -54,7 +54,14 @@ from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import MaildirSink, TableSink
-from directsuite.sync.status import MailboxProgress, RoundFinished, Standing, WorkerStatus, status_file_of, write_status
+from directsuite.sync.status import (
+    MailboxProgress,
+    RoundFinished,
+    SyncStatus,
+    WorkerStatus,
+    status_file_of,
+    write_status,
+)
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
 
@@ -167,14 +174,14 @@ async def _keep_in_step(
                 await _ended(work, worker)
             mailboxes = worker.mailboxes()
             if not options.once:
-                display.say("stopped", f"stopped: {standings(mailboxes)}; the same command goes on from here")
+                display.say("stopped", f"stopped: {counted_by_status(mailboxes)}; the same command goes on from here")
                 return ExitStatus.DONE
             if received:
                 display.say("stopped", "broken off, nothing is lost: the same command goes on from here")
                 return 128 + received[0]  # as shells count it
-            display.say("done", standings(mailboxes))
-            is_in_step = all(each.standing is Standing.IN_STEP for each in mailboxes.values())
-            return ExitStatus.DONE if is_in_step else ExitStatus.FAILED
+            display.say("done", counted_by_status(mailboxes))
+            is_up_to_date = all(each.status is SyncStatus.UP_TO_DATE for each in mailboxes.values())
+            return ExitStatus.DONE if is_up_to_date else ExitStatus.FAILED
 
 
 async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
@@ -192,7 +199,7 @@ async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
     try:
         work.result()
     except StoreError as error:
-        if any(each.standing is not Standing.WAITING for each in worker.mailboxes().values()):
+        if any(each.status is not SyncStatus.WAITING for each in worker.mailboxes().values()):
             raise
         raise refusal_of_store(error) from None
 
@@ -413,11 +420,11 @@ class Lines:
             return
         self._summarized_at = now
         lags = [lag for each in mailboxes.values() if (lag := each.lag(now)) is not None]
-        counts = Counter(each.standing for each in mailboxes.values())
-        about = {str(standing).replace(" ", "_"): counts[standing] for standing in Standing}
+        counts = Counter(each.status for each in mailboxes.values())
+        about = {str(status).replace(" ", "_"): counts[status] for status in SyncStatus}
         longest = round(max(lags, default=0.0), 1)
         self._write(
-            "summary", f"{standings(mailboxes)}; longest lag {longest:.0f} s", {**about, "longest_lag": longest}
+            "summary", f"{counted_by_status(mailboxes)}; longest lag {longest:.0f} s", {**about, "longest_lag": longest}
         )
 
     def say(self, event: str, words: str) -> None:
@@ -437,10 +444,10 @@ def display_for(*, as_json: bool) -> LiveTable | Lines:
     return LiveTable(console) if console.is_terminal and not as_json else Lines(as_json=as_json)
 
 
-def standings(mailboxes: Mapping[str, MailboxProgress]) -> str:
+def counted_by_status(mailboxes: Mapping[str, MailboxProgress]) -> str:
     """How many mailboxes stand how, in words."""
-    counts = Counter(each.standing for each in mailboxes.values())
-    return ", ".join(f"{counts[standing]} {standing}" for standing in Standing if counts[standing]) or "no mailboxes"
+    counts = Counter(each.status for each in mailboxes.values())
+    return ", ".join(f"{counts[status]} {status}" for status in SyncStatus if counts[status]) or "no mailboxes"
 
 
 def _warn_of_stdout(error: OSError) -> None:

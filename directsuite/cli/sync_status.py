@@ -31,7 +31,7 @@ from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.sync.model import QUARANTINED, FolderStatus, Kind, MailboxStatus, OperatorRequest, State, StoreError
-from directsuite.sync.status import MailboxProgress, Standing, WorkerStatus, read_status, status_file_of
+from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, read_status, status_file_of
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
 SILENT = 30.0
@@ -40,10 +40,10 @@ CONNINFO = "DIRECTSUITE_POSTGRES"
 
 _WIDTH = 200  # columns where nobody says how many there are, so that a line stays a line
 _STYLES = {
-    Standing.FAILING: "bold red",
-    Standing.BEHIND: "yellow",
-    Standing.WAITING: "dim",
-    Standing.IN_STEP: "green",
+    SyncStatus.FAILING: "bold red",
+    SyncStatus.CATCHING_UP: "yellow",
+    SyncStatus.WAITING: "dim",
+    SyncStatus.UP_TO_DATE: "green",
 }
 """In the order in which they stand in the table: those that need somebody come first."""
 _ORDER = list(_STYLES)
@@ -66,7 +66,7 @@ class MailboxRow:
 
     @property
     def lag(self) -> float | None:
-        """Seconds since the mailbox was last in step."""
+        """Seconds since the mailbox was last up to date."""
         return self.progress.lag(self.now)
 
     @property
@@ -142,7 +142,7 @@ async def _status(options: SyncStatusOptions) -> int:
         _show_json(report)
     else:
         _show(report)
-    is_failing = any(each.progress.standing is Standing.FAILING for each in report.mailboxes)
+    is_failing = any(each.progress.status is SyncStatus.FAILING for each in report.mailboxes)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
 
 
@@ -268,15 +268,15 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
 
     def progress(each: FleetMailbox) -> MailboxProgress:
         """What the table has of it, which doesn't know since when it fails."""
-        standing = Standing.IN_STEP if each.in_step_at is not None else Standing.BEHIND
+        status = SyncStatus.UP_TO_DATE if each.up_to_date_at is not None else SyncStatus.CATCHING_UP
         if each.failures:
-            standing = Standing.FAILING
+            status = SyncStatus.FAILING
         elif not each.rounds:
-            standing = Standing.WAITING
+            status = SyncStatus.WAITING
         return MailboxProgress(
             name=each.name,
-            standing=standing,
-            in_step_at=each.in_step_at,
+            status=status,
+            up_to_date_at=each.up_to_date_at,
             rounds=each.rounds,
             failures=each.failures,
             problem=each.problem if each.failures else None,
@@ -303,12 +303,12 @@ def table_of(rows: Sequence[MailboxRow], *, room: int | None = None) -> Table:
     """A table of at most `room` rows; a last one says how many more there are."""
     with_messages = any(each.messages is not None for each in rows)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("mailbox", "standing"):
+    for title in ("mailbox", "status"):
         table.add_column(title, overflow="fold")
     for title in ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "set aside"):
         table.add_column(title, justify="right")
     table.add_column("problem", overflow="fold", ratio=1)
-    for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.standing))[:room]:
+    for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.status))[:room]:
         progress = row.progress
         counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.set_aside]
         if with_messages:
@@ -316,7 +316,7 @@ def table_of(rows: Sequence[MailboxRow], *, room: int | None = None) -> Table:
         since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
         table.add_row(
             Text(progress.name),
-            Text(str(progress.standing), style=_STYLES[progress.standing]),
+            Text(str(progress.status), style=_STYLES[progress.status]),
             duration(row.lag),
             *(str(count or "") for count in counts),
             Text("" if progress.problem is None else f"{progress.problem}{since}"),
@@ -379,8 +379,8 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
     }
     return {
         "mailbox": progress.name,
-        "standing": str(progress.standing),
-        "in_step_at": _iso_time(progress.in_step_at),
+        "status": str(progress.status),
+        "up_to_date_at": _iso_time(progress.up_to_date_at),
         "lag": row.lag,
         "problem": progress.problem,
         "failing_for": row.failing_for,

@@ -21,7 +21,7 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import Changes, ChangeStream, MaildirError, MaildirSink, SqliteSink, UnacknowledgedError
-from directsuite.sync.status import MailboxProgress, RoundFinished, Standing
+from directsuite.sync.status import MailboxProgress, RoundFinished, SyncStatus
 from directsuite.sync.store import SqliteStore, StoreSink
 from directsuite.sync.synchronizer import Synchronizer
 
@@ -43,11 +43,11 @@ __all__ = [
     "SqliteSink",
     "SqliteStore",
     "StaleLeaseError",
-    "Standing",
     "State",
     "Store",
     "StoreError",
     "StoreSink",
+    "SyncStatus",
     "Synchronizer",
     "Transaction",
     "UnacknowledgedError",

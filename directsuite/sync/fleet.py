@@ -220,8 +220,8 @@ class FleetMailbox:
 
     name: str = attrs.field(repr=False)
     rounds: int
-    in_step_at: float | None
-    """Unix time when it was last in step."""
+    up_to_date_at: float | None
+    """Unix time when it was last up to date."""
     due_at: float
     """Unix time when the next round is due."""
     failures: int

@@ -30,7 +30,7 @@ from directsuite.sync.commits import Deliver, SinkError, SinkHealth
 from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, TakesOperatorRequests
 from directsuite.sync.remote import DirectRemote, Remote
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, Standing, problem_of
+from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, problem_of
 
 _LOGGER = logging.getLogger("directsuite")
 
@@ -130,9 +130,9 @@ class Worker:
             raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
         await self._store.bind(name)
 
-    def standing(self, name: str) -> Standing:
+    def status_of(self, name: str) -> SyncStatus:
         """How a mailbox stands."""
-        return self._mailboxes[name].status.standing if name in self._mailboxes else Standing.WAITING
+        return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
         """Begin anew with a mailbox that another process had since, save for how often it has failed."""
@@ -205,13 +205,13 @@ class Worker:
             self._fail(status, next(iter(folders.values())), folders)
             return
         status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
-        status.standing = Standing.BEHIND if report.more else Standing.IN_STEP
+        status.status = SyncStatus.CATCHING_UP if report.more else SyncStatus.UP_TO_DATE
         if not report.more:
-            status.in_step_at = self._now()
+            status.up_to_date_at = self._now()
 
     def _fail(self, status: MailboxProgress, problem: str, folders: dict[str, str]) -> None:
         status.failures += 1
-        status.standing, status.problem, status.folders = Standing.FAILING, problem, folders
+        status.status, status.problem, status.folders = SyncStatus.FAILING, problem, folders
         if status.failing_since is None:
             status.failing_since = self._now()
 

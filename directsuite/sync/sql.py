@@ -163,7 +163,7 @@ FLEET_TABLES = Tables(
             CREATE TABLE directsuite.schedule (
                 mailbox bigint PRIMARY KEY REFERENCES directsuite.mailbox,
                 next_due_at timestamptz NOT NULL DEFAULT now(), woken_at timestamptz, fence bigint NOT NULL DEFAULT 0,
-                worker text, fail_count bigint NOT NULL DEFAULT 0, last_error text, in_step_at timestamptz
+                worker text, fail_count bigint NOT NULL DEFAULT 0, last_error text, up_to_date_at timestamptz
             )
         """),
         sql("CREATE INDEX schedule_due ON directsuite.schedule (next_due_at)"),
@@ -205,7 +205,7 @@ FINISH_ROUND = sql("""
     UPDATE directsuite.schedule s SET woken_at = NULL, last_error = :problem,
         next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
             THEN now() ELSE now() + make_interval(secs => :next_in) END,
-        in_step_at = CASE WHEN :problem::text IS NULL AND :next_in > 0 THEN now() ELSE in_step_at END,
+        up_to_date_at = CASE WHEN :problem::text IS NULL AND :next_in > 0 THEN now() ELSE up_to_date_at END,
         fail_count = :failures
     WHERE mailbox = :mailbox AND fence = :fence RETURNING fence
 """)
@@ -222,7 +222,7 @@ REASSIGN = sql("""
             AND s.next_due_at < now() - make_interval(secs => :patience)))
 """)  # procrastinate has no method that gives a waiting job to another queue
 SCHEDULED = sql("""
-    SELECT m.name, s.fence, extract(epoch FROM s.in_step_at)::float8, extract(epoch FROM s.next_due_at)::float8,
+    SELECT m.name, s.fence, extract(epoch FROM s.up_to_date_at)::float8, extract(epoch FROM s.next_due_at)::float8,
         s.fail_count, s.last_error
     FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox ORDER BY m.name COLLATE "C"
 """)

@@ -37,14 +37,14 @@ from directsuite.sync.model import Kind
 from directsuite.sync.store import FILE
 
 
-class Standing(enum.StrEnum):
+class SyncStatus(enum.StrEnum):
     """How a mailbox stands."""
 
     WAITING = "waiting"
     """It was not looked at yet."""
-    BEHIND = "behind"
+    CATCHING_UP = "catching up"
     """There is more to fetch."""
-    IN_STEP = "in step"
+    UP_TO_DATE = "up to date"
     """The sink has all that the last listings showed."""
     FAILING = "failing"
     """Its last round failed, or a folder in it; it is tried again."""
@@ -52,7 +52,7 @@ class Standing(enum.StrEnum):
 
 @attrs.define(kw_only=True, repr=False)
 class MailboxProgress:
-    """One mailbox, since this process began. in_step_at: seconds of the day's clock (Unix time), when it last was.
+    """One mailbox, since this process began. up_to_date_at: seconds of the day's clock (Unix time), when it last was.
 
     problem: what is wrong and what to do, in words that name nobody; None where nothing is. failing_since: when that
     began, in Unix time. folders: those that failed, with what is wrong. failures: rounds that failed, in a row.
@@ -60,8 +60,8 @@ class MailboxProgress:
     """
 
     name: str
-    standing: Standing = Standing.WAITING
-    in_step_at: float | None = None
+    status: SyncStatus = SyncStatus.WAITING
+    up_to_date_at: float | None = None
     rounds: int = 0
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
     set_aside: int = 0
@@ -72,10 +72,10 @@ class MailboxProgress:
 
     def lag(self, now: float) -> float | None:
         """Seconds since it was last in step; None where it never was."""
-        return None if self.in_step_at is None else max(0.0, now - self.in_step_at)
+        return None if self.up_to_date_at is None else max(0.0, now - self.up_to_date_at)
 
     def __repr__(self) -> str:
-        return f"MailboxProgress({self.standing})"
+        return f"MailboxProgress({self.status})"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -212,4 +212,4 @@ def _values(progress: MailboxProgress) -> dict[str, Any]:
 
 def _progress(name: str, values: dict[str, Any]) -> MailboxProgress:
     changes = Counter({Kind(kind): count for kind, count in values.pop("changes").items()})
-    return MailboxProgress(name=name, standing=Standing(values.pop("standing")), changes=changes, **values)
+    return MailboxProgress(name=name, status=SyncStatus(values.pop("status")), changes=changes, **values)

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from directsuite.messaging.service import Mailbox
-from directsuite.sync import RoundFinished, SqliteStore, Standing, Synchronizer
+from directsuite.sync import RoundFinished, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.world import ALICE, BOB, PASSWORD, World
 from tests.sync.test_synchronizer import HeldClock, Passwords, Told
 
@@ -24,8 +24,8 @@ async def test_a_fault_at_one_mailbox_harms_no_other(world: World, caplog: pytes
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [NO_TEXT, ALICE], Passwords(), deliver=told, clock=world.clock)
         status = await sync.once()
-    assert (status[NO_TEXT].standing, status[NO_TEXT].problem) == (Standing.FAILING, FAULT)
-    assert status[ALICE].standing is Standing.IN_STEP
+    assert (status[NO_TEXT].status, status[NO_TEXT].problem) == (SyncStatus.FAILING, FAULT)
+    assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "hers")]
     (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
     assert FAULT in record.getMessage()
@@ -68,7 +68,7 @@ async def test_what_a_password_waited_for_and_was_cancelled_fails_its_mailbox_al
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [BOB, ALICE], password, deliver=told, clock=world.clock, turns=1)
         status = await sync.once()
-    assert status[BOB].standing is Standing.FAILING
+    assert status[BOB].status is SyncStatus.FAILING
     assert told.subjects == [("new", "hers")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from directsuite.sync import Kind, SqliteStore, Standing, Synchronizer
+from directsuite.sync import Kind, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.world import ALICE, World
 from tests.sync.test_synchronizer import Passwords, Told
 
@@ -18,7 +18,7 @@ async def test_messages_of_a_folder_that_is_deleted_are_told_gone(world: World) 
         await world.box.delete_folder("INBOX.Short")
         status = (await sync.once())[ALICE]
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.GONE]
-    assert (status.standing, status.folders) == (Standing.IN_STEP, {})
+    assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
 async def test_messages_of_a_folder_that_is_renamed_are_told_moved(world: World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.sync import Change, SqliteSink, SqliteStore, Standing, StoreError, Synchronizer, synchronizer
+from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchronizer, SyncStatus, synchronizer
 from directsuite.sync.model import OperatorRequest
 from tests.integration.world import ALICE, BOB, World
 from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
@@ -51,7 +51,7 @@ async def test_a_turn_under_way_ends_and_none_begins_when_it_is_stopped(world: W
         assert [sync.status[name].rounds for name in (ALICE, BOB)] == [1, 0]
         sink.begun.clear()
         await asyncio.wait_for(sync.once(), 5)  # it can go on afterwards
-        assert sync.status[BOB].standing is Standing.IN_STEP
+        assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
 
 
 async def test_one_that_is_stopped_while_it_waits_ends_at_once(world: World) -> None:
@@ -105,8 +105,8 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(wor
             passwords.wrong.clear()
             assert await request_in(path, OperatorRequest.RETRY, [ALICE]) == [ALICE]
             clock.pass_by(HEARING)
-            await until(lambda: sync.status[ALICE].standing is Standing.IN_STEP)
-            assert sync.status[BOB].standing is Standing.FAILING
+            await until(lambda: sync.status[ALICE].status is SyncStatus.UP_TO_DATE)
+            assert sync.status[BOB].status is SyncStatus.FAILING
             assert await store.pending_requests() == []
 
 

@@ -18,8 +18,8 @@ from directsuite.sync import (
     MaildirSink,
     SinkError,
     SqliteStore,
-    Standing,
     Synchronizer,
+    SyncStatus,
     UnacknowledgedError,
 )
 from directsuite.sync.commits import SinkHealth
@@ -341,7 +341,7 @@ async def test_retry_tells_it_again_at_once_and_status_counts_it(world: World, t
     async with SqliteStore(path) as kept:
         sync = Synchronizer(world.suite, kept, [ALICE], Passwords(), deliver=sink, clock=HeldClock())
         status = (await sync.once())[ALICE]
-        assert (status.standing, status.set_aside, len(sink)) == (Standing.IN_STEP, 1, 2)
+        assert (status.status, status.set_aside, len(sink)) == (SyncStatus.UP_TO_DATE, 1, 2)
         sink.refuses = lambda _: False
         await sync.once()
         assert len(sink) == 2

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sync import Kind, MailboxProgress, Standing
+from directsuite.sync import Kind, MailboxProgress, SyncStatus
 from directsuite.sync.status import WorkerStatus, read_status, status_file_of, write_status
 
 seconds = st.floats(0, 2**33)
 progress = st.builds(
     MailboxProgress,
     name=st.just("?"),
-    standing=st.sampled_from(Standing),
-    in_step_at=st.none() | seconds,
+    status=st.sampled_from(SyncStatus),
+    up_to_date_at=st.none() | seconds,
     rounds=st.integers(0, 9),
     changes=st.dictionaries(st.sampled_from(Kind), st.integers(0, 9)).map(Counter[Kind]),
     set_aside=st.integers(0, 9),

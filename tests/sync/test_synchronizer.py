@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
-from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Standing, Synchronizer
+from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.world import ALICE, BOB, PASSWORD, World, raw_message
 
 HALF_A_MINUTE = 30.0
@@ -88,7 +88,7 @@ async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -
         await world.deliver("four")
         status = await sync.once()
     assert told.subjects[3:] == [("new", "four"), ("gone", None)]
-    assert status[ALICE].standing is Standing.IN_STEP
+    assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert status[ALICE].changes == {Kind.NEW: 4, Kind.GONE: 1}
     assert sum(each.new for each in heard.rounds) == 4
 
@@ -125,12 +125,12 @@ async def test_sink_that_fails_gets_everything_again(world: World) -> None:
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
         status = (await sync.once())[ALICE]
-        assert status.standing is Standing.FAILING
+        assert status.status is SyncStatus.FAILING
         assert "disk of the sink is full" in str(status.problem)
         told.failure = None
         status = (await sync.once())[ALICE]
     assert told.subjects == [("new", "one")]
-    assert (status.standing, status.problem, status.failures) == (Standing.IN_STEP, None, 0)
+    assert (status.status, status.problem, status.failures) == (SyncStatus.UP_TO_DATE, None, 0)
 
 
 async def test_wrong_password_of_one_mailbox_harms_no_other_and_is_recovered_from(world: World) -> None:
@@ -140,12 +140,12 @@ async def test_wrong_password_of_one_mailbox_harms_no_other_and_is_recovered_fro
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, deliver=told, clock=world.clock)
         status = await sync.once()
-        assert status[ALICE].standing is Standing.FAILING
+        assert status[ALICE].status is SyncStatus.FAILING
         assert "password is refused" in str(status[ALICE].problem)
-        assert status[BOB].standing is Standing.IN_STEP
+        assert status[BOB].status is SyncStatus.UP_TO_DATE
         passwords.wrong.clear()
         status = await sync.once()
-    assert status[ALICE].standing is Standing.IN_STEP
+    assert status[ALICE].status is SyncStatus.UP_TO_DATE
     assert told.subjects == [("new", "his"), ("new", "hers")]
 
 
@@ -156,7 +156,7 @@ async def test_source_of_passwords_that_raises_is_named(world: World) -> None:
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(world.suite, store, [ALICE], broken, deliver=Told(), clock=world.clock)
         status = await sync.once()
-    assert status[ALICE].standing is Standing.FAILING
+    assert status[ALICE].status is SyncStatus.FAILING
     assert status[ALICE].problem == "The source of passwords raised KeyError: see to it."
 
 
@@ -170,12 +170,12 @@ async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(
         await world.box.delete_folder("INBOX.Short")
         await world.deliver("one")
         status = (await sync.once())[ALICE]
-        assert (status.standing, list(status.folders)) == (Standing.FAILING, ["INBOX.Short"])
+        assert (status.status, list(status.folders)) == (SyncStatus.FAILING, ["INBOX.Short"])
         assert told.subjects == [("new", "one")]
         await world.box.create_folder("INBOX.Short")
         await world.deliver("two", folder="INBOX.Short")
         status = (await sync.once())[ALICE]
-    assert status.standing is Standing.IN_STEP
+    assert status.status is SyncStatus.UP_TO_DATE
     assert told.subjects[-1] == ("new", "two")
 
 

@@ -9,14 +9,14 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from directsuite.cli.sync import Lines, LiveTable, display_for, standings
+from directsuite.cli.sync import Lines, LiveTable, counted_by_status, display_for
 from directsuite.cli.sync_status import duration
 from directsuite.core.events import Event
-from directsuite.sync import Kind, MailboxProgress, RoundFinished, Standing
+from directsuite.sync import Kind, MailboxProgress, RoundFinished, SyncStatus
 
 
-def mailbox(number: int, standing: Standing = Standing.IN_STEP, **more: object) -> MailboxProgress:
-    progress = MailboxProgress(name=f"nurse{number}@direct.example", standing=standing)
+def mailbox(number: int, status: SyncStatus = SyncStatus.UP_TO_DATE, **more: object) -> MailboxProgress:
+    progress = MailboxProgress(name=f"nurse{number}@direct.example", status=status)
     for name, value in more.items():
         setattr(progress, name, value)
     return progress
@@ -26,8 +26,8 @@ def named(*mailboxes: MailboxProgress) -> dict[str, MailboxProgress]:
     return {each.name: each for each in mailboxes}
 
 
-FAILING = mailbox(9, Standing.FAILING, problem="The password is [b]refused[/b].", failing_since=40.0)
-FETCHED = mailbox(1, in_step_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), set_aside=4)
+FAILING = mailbox(9, SyncStatus.FAILING, problem="The password is [b]refused[/b].", failing_since=40.0)
+FETCHED = mailbox(1, up_to_date_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), set_aside=4)
 
 
 def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
@@ -42,7 +42,7 @@ def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
     assert told.index("nurse9") < told.index("nurse1@")
     assert "[b]refused[/b]. (for 60 s)" in told
     row = next(line for line in told.splitlines() if "nurse1@" in line)
-    assert row.split() == ["nurse1@direct.example", "in", "step", "10", "s", "7", "3", "4"]
+    assert row.split() == ["nurse1@direct.example", "up", "to", "date", "10", "s", "7", "3", "4"]
     assert "and 6 more" in told
 
 
@@ -61,7 +61,7 @@ def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == [
         "a mailbox: 3 new, 1 set aside",
         "a mailbox: The password is refused.",
-        "1 in step, 1 failing; longest lag 70 s",
+        "1 up to date, 1 failing; longest lag 70 s",
     ]
 
 
@@ -71,7 +71,14 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
         lines.show(named(FAILING, FETCHED), now)
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     del line["at"]
-    assert line == {"event": "summary", "waiting": 0, "behind": 0, "in_step": 1, "failing": 1, "longest_lag": 70.0}
+    assert line == {
+        "event": "summary",
+        "waiting": 0,
+        "catching_up": 0,
+        "up_to_date": 1,
+        "failing": 1,
+        "longest_lag": 70.0,
+    }
 
 
 def test_what_is_no_terminal_gets_lines() -> None:
@@ -88,4 +95,4 @@ def test_a_span_of_time_is_told_in_one_unit(seconds: float | None, told: str) ->
 
 
 def test_no_mailboxes_have_a_word_of_their_own() -> None:
-    assert standings({}) == "no mailboxes"
+    assert counted_by_status({}) == "no mailboxes"

@@ -150,8 +150,8 @@ async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.Mon
         _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
     document = json.loads((await desk.run("status", "--postgres", "--json")).out)
-    assert [(each["mailbox"], each["standing"], each["messages"]) for each in document["mailboxes"]] == [
-        (ALICE, "in step", 1),
-        (BOB, "in step", 1),
+    assert [(each["mailbox"], each["status"], each["messages"]) for each in document["mailboxes"]] == [
+        (ALICE, "up to date", 1),
+        (BOB, "up to date", 1),
     ]
     assert document["worker"]["workers"] == 0

@@ -29,7 +29,7 @@ async def test_messages_go_into_the_store_once(desk: Desk) -> None:
     for delivered in ("four", None):
         ended = await desk.run("run", *BOTH, "--passwords", passwords, "--once")
         assert (ended.status, ended.err) == (0, "")
-        assert ended.out.endswith("2 in step\n")
+        assert ended.out.endswith("2 up to date\n")
         if delivered:
             assert subjects() == ["one", "three", "two"]
             await desk.deliver(BOB, delivered)
@@ -65,7 +65,7 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
     desk.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
     ended = await desk.run("run", "--mailboxes", "addresses", "--once")
-    assert (ended.status, ended.out.split()[-3:]) == (0, ["1", "in", "step"])
+    assert (ended.status, ended.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
 
 
 async def test_the_mailbox_of_the_environment_where_none_is_given(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ async def test_a_mailbox_that_fails_is_told_without_its_name_and_the_others_go_o
     ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(alice="wrong"), "--once")
     assert ended.status == 1
     assert "The password is refused: give the right one." in ended.out
-    assert ended.out.endswith("1 in step, 1 failing\n")
+    assert ended.out.endswith("1 up to date, 1 failing\n")
     assert "alice" not in ended.out + ended.err
     assert subjects() == ["his"]
 
@@ -117,7 +117,7 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
     lines = [json.loads(line) for line in ended.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
     assert {"event": "round", "new": 2, "more": False, "problem": None} in lines
-    assert lines[-1] == {"event": "done", "words": "1 in step, 1 failing"}
+    assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
     assert [line["problem"] for line in lines[:-1] if line["problem"]] == [
         "The password is refused: give the right one."
     ]

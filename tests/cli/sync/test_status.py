@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, Standing
+from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, SyncStatus
 from directsuite.sync.status import WorkerStatus, write_status
 from tests.cli.sync.conftest import Desk
 from tests.integration.world import ALICE, BOB
@@ -56,9 +56,9 @@ async def test_after_a_worker_it_tells_what_that_left(desk: Desk) -> None:
     assert (ended.status, ended.err) == (0, "")
     first, header, *rows = ended.out.splitlines()
     assert first.startswith("no worker is running: the last one ended")
-    assert header.split()[:2] == ["mailbox", "standing"]
+    assert header.split()[:2] == ["mailbox", "status"]
     assert sorted(row.split()[0] for row in rows) == [ALICE, BOB]
-    assert all("in step" in row for row in rows)
+    assert all("up to date" in row for row in rows)
 
 
 async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> None:
@@ -79,12 +79,12 @@ async def test_as_json_it_is_one_document(desk: Desk) -> None:
     document = json.loads((await desk.run("status", "--json")).out)
     assert document["worker"]["running"] is False
     alice, bob = document["mailboxes"]
-    assert (alice["mailbox"], alice["standing"], alice["messages"]) == (ALICE, "in step", 1)
+    assert (alice["mailbox"], alice["status"], alice["messages"]) == (ALICE, "up to date", 1)
     assert alice["since_the_start"] == {"new": 1, "moved": 0, "gone": 0}
     assert alice["folders"]["INBOX"]["messages"] == 1
     assert alice["folders"]["INBOX"]["audited_at"].endswith("Z")
     assert alice["lag"] < 60
-    assert (bob["standing"], bob["lag"], bob["in_step_at"]) == ("failing", None, None)
+    assert (bob["status"], bob["lag"], bob["up_to_date_at"]) == ("failing", None, None)
     assert bob["failing_for"] < 60
 
 
@@ -92,7 +92,7 @@ async def test_as_json_it_is_one_document(desk: Desk) -> None:
 async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
     failing = MailboxProgress(
         name=ALICE,
-        standing=Standing.FAILING,
+        status=SyncStatus.FAILING,
         problem="There is no such folder on the server.",
         failing_since=time.time() - 7300,
         folders={"INBOX.Ward": "There is no such folder on the server."},
@@ -112,7 +112,7 @@ async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
     desk: Desk, age: float, status: int
 ) -> None:
     await ran(desk)
-    report(desk, age, MailboxProgress(name=ALICE, standing=Standing.IN_STEP))
+    report(desk, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
     ended = await desk.run("status")
     assert ended.status == status
     assert ("silent, or was killed: it reported 100 s ago" in ended.out) == bool(status)
@@ -134,7 +134,7 @@ async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> Non
 async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     desk: Desk, age: float, status: int
 ) -> None:
-    report(desk, age, MailboxProgress(name=ALICE, standing=Standing.FAILING, problem="It fails."))
+    report(desk, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
     ended = await desk.run("status", "--max-age", "120")
     assert ended.status == status
     assert ended.out == f"the worker has reported {age:.0f} s ago\n"

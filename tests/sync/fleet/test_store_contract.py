@@ -400,14 +400,14 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
             return found
 
         found = await after_a_turn(0.0, None)  # there is more to fetch
-        assert (found.rounds, found.in_step_at, found.failures, found.problem) == (1, None, 0, None)
+        assert (found.rounds, found.up_to_date_at, found.failures, found.problem) == (1, None, 0, None)
         await store.request(OperatorRequest.RETRY)
         found = await after_a_turn(1000.0, "It fails.")
-        assert (found.in_step_at, found.failures, found.problem) == (None, 1, "It fails.")
+        assert (found.up_to_date_at, found.failures, found.problem) == (None, 1, "It fails.")
         assert await store.apply_requests(MAILBOX)
         found = await after_a_turn(1000.0, None)
-        assert found.in_step_at is not None
-        assert found.due_at - found.in_step_at == pytest.approx(1000.0)
+        assert found.up_to_date_at is not None
+        assert found.due_at - found.up_to_date_at == pytest.approx(1000.0)
         assert await table.due() == []
         assert await table.hasten([MAILBOX, "nobody@direct.example"]) == 1
         assert len(await table.due()) == 1

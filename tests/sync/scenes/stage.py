@@ -14,7 +14,7 @@ import attrs
 
 from directsuite.cli.sync_status import MailboxRow, report_of_worker
 from directsuite.core.events import Event
-from directsuite.sync import RoundFinished, Standing, Synchronizer
+from directsuite.sync import RoundFinished, Synchronizer, SyncStatus
 from directsuite.sync.status import WorkerStatus, read_status, status_file_of, write_status
 from tests.integration.world import PASSWORD, World
 from tests.sync.test_synchronizer import HeldClock
@@ -59,9 +59,9 @@ class Running:
             report_of_it = beside.submit(asyncio.run, reporting).result()
         return {each.progress.name: each for each in report_of_it.mailboxes}
 
-    def standing(self, name: str) -> Standing:
+    def status_of(self, name: str) -> SyncStatus:
         """How a mailbox stands."""
-        return self.status()[name].progress.standing
+        return self.status()[name].progress.status
 
     def problem(self, name: str) -> str:
         """What is wrong with a mailbox; empty where nothing is."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from directsuite.sync import Kind, MaildirSink, SqliteSink, SqliteStore, Standing, Synchronizer
+from directsuite.sync import Kind, MaildirSink, SqliteSink, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.world import ALICE, BOB, World, raw_message
 from tests.sync.scenes.stage import AN_HOUR, Passwords, Running, running, subjects
 from tests.sync.test_synchronizer import HeldClock
@@ -28,7 +28,7 @@ async def goes_on(worker: Running, world: World, subject: str) -> None:
     await world.sandbox.deliver(BOB, raw_message(subject))
     before = worker.status()[BOB].progress.changes[Kind.NEW]
     await worker.until(lambda: worker.status()[BOB].progress.changes[Kind.NEW] == before + 1, within=SOON)
-    assert worker.standing(BOB) is Standing.IN_STEP
+    assert worker.status_of(BOB) is SyncStatus.UP_TO_DATE
 
 
 async def test_a_wrong_password_is_told_and_a_right_one_found_by_itself(world: World, path: Path) -> None:
@@ -39,7 +39,7 @@ async def test_a_wrong_password_is_told_and_a_right_one_found_by_itself(world: W
         return Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=clock, now=clock.monotonic)
 
     async with SqliteStore(path, sink=SqliteSink()) as store, running(world, make, path) as worker:
-        assert worker.standing(ALICE) is Standing.FAILING
+        assert worker.status_of(ALICE) is SyncStatus.FAILING
         assert worker.problem(ALICE) == "The password is refused: give the right one."
         await goes_on(worker, world, "his")
         await worker.pass_by(AN_HOUR)
@@ -47,7 +47,7 @@ async def test_a_wrong_password_is_told_and_a_right_one_found_by_itself(world: W
         await goes_on(worker, world, "his second")
         passwords.wrong.clear()
         assert worker.sync.status[ALICE].failures < 10  # it is asked for less and less often
-        await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=1.2 * AN_HOUR)
+        await worker.until(lambda: worker.status_of(ALICE) is SyncStatus.UP_TO_DATE, within=1.2 * AN_HOUR)
         assert worker.problem(ALICE) == ""
         assert worker.status()[ALICE].failing_for is None
     assert subjects(path) == ["hers", "his", "his second"]
@@ -65,11 +65,11 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(world: World, pa
 
     async with SqliteStore(path, sink=SqliteSink(keep_gone=True)) as store, running(world, make, path) as worker:
         await world.bob.create_folder("INBOX.Short")
-        await worker.until(lambda: worker.standing(BOB) is Standing.IN_STEP, within=SOON)
-        assert worker.standing(ALICE) is Standing.IN_STEP
+        await worker.until(lambda: worker.status_of(BOB) is SyncStatus.UP_TO_DATE, within=SOON)
+        assert worker.status_of(ALICE) is SyncStatus.UP_TO_DATE
         await world.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
         await world.box.delete_folder("INBOX.Short")
-        await worker.until(lambda: worker.standing(ALICE) is Standing.FAILING, within=SOON)
+        await worker.until(lambda: worker.status_of(ALICE) is SyncStatus.FAILING, within=SOON)
         assert "no such folder on the server" in worker.problem(ALICE)
         assert list(worker.status()[ALICE].progress.folders) == ["INBOX.Short"]
         await goes_on(worker, world, "his")
@@ -78,7 +78,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(world: World, pa
         await worker.until(lambda: "hers, elsewhere" in subjects(path), within=SOON)
         await world.box.create_folder("INBOX.Short")
         await world.deliver("after", folder="INBOX.Short")
-        await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=2 * SOON)
+        await worker.until(lambda: worker.status_of(ALICE) is SyncStatus.UP_TO_DATE, within=2 * SOON)
         assert worker.status()[ALICE].progress.folders == {}
     assert subjects(path) == ["after", "before", "hers, elsewhere", "his"]
 
@@ -116,11 +116,11 @@ async def test_a_maildir_that_can_not_be_written_is_told_and_written_afterwards(
     await world.deliver("one", "two")
     monkeypatch.setattr(os, "open", fails_for_alice)
     async with SqliteStore(path) as store, running(world, make, path) as worker:
-        assert worker.standing(ALICE) is Standing.FAILING
+        assert worker.status_of(ALICE) is SyncStatus.FAILING
         assert told in worker.problem(ALICE)
         await goes_on(worker, world, "his")
         broken = False
-        await worker.until(lambda: worker.standing(ALICE) is Standing.IN_STEP, within=2 * SOON)
+        await worker.until(lambda: worker.status_of(ALICE) is SyncStatus.UP_TO_DATE, within=2 * SOON)
         await world.deliver("three")
         await worker.until(lambda: len(list(root.glob("alice*/new/*.eml"))) == 3, within=SOON)
     assert len(list(root.glob("bob*/new/*.eml"))) == 1
