@@ -237,7 +237,7 @@ def audit(options: StoreOptions = StoreOptions()) -> int:
 
 @sync.command
 def retry(options: StoreOptions = StoreOptions()) -> int:
-    """Have tried again what was set aside, and mailboxes that fail: by the worker, at once, or by the next run."""
+    """Have tried again what was quarantined, and mailboxes that fail: by the worker, at once, or by the next run."""
     from directsuite.cli import sync_status
 
     return sync_status.retry(options)

@@ -68,7 +68,7 @@ from directsuite.sync.synchronizer import Synchronizer
 _SHOWN_EVERY = 0.5  # seconds
 _REPORTED_EVERY = 5.0  # seconds
 _SUMMARY_EVERY = 60.0  # seconds
-_COUNTS = ("new", "moved", "restored", "gone", "set_aside")
+_COUNTS = ("new", "moved", "restored", "gone", "quarantined")
 _INBOX = "INBOX"
 _OTHER_PASSWORDS = f"give --passwords FILE, or {MAILBOX_PASSWORD} for a single mailbox, or put it into a keyring"
 _LOGGER = logging.getLogger("directsuite")

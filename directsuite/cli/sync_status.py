@@ -49,7 +49,7 @@ _STYLES = {
 _ORDER = list(_STYLES)
 _IN_WORDS = {
     OperatorRequest.AUDIT: "everything is compared with the server",
-    OperatorRequest.RETRY: "what was set aside, or fails, is tried again",
+    OperatorRequest.RETRY: "what was quarantined, or fails, is tried again",
 }
 
 
@@ -86,10 +86,10 @@ class MailboxRow:
         return None if self.folders is None else sum(_count(each, State.LIVE) for each in self.folders)
 
     @property
-    def set_aside(self) -> int:
+    def quarantined(self) -> int:
         """How many messages can't be fetched."""
         return (
-            self.progress.set_aside
+            self.progress.quarantined
             if self.folders is None
             else sum(_count(each, *QUARANTINED) for each in self.folders)
         )
@@ -119,7 +119,7 @@ def audit(options: StoreOptions) -> int:
 
 
 def retry(options: StoreOptions) -> int:
-    """Have tried again what was set aside, and mailboxes that fail; the exit status."""
+    """Have tried again what was quarantined, and mailboxes that fail; the exit status."""
     return Command().run(lambda: _leave_request(OperatorRequest.RETRY, options))
 
 
@@ -305,12 +305,12 @@ def table_of(rows: Sequence[MailboxRow], *, room: int | None = None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("mailbox", "status"):
         table.add_column(title, overflow="fold")
-    for title in ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "set aside"):
+    for title in ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined"):
         table.add_column(title, justify="right")
     table.add_column("problem", overflow="fold", ratio=1)
     for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.status))[:room]:
         progress = row.progress
-        counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.set_aside]
+        counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.quarantined]
         if with_messages:
             counts.insert(0, row.messages or 0)
         since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
@@ -371,7 +371,7 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
     folders = {
         each.name: {
             "messages": _count(each, State.LIVE),
-            "set_aside": _count(each, *QUARANTINED),
+            "quarantined": _count(each, *QUARANTINED),
             "uid_validity": each.uid_validity,
             "audited_at": _iso_time(each.audited_ms / 1000 if each.audited_ms else None),
         }
@@ -390,7 +390,7 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
             "gone": progress.changes[Kind.GONE],
         },
         "messages": row.messages,
-        "set_aside": row.set_aside,
+        "quarantined": row.quarantined,
         "folders": {
             name: {**folders.get(name, {}), "problem": progress.folders.get(name)}
             for name in dict.fromkeys((*folders, *progress.folders))

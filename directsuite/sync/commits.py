@@ -7,7 +7,7 @@ A row in doubt says that the sink may have been told. Where its message is still
 not, the sink is told what became of it, whether it knew it or not.
 
 A batch that a sink refuses is halved until the message is alone that it can't take, as with messages that can't be
-fetched; that one is set aside if the sink refuses it still when it has taken others. A sink that takes nothing is to
+fetched; that one is quarantined if the sink refuses it still when it has taken others. A sink that takes nothing is to
 blame itself.
 """
 
@@ -34,10 +34,10 @@ An attribute `sink_name`, if it has one, tells it from other sinks: a store is f
 _AT_A_TIME = 500
 """Changes of a commit."""
 _STRIKES = 3
-"""Times that a change is told alone before it is set aside, all but the first of them once others were taken."""
-_IN_VAIN = 5  # refused changes in a row, none set aside before, until the sink itself is to blame
+"""Times that a change is told alone before it is quarantined, all but the first of them once others were taken."""
+_IN_VAIN = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
 _BACKOFF = Backoff(900.0, 86_400.0)
-"""Of what was set aside."""
+"""Of what was quarantined."""
 
 OF_THE_SYSTEM = frozenset(
     getattr(errno, name)
@@ -101,7 +101,7 @@ class Step:
         row = self.here or self.before
         return 0 if row is None else row.attempts
 
-    def set_aside(self, now_ms: int, *, in_doubt: bool) -> Row | None:
+    def quarantined(self, now_ms: int, *, in_doubt: bool) -> Row | None:
         """The row that says when it is tried again. in_doubt: whether the sink may have been told nevertheless."""
         if self.here is None:
             row = self.before
@@ -154,11 +154,7 @@ class SinkHealth:
 
 
 class Commits:
-    """Writes for one mailbox while its lease holds.
-
-    deliver: None where the store's own sink gets the changes. set_aside: how many changes were, in this round. unsure:
-    why folders have changes that the sink refused while nothing showed that it takes any other.
-    """
+    """Writes for one mailbox while its lease holds. deliver: None where the store's own sink gets the changes."""
 
     def __init__(
         self,
@@ -178,8 +174,10 @@ class Commits:
 
     def begin(self) -> None:
         """Begin a round. What is known to be refused from earlier ones leaves room for more: else many are for ever."""
-        self.set_aside = 0
+        self.quarantined = 0
+        """Changes that were quarantined in this round."""
         self.unsure = dict[str, RefusedError]()
+        """Why folders have changes that the sink refused while nothing showed that it takes any other."""
         self._in_vain = 0
         self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self._health.refused)
 
@@ -195,7 +193,7 @@ class Commits:
             folders = ()
 
     async def tell(self, steps: Iterable[Step], folders: Sequence[Folder] = ()) -> list[Change]:
-        """Tell the sink of changes, and commit that, so many at a time; those told. Others are set aside, or unsure.
+        """Tell the sink of changes, and commit that, so many at a time; those told. Others are quarantined, or unsure.
 
         folders: written before the sink is told. Raises SinkError where the sink itself is to blame.
         """
@@ -262,7 +260,7 @@ class Commits:
     async def _tell_refused(self, refused: Sequence[tuple[Step, SinkError]]) -> list[Step]:
         """Tell once more of what the sink refused alone, if it took others since; what it takes now.
 
-        The rest is set aside, as is what was before; where the sink took nothing, nobody knows whose fault that is.
+        The rest is quarantined, as is what was before; where the sink took nothing, nobody knows whose fault that is.
         """
         taken, rows = list[Step](), list[Row]()
         for step, error in refused:
@@ -273,9 +271,9 @@ class Commits:
             elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:
                 taken.append(step)
             else:
-                row = step.set_aside(self.now_ms(), in_doubt=self._deliver is not None)
+                row = step.quarantined(self.now_ms(), in_doubt=self._deliver is not None)
                 rows += [] if row is None else [row]
-                self.set_aside += not step.attempts
+                self.quarantined += not step.attempts
                 self._health.refused.pop(change.key, None)
         if rows:
             await self.write(ChangeSet(rows=rows))

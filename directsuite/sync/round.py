@@ -142,9 +142,9 @@ class MailboxRounds:
             await self._retry_quarantined(commits, report)
             incomplete = {each.state.name for each in snapshots if not each.complete} | report.failed.keys()
             await self._confirm_deletions(commits, incomplete, report, several_folders=len(self._folders) > 1)
-        report.quarantined += commits.set_aside
+        report.quarantined += commits.quarantined
         report.failed.update(commits.unsure)
-        self._unsettled |= bool(commits.unsure or commits.set_aside)
+        self._unsettled |= bool(commits.unsure or commits.quarantined)
         unfinished = any(not (each.complete and each.settled) for each in snapshots)
         report.more |= unfinished or any(state.suspect for state in self._folders.values())
         return report

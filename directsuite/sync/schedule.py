@@ -197,7 +197,7 @@ class Worker:
     async def _record(self, mailbox: _Mailbox, report: RoundReport) -> None:
         status = mailbox.status
         status.changes.update(report.changes)
-        status.set_aside += report.quarantined
+        status.quarantined += report.quarantined
         if report.failed:
             folders = await self._problems_of_folders(mailbox, report)
             if report.idle or report.changes.total():
@@ -409,7 +409,7 @@ def _finished(report: RoundReport, problem: str | None, elapsed: float) -> Round
         moved=report.changes[Kind.MOVED],
         restored=report.changes[Kind.RESTORED],
         gone=report.changes[Kind.GONE],
-        set_aside=report.quarantined,
+        quarantined=report.quarantined,
         idle_folders=report.idle,
         failed_folders=len(report.failed),
         more=report.more,

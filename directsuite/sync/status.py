@@ -41,7 +41,7 @@ class SyncStatus(enum.StrEnum):
     """How a mailbox stands."""
 
     WAITING = "waiting"
-    """It was not looked at yet."""
+    """No round of it has ended yet."""
     CATCHING_UP = "catching up"
     """There is more to fetch."""
     UP_TO_DATE = "up to date"
@@ -52,26 +52,29 @@ class SyncStatus(enum.StrEnum):
 
 @attrs.define(kw_only=True, repr=False)
 class MailboxProgress:
-    """One mailbox, since this process began. up_to_date_at: seconds of the day's clock (Unix time), when it last was.
-
-    problem: what is wrong and what to do, in words that name nobody; None where nothing is. failing_since: when that
-    began, in Unix time. folders: those that failed, with what is wrong. failures: rounds that failed, in a row.
-    set_aside: messages that could not be fetched.
-    """
+    """How one mailbox stands, and what was done for it since this process began."""
 
     name: str
+    """Its address."""
     status: SyncStatus = SyncStatus.WAITING
     up_to_date_at: float | None = None
+    """When it was last up to date, in Unix time; None if it never was."""
     rounds: int = 0
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    set_aside: int = 0
+    """How many changes the sink was told, by kind."""
+    quarantined: int = 0
+    """Messages that could not be fetched, or that the sink could not take."""
     failures: int = 0
+    """Rounds that failed, in a row."""
     problem: str | None = None
+    """What is wrong and what to do, in words that name nobody; None where nothing is."""
     failing_since: float | None = None
+    """When the failures began, in Unix time."""
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
+    """The problem of each folder that failed."""
 
     def lag(self, now: float) -> float | None:
-        """Seconds since it was last in step; None where it never was."""
+        """Seconds since it was last up to date; None if it never was."""
         return None if self.up_to_date_at is None else max(0.0, now - self.up_to_date_at)
 
     def __repr__(self) -> str:
@@ -80,22 +83,24 @@ class MailboxProgress:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RoundFinished(Event):
-    """A mailbox was looked at. elapsed: seconds. failure: the error's type where the whole mailbox failed.
-
-    problem: what is wrong, in words, where anything is.
-    """
+    """A round of a mailbox has ended. The first five fields count messages."""
 
     new: int = 0
     moved: int = 0
     restored: int = 0
     gone: int = 0
-    set_aside: int = 0
+    quarantined: int = 0
     idle_folders: int = 0
+    """Folders that were as before."""
     failed_folders: int = 0
     more: bool = False
+    """Whether there is more to fetch at once."""
     elapsed: float = 0.0
+    """Seconds that the round took."""
     failure: str | None = None
+    """The error's type, where the whole mailbox failed."""
     problem: str | None = None
+    """What is wrong and what to do, in words that name nobody."""
 
 
 NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."

@@ -117,7 +117,7 @@ async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_requested(w
     async with SqliteStore(path) as store:
         sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=clock)
         async with _at_rest(world, sync):
-            assert sync.status[ALICE].set_aside == 2
+            assert sync.status[ALICE].quarantined == 2
             world.sandbox.clear_faults()
             await request_in(path, OperatorRequest.RETRY, [])
             clock.pass_by(HEARING)

@@ -64,7 +64,7 @@ def letters(first: int, last: int) -> dict[int, MessageDetail]:
     return {uid: letter(uid) for uid in range(first, last + 1)}
 
 
-async def test_one_that_is_refused_while_others_pass_is_set_aside(store: SqliteStore) -> None:
+async def test_one_that_is_refused_while_others_pass_is_quarantined(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 50, 20, 50)
     report = await scene.rounds.round()
     assert not report.failed
@@ -341,7 +341,7 @@ async def test_retry_tells_it_again_at_once_and_status_counts_it(world: World, t
     async with SqliteStore(path) as kept:
         sync = Synchronizer(world.suite, kept, [ALICE], Passwords(), deliver=sink, clock=HeldClock())
         status = (await sync.once())[ALICE]
-        assert (status.status, status.set_aside, len(sink)) == (SyncStatus.UP_TO_DATE, 1, 2)
+        assert (status.status, status.quarantined, len(sink)) == (SyncStatus.UP_TO_DATE, 1, 2)
         sink.refuses = lambda _: False
         await sync.once()
         assert len(sink) == 2

@@ -25,7 +25,7 @@ progress = st.builds(
     up_to_date_at=st.none() | seconds,
     rounds=st.integers(0, 9),
     changes=st.dictionaries(st.sampled_from(Kind), st.integers(0, 9)).map(Counter[Kind]),
-    set_aside=st.integers(0, 9),
+    quarantined=st.integers(0, 9),
     failures=st.integers(0, 9),
     problem=st.none() | st.text(max_size=9),
     failing_since=st.none() | seconds,

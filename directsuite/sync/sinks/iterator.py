@@ -91,7 +91,7 @@ class Changes:
                 batch.done.set_result(None)
 
     def refuse(self) -> None:
-        """The change in the loop's hands can't be kept: once others can, it is set aside, and told again later."""
+        """The change in the loop's hands can't be kept: once others can, it is quarantined, and told again later."""
         self._fail_current(SinkError("the loop over the changes refused this one"))
 
     async def aclose(self) -> None:
@@ -156,7 +156,7 @@ class ChangeStream(Listing[Change]):
         self._changes = changes
 
     def refuse(self) -> None:
-        """The change given last can't be kept: once others can, it is set aside, and told again later."""
+        """The change given last can't be kept: once others can, it is quarantined, and told again later."""
         self._changes.refuse()
 
 

@@ -27,7 +27,7 @@ def named(*mailboxes: MailboxProgress) -> dict[str, MailboxProgress]:
 
 
 FAILING = mailbox(9, SyncStatus.FAILING, problem="The password is [b]refused[/b].", failing_since=40.0)
-FETCHED = mailbox(1, up_to_date_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), set_aside=4)
+FETCHED = mailbox(1, up_to_date_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVED: 2, Kind.RESTORED: 1}), quarantined=4)
 
 
 def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
@@ -49,7 +49,7 @@ def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
 def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines(as_json=False) as lines:
         for event in (
-            RoundFinished(new=3, set_aside=1),
+            RoundFinished(new=3, quarantined=1),
             RoundFinished(problem="The password is refused."),
             RoundFinished(idle_folders=2),
             Event(),
@@ -59,7 +59,7 @@ def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
             lines.show(named(FAILING, FETCHED), now)
     told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert told == [
-        "a mailbox: 3 new, 1 set aside",
+        "a mailbox: 3 new, 1 quarantined",
         "a mailbox: The password is refused.",
         "1 up to date, 1 failing; longest lag 70 s",
     ]

@@ -162,7 +162,7 @@ async def test_requests_are_left_and_applied_by_the_next_run(desk: Desk) -> None
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("1 mailbox: everything is compared with the server")
     ended = await desk.run("retry")
-    assert ended.out.startswith("2 mailboxes: what was set aside, or fails, is tried again")
+    assert ended.out.startswith("2 mailboxes: what was quarantined, or fails, is tried again")
     desk.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
     await ran(desk)
     assert [rule["applied"] for rule in desk.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [1]

@@ -217,7 +217,7 @@ class SyncMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clock.now < 50 * _DAY)
     @rule()
     def converge_for_days(self) -> None:
-        """Time passes as well: what was set aside is asked for again, and all is compared."""
+        """Time passes as well: what was quarantined is asked for again, and all is compared."""
         self.recover()
         for _ in range(3):
             self.clock.now += _DAY
@@ -335,7 +335,7 @@ class RefusingMachine(DeliveringMachine):
         self.one_round()
 
     def recover(self) -> None:
-        """Everything can, and what was set aside is due."""
+        """Everything can, and what was quarantined is due."""
         super().recover()
         self.refused.clear()
         self.away = 0

@@ -15,9 +15,9 @@ from .world import MAILBOX, World
 class Mirror:
     """The mailbox as a reader of the changes has it: content by key.
 
-    aside: folder, uid_validity and uid of all that was ever set aside. again: whether a process may die between telling
-    and noting it, so that changes come twice, or to what is not so. gone: content by key, of what was told to be gone.
-    failure: the first change that can't be true, whatever became of the exception.
+    aside: folder, uid_validity and uid of all that was ever quarantined. again: whether a process may die between
+    telling and noting it, so that changes come twice, or to what is not so. gone: content by key, of what was told to
+    be gone. failure: the first change that can't be true, whatever became of the exception.
     """
 
     def __init__(

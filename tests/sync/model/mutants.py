@@ -255,7 +255,7 @@ def _kept_fingerprint(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderState, "forget_listing", forget_listing)
 
 
-@_mutant("what is set aside has no content")
+@_mutant("what is quarantined has no content")
 def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None

@@ -171,7 +171,7 @@ SEEN_IN: dict[str, str] = {
     "nothing says which keys a sink may take for gone": "back after a process told that it is gone, and ended",
     "what a sink may have been told of leaves without a word": "deleted after a process told that it is new, and ended",
     "any message may come back under a uid": "back, not fetched, and made anew",
-    "what is set aside has no content": "back twice, and spoilt between",
+    "what is quarantined has no content": "back twice, and spoilt between",
 }
 """The sequence that each mutant fails at."""
 

@@ -114,7 +114,7 @@ class FailingStore:
     """Another store, whose commits end a process before or after they are written, or fail.
 
     refuse: how many commits go well before one fails and the process goes on; None for no failure. commits: that were
-    written. aside: gets folder, uid_validity and uid of everything that was ever set aside.
+    written. aside: gets folder, uid_validity and uid of everything that was ever quarantined.
     """
 
     has_sink = True

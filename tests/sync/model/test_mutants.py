@@ -19,7 +19,7 @@ RARE = {
     "nothing says which keys a sink may take for gone",
     "poison never asked for again",
     "what has left is gone at once",
-    "what is set aside has no content",
+    "what is quarantined has no content",
 }
 """Those that chance finds late, and may not find in so many: only their sequences are sure to see them."""
 
