@@ -138,8 +138,8 @@ class Examination:
             "message": _tried("mailbox", self.mailbox, credentials.mailbox),
             "registration": _tried("login", self.login, credentials.registration),
         }
-        found = await asyncio.gather(*(self._service(service, check) for service, check in last.items()))
-        return [*behind, *(each for some in found for each in some)]
+        by_service = await asyncio.gather(*(self._service(service, check) for service, check in last.items()))
+        return [*behind, *(each for some in by_service for each in some)]
 
     async def _service(self, service: str, last: Check) -> list[Finding]:
         name, url = _NAMES[service], getattr(self.sources.settings, f"{service}_url")
@@ -178,12 +178,12 @@ class Examination:
         findings, broken = list[Finding](), ""
         for name, check in checks:
             if broken:
-                found = not_checked(f"the check of {broken} failed")
+                finding = not_checked(f"the check of {broken} failed")
             else:
-                found = await self._in_time(check)
-            if found.result is Result.FAILED:
+                finding = await self._in_time(check)
+            if finding.result is Result.FAILED:
                 broken = broken or name
-            findings.append(found.of(subject, name))
+            findings.append(finding.of(subject, name))
         return findings
 
     async def _in_time(self, check: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -203,8 +203,8 @@ def _tried(name: str, credential: T | Finding, check: Callable[[T], Awaitable[Fi
     return name, partial(check, credential)
 
 
-async def _at_once(found: Finding) -> Finding:
-    return found
+async def _at_once(finding: Finding) -> Finding:
+    return finding
 
 
 @attrs.frozen(kw_only=True)
@@ -248,16 +248,16 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
     without: dict[str, Any] = {f"{each}_url": None for each in problems}
     settings = attrs.evolve(settings, **without)
     if trouble is not None:
-        found = trouble
+        finding = trouble
     elif not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
-        found = failed(
+        finding = failed(
             "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
             "or name a TOML file with them in DIRECTSUITE_CONFIG"
         )
     else:
         file = " and the file of DIRECTSUITE_CONFIG" if variables.get("DIRECTSUITE_CONFIG") else ""
-        found = ok(f"read from the environment{file}")
-    return SettingsSources(settings=settings, problems=problems, finding=found, lacks_file=trouble is not None)
+        finding = ok(f"read from the environment{file}")
+    return SettingsSources(settings=settings, problems=problems, finding=finding, lacks_file=trouble is not None)
 
 
 def token_of(file: Path | None) -> Secret | Finding:

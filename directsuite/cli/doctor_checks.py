@@ -143,17 +143,17 @@ def of_this_machine(environment: Mapping[str, str], *, uses_proxy: bool, uses_tl
 
 
 def _versions() -> Finding:
-    found = {"directsuite": __version__, "Python": platform.python_version(), "OpenSSL": _openssl()}
+    versions = {"directsuite": __version__, "Python": platform.python_version(), "OpenSSL": _openssl()}
     absent = list[str]()
     for library in _LIBRARIES:
         try:
-            found[library] = version(library)
+            versions[library] = version(library)
         except PackageNotFoundError:
             absent.append(library)
-    said = ", ".join(f"{name} {number}" for name, number in found.items())
+    said = ", ".join(f"{name} {number}" for name, number in versions.items())
     if absent:
-        return failed(f"{said}; {', '.join(absent)} is missing: pip install directsuite", versions=found)
-    return ok(said, versions=found)
+        return failed(f"{said}; {', '.join(absent)} is missing: pip install directsuite", versions=versions)
+    return ok(said, versions=versions)
 
 
 def _openssl() -> str:
@@ -234,7 +234,9 @@ class Route:
         """Whether its name has an address."""
         thread = OwnThread()  # a resolver may take its time, and can't be interrupted
         try:
-            found = await thread.start(socket.getaddrinfo, self._host, self._port, socket.AF_UNSPEC, socket.SOCK_STREAM)
+            resolved = await thread.start(
+                socket.getaddrinfo, self._host, self._port, socket.AF_UNSPEC, socket.SOCK_STREAM
+            )
         except (OSError, UnicodeError):
             return failed(
                 f"{self._host} has no address: check the host in the URL, and whether this machine is online",
@@ -242,7 +244,7 @@ class Route:
             )
         finally:
             thread.end()
-        self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        self._addresses = list(dict.fromkeys(str(each[4][0]) for each in resolved))
         about = {"host": self._host, "addresses": self._addresses}
         if self._addresses == [self._host]:
             return ok(f"{self._host} is an address itself", **about)

@@ -137,9 +137,9 @@ def _explanation(error: errors.DirectSuiteError) -> str:
     return said if error.operation is None else f"{error.operation}: {said}"
 
 
-def _connection_words(found: re.Match[str]) -> str:
-    number = int(found["number"] or 0)
-    words = _CONNECTIONS.get(found["kind"]) or (os.strerror(number) if number > 0 else "")
+def _connection_words(match: re.Match[str]) -> str:
+    number = int(match["number"] or 0)
+    words = _CONNECTIONS.get(match["kind"]) or (os.strerror(number) if number > 0 else "")
     return f" ({words})" if words else ""
 
 

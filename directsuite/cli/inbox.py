@@ -164,8 +164,8 @@ async def _newest(box: Mailbox, since: datetime | None, options: InboxListOption
     if options.unread:
         return _highest(await box.get_unread_messages(options.folder), options.limit)
     if since is not None:
-        found = await box.search_messages_metadata_by_received_date(options.folder, since, None)
-        return _highest(found, options.limit)
+        received = await box.search_messages_metadata_by_received_date(options.folder, since, None)
+        return _highest(received, options.limit)
     newest = list[MessageDetail]()
     async with box.iter_metadata(options.folder) as messages:
         async for message in messages:

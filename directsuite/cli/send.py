@@ -275,7 +275,7 @@ class _SendRecord:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        lines = [known for line in file.read().splitlines() if (known := _known(line)) is not None]
+        lines = [sent for line in file.read().splitlines() if (sent := _known(line)) is not None]
         first = next((line for line in lines if "at" in line), None)
         self._digest = None if first is None else str(first["message"])
         self.first_attempt = None if first is None else datetime.fromisoformat(str(first["at"]))

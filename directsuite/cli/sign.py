@@ -275,8 +275,8 @@ def _counted(number: int) -> str:
 def _without_links(output: Path) -> Path:
     """The output without symbolic links. Raises RefusedError where it can't become a folder."""
     try:
-        found = output.resolve()
-        is_other = found.exists() and not found.is_dir()
+        folder = output.resolve()
+        is_other = folder.exists() and not folder.is_dir()
     except OSError as error:
         why = reason_of(error)
     except RuntimeError:
@@ -286,7 +286,7 @@ def _without_links(output: Path) -> Path:
     else:
         if is_other:
             raise RefusedError("--output is a file: name a folder")
-        return found
+        return folder
     raise RefusedError(_CANT_BE_MADE.format(why=why))
 
 
@@ -398,7 +398,7 @@ def signatures_of(options: SignOptions) -> list[Signature]:
     if len(set(names)) < len(names):
         raise RefusedError("a --name is there twice: give each signature a name of its own")
     zone = options.timezone
-    if zone is not None and (known := zoneinfo.available_timezones()) and zone not in known:  # a machine may know none
+    if zone is not None and (zones := zoneinfo.available_timezones()) and zone not in zones:  # a machine may know none
         raise RefusedError("--timezone is none that there is: give one such as America/New_York or UTC")
     image = _image(options.image)
     return [

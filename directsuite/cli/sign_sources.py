@@ -215,17 +215,17 @@ class Admission(AsyncIterable[Pdf]):
         self.refused.clear()
         coming = iter(self._sources)
         while some := await asyncio.to_thread(_next, coming):
-            known: Mapping[str, Entry] = {}
+            entries: Mapping[str, Entry] = {}
             if self._journal is not None:
-                known = await self._journal.known([each.name for each in some])
-            for verdict in await asyncio.to_thread(self._verdicts, some, known):
+                entries = await self._journal.known([each.name for each in some])
+            for verdict in await asyncio.to_thread(self._verdicts, some, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.REFUSED:
                     self.refused.append((verdict.candidate.name, verdict.why or ""))
                 yield verdict
 
-    def _verdicts(self, some: Sequence[Candidate], known: Mapping[str, Entry]) -> list[Verdict]:
-        return [Verdict(each, *self._decide(each, known.get(each.name))) for each in some]
+    def _verdicts(self, some: Sequence[Candidate], entries: Mapping[str, Entry]) -> list[Verdict]:
+        return [Verdict(each, *self._decide(each, entries.get(each.name))) for each in some]
 
     def _decide(self, candidate: Candidate, entry: Entry | None) -> tuple[Decision, str | None]:
         is_signed = entry is not None and entry.state in (State.SIGNED, State.DONE)

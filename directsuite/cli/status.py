@@ -120,19 +120,19 @@ class Watch:
 
     async def _late(self) -> dict[str, int]:
         """The recipients of each message of which more are seen now than when it was over: how many."""
-        known = [smtp_id for smtp_id, records in self.records.items() if records]
+        recorded = [smtp_id for smtp_id, records in self.records.items() if records]
         try:
-            latest = (await self.box.get_message_statuses(known)).records
+            latest = (await self.box.get_message_statuses(recorded)).records
         except DirectSuiteError as error:
             self.failure = error
             return {}
         late = dict[str, int]()
-        for smtp_id in known:
-            found = list(by_recipient(records_of(smtp_id, latest)).values())
-            if len(found) > len(self.records[smtp_id]):
-                self.records[smtp_id] = found
+        for smtp_id in recorded:
+            latest_of_each = list(by_recipient(records_of(smtp_id, latest)).values())
+            if len(latest_of_each) > len(self.records[smtp_id]):
+                self.records[smtp_id] = latest_of_each
                 if smtp_id not in self.given_up:  # a service may tell less of one message than of several
-                    late[smtp_id] = len(found)
+                    late[smtp_id] = len(latest_of_each)
         return late
 
 
@@ -153,19 +153,19 @@ async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str]
         denied: Mapping[str, PermissionDeniedError] = {}
         async with progress("asking"):
             try:
-                known = (await box.get_message_statuses(smtp_ids)).records
+                records = (await box.get_message_statuses(smtp_ids)).records
             except ServiceError as error:
                 if options.watch and _is_refusal(error):
-                    known, refusal = [], error
+                    records, refusal = [], error
                 elif smtp_ids[1:] and _may_be_of_one(error):
-                    known, denied = await _each_alone(box, smtp_ids, error)
+                    records, denied = await _each_alone(box, smtp_ids, error)
                 else:
                     raise
-        watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids if each not in denied})
+        watch = Watch(box=box, records={each: records_of(each, records) for each in smtp_ids if each not in denied})
         if options.watch:
             _tell_of_unknown(watch, refusal)
             await watch.run()
-    records = [record for of_one in watch.records.values() for record in of_one] if options.watch else known
+    records = [record for of_one in watch.records.values() for record in of_one] if options.watch else records
     if options.json:
         show_json([members_of(record) for record in records])
     elif records:
@@ -188,10 +188,10 @@ async def _each_alone(
 
     Raises `refusal` where it tells of none.
     """
-    found, refused, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
+    records, refused, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
     for smtp_id in smtp_ids:
         try:
-            found += (await box.get_message_status(smtp_id)).records
+            records += (await box.get_message_status(smtp_id)).records
         except ServiceError as error:
             if not _may_be_of_one(error):
                 raise
@@ -200,7 +200,7 @@ async def _each_alone(
                 denied[smtp_id] = error
     if refused == len(smtp_ids):
         raise refusal
-    return found, denied
+    return records, denied
 
 
 def _tell_of_unknown(watch: Watch, refusal: ServiceError | None) -> None:

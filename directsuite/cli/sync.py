@@ -351,12 +351,12 @@ class _PasswordsFile:
 def _of_keyring_or(passwords: Mapping[str, Secret]) -> Passwords:
     async def password(address: str) -> Secret:
         """The password that was given, or else the one that stands in the keyring by now."""
-        found = passwords.get(address) or await asyncio.to_thread(in_keyring, address)
-        if found is None:
+        password = passwords.get(address) or await asyncio.to_thread(in_keyring, address)
+        if password is None:
             raise ConfigurationError(
                 f"The keyring has no password for this mailbox: put it there, or {_OTHER_PASSWORDS}."
             )
-        return found
+        return password
 
     return password
 

@@ -190,10 +190,10 @@ def numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
     return ((f"number {number} of --mailbox", address) for number, address in enumerate(named, start=1))
 
 
-def refuse_unknown(named: Sequence[str], known: Collection[str]) -> None:
-    """Raise RefusedError where one of --mailbox isn't known."""
+def refuse_unknown(named: Sequence[str], existing: Collection[str]) -> None:
+    """Raise RefusedError where the store has none of the name that an option --mailbox gave."""
     for source, address in numbered(named):
-        if address not in known:
+        if address not in existing:
             raise RefusedError(
                 f"{source} is not known to the store: `directsuite sync status` without it tells which ones are"
             )
@@ -231,7 +231,7 @@ def refusal_of_store(error: StoreError | OSError) -> RefusedError:
 async def report_of_worker(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
     """From a worker's status file and its SQLite store. Raises StoreError."""
     async with SqliteStore(store, shared=True) as opened:
-        known = {each.name: each for each in await opened.status()}
+        stored = {each.name: each for each in await opened.status()}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
     sentence = "no worker is running: this is what the store knows"
     is_running = is_silent = False
@@ -255,8 +255,8 @@ async def report_of_worker(store: Path, status: WorkerStatus | None, now: float)
             "reported": _iso_time(None if status is None else status.written_at),
         },
         mailboxes=[
-            _row(reported.get(name) or MailboxProgress(name=name), known.get(name), now)
-            for name in dict.fromkeys((*reported, *known))
+            _row(reported.get(name) or MailboxProgress(name=name), stored.get(name), now)
+            for name in dict.fromkeys((*reported, *stored))
         ],
     )
 
@@ -285,8 +285,8 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
     async with PostgresStore(conninfo, connections=2) as store:
         table = FleetTable(store.connections, "", SILENT)
         await table.prepare()
-        fleet, mailboxes, known = await asyncio.gather(table.status(), table.mailboxes(), store.status())
-    by_name = {each.name: each for each in known}
+        fleet, mailboxes, stored = await asyncio.gather(table.status(), table.mailboxes(), store.status())
+    by_name = {each.name: each for each in stored}
     workers = "no worker keeps"
     if fleet.workers:
         workers = "1 worker keeps" if fleet.workers == 1 else f"{fleet.workers} workers keep"
@@ -336,8 +336,8 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _row(progress: MailboxProgress, known: MailboxStatus | None, now: float) -> MailboxRow:
-    return MailboxRow(progress=progress, now=now, folders=() if known is None else known.folders)
+def _row(progress: MailboxProgress, stored: MailboxStatus | None, now: float) -> MailboxRow:
+    return MailboxRow(progress=progress, now=now, folders=() if stored is None else stored.folders)
 
 
 def _count(folder: FolderStatus, *states: State) -> int:

@@ -72,10 +72,10 @@ async def provision_patient(scene: Scene) -> Done:
     registration = scene.suite.registration
     scene.progress.expect(5)
 
-    wanted = IDProofedIndividualRESTful(
+    individual = IDProofedIndividualRESTful(
         first_name=_FIRST_NAME, last_name=_LAST_NAME, ssn4=_SSN4, dob=_BORN, direct_username=PATIENT_USERNAME
     )
-    answer = await registration.provision_id_proofed_patient(DOMAIN, wanted)
+    answer = await registration.provision_id_proofed_patient(DOMAIN, individual)
     hold(_active(answer.users), "the provisioned address is not active")
     payment = answer.payment_confirmation
     hold(payment is not None and payment.amount, "no payment was confirmed")
@@ -90,11 +90,11 @@ async def provision_patient(scene: Scene) -> Done:
     scene.progress.advance()
 
     scene.pass_time(minutes=_SESSION_AND_A_MINUTE)
-    found = await registration.get_patient_address_by_username(DOMAIN, PATIENT_USERNAME)
-    hold(_active(found), "not found by username once the session had run out")
+    users = await registration.get_patient_address_by_username(DOMAIN, PATIENT_USERNAME)
+    hold(_active(users), "not found by username once the session had run out")
     scene.progress.advance()
 
-    await _refuses_a_taken_username(scene, wanted)
+    await _refuses_a_taken_username(scene, individual)
     scene.progress.advance()
     return Done(
         count=1,
@@ -108,9 +108,9 @@ async def provision_patient(scene: Scene) -> Done:
     )
 
 
-async def _refuses_a_taken_username(scene: Scene, wanted: IDProofedIndividualRESTful) -> None:
+async def _refuses_a_taken_username(scene: Scene, individual: IDProofedIndividualRESTful) -> None:
     try:
-        await scene.suite.registration.provision_id_proofed_patient(DOMAIN, wanted)
+        await scene.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
     except BadRequestError as refused:
         hold(refused.code == "014", f"the service refused with the code {refused.code} in place of 014")
         return
@@ -178,9 +178,12 @@ async def _follow(scene: Scene, clinic: Mailbox, smtp_id: str) -> None:
         scene.pass_time(minutes=minutes)
         elapsed += minutes
         records = (await clinic.get_message_status(smtp_id)).records
-        found = {record.to: record.status for record in records}
-        wanted = {recipient.email: status for recipient, status in zip(_RECIPIENTS, expected, strict=True)}
-        hold(found == wanted, f"after {elapsed} minutes the statuses are {_texts(found)}, not {_texts(wanted)}")
+        reported = {record.to: record.status for record in records}
+        statuses = dict(zip((each.email for each in _RECIPIENTS), expected, strict=True))
+        hold(
+            reported == statuses,
+            f"after {elapsed} minutes the statuses are {_texts(reported)}, not {_texts(statuses)}",
+        )
         scene.progress.advance()
 
 
@@ -304,11 +307,11 @@ async def _compare(name: str, messages: AsyncIterable[MessageDetail], uids: list
 
 async def _compare_metadata(scene: Scene, box: Mailbox, uids: list[int], letters: list[_Letter]) -> None:
     async with box.iter_metadata() as listing:
-        found = [message async for message in _counted(scene, listing)]
-    hold([message.uid for message in found] == uids, "iter_metadata gives other uids, or another order")
+        received = [message async for message in _counted(scene, listing)]
+    hold([message.uid for message in received] == uids, "iter_metadata gives other uids, or another order")
     subjects = [letter.subject for letter in letters]
-    hold([message.subject for message in found] == subjects, "iter_metadata gives other subjects")
-    hold(not any(message.body for message in found), "iter_metadata gives bodies")
+    hold([message.subject for message in received] == subjects, "iter_metadata gives other subjects")
+    hold(not any(message.body for message in received), "iter_metadata gives bodies")
 
 
 async def _keep(scene: Scene, box: Mailbox, raw: list[bytes]) -> list[Path]:
@@ -372,18 +375,18 @@ async def _save_to_delete(scene: Scene, form: Form, file: Path) -> int:
     signing = scene.suite.signing
     original = await asyncio.to_thread(consent_form, form)
     stored = await signing.save(original)
-    wanted = _signatures(form)
-    if len(wanted) == 1:
-        await signing.sign_and_pull(stored, wanted[0], destination=file)
+    signatures = _signatures(form)
+    if len(signatures) == 1:
+        await signing.sign_and_pull(stored, signatures[0], destination=file)
     else:
-        await signing.multi_sign(stored, wanted)
+        await signing.multi_sign(stored, signatures)
         await signing.download(stored, file)
-    names = {signature.name for signature in wanted}
-    told = {signature.name for signature in (await signing.get_doc_info(stored)).signatures if signature.is_signed}
-    hold(told == names, f"{file.name}: GetDocInfo tells of other signatures than were made")
+    names = {signature.name for signature in signatures}
+    reported = {signature.name for signature in (await signing.get_doc_info(stored)).signatures if signature.is_signed}
+    hold(reported == names, f"{file.name}: GetDocInfo tells of other signatures than were made")
     await _verify(scene, file, original, names)
     await _delete(signing, stored)
-    return len(wanted)
+    return len(signatures)
 
 
 def _signatures(form: Form) -> list[Signature]:
