@@ -1,4 +1,4 @@
-"""The messaging service: its 34 operations in the order of the specification (4.C), and how each is answered.
+"""The messaging service: its operations in the order of the specification (4.C), and how each is answered.
 
 body ──► checked request ──► credentials ──► the operation's work ──► answer
          code 4, HTTP 400    code 1 or 2     code 2, 3 or 4           success true, code 0
@@ -522,4 +522,4 @@ OPERATIONS = (
         BringsIn(sending.save_raw_messages),
     ),
 )
-"""The 34 operations."""
+"""In the order of the specification."""

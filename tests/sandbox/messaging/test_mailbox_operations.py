@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-def test_all_34_operations_have_a_row_and_a_name_of_their_own() -> None:
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS) == 34
+def test_each_operation_has_a_name_of_its_own() -> None:
+    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
 
 
 async def test_counts(mail: MessagingServer) -> None:

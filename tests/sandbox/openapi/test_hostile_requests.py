@@ -71,6 +71,7 @@ def _send(
 def _real_path(real_values: RealValues, operation: DocumentedOperation) -> str:
     values = {"sender": "a", "subject": "a", "subscribedFolderOnly": "false", "deleteForever": "false", "offset": "0"}
     values.update(real_values.path_parameters(operation))
+    assert set(operation.path_parameters) <= values.keys(), "give each path parameter a value in real_values.py"
     return operation.path.format(**{name: quote(value, safe="") for name, value in values.items()})
 
 
