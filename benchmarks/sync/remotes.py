@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.remote import DirectRemote, Listed
+from directsuite.sync.remote import DirectRemote, Listing
 
 
 class CannedRemote(DirectRemote):
@@ -18,7 +18,7 @@ class CannedRemote(DirectRemote):
         self._folder = f"INBOX.{messages}"
         self._ends: list[MessageDetail] = []
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listed | None:
+    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """Those of the canned folder."""
         return await super().uids(self._folder, mark)
 

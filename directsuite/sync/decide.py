@@ -273,8 +273,8 @@ def confirm_deletions(
     """Tell what is gone: only what nothing that is fetched from now on can be, somewhere else.
 
     candidates: MISSING and UNRESOLVED rows of folders that were seen whole. several_folders: a message may have gone to
-    another folder, and waits for a whole round of looks at them. some_incomplete: one of them was not seen whole; it
-    holds up the others for a few rounds only.
+    another folder, and waits for a whole round in which all are listed. some_incomplete: one of them was not seen
+    whole; it holds up the others for a few rounds only.
     """
     confirmed, still_waiting, postponed = list[NamedRow](), dict[tuple[int, int, int], int](), False
     for name, row in candidates:

@@ -19,7 +19,7 @@ from directsuite.sync.commits import Commits, Step, tried_in_vain
 from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.model import LISTED, Change, ChangeSet, Folder, Kind, RoundReport, Row, State
-from directsuite.sync.remote import MOST, Fetched, Remote, fetched, whole
+from directsuite.sync.remote import MOST, Fetched, Remote, fetch_batches, fetch_one
 from directsuite.sync.verify import is_still_there
 
 BATCHES = 16
@@ -65,7 +65,7 @@ class FolderFetch:
         Raises why they can't be fetched where that is no fault of theirs.
         """
         done = 0
-        answers = fetched(self._remote, self._state.name, self._new, batches=BATCHES)
+        answers = fetch_batches(self._remote, self._state.name, self._new, batches=BATCHES)
         async with contextlib.aclosing(answers):
             async for answer in answers:
                 taken = await self._take(answer, report)
@@ -238,7 +238,7 @@ async def retry_quarantined(
     commits: Commits, remote: Remote, state: FolderState, row: Row, folders: Mapping[str, FolderState]
 ) -> Counter[Kind]:
     """Ask for a quarantined message again; what it turned out to be, where it came. folders: as for FolderFetch."""
-    message = await whole(remote, state.name, row.uid)
+    message = await fetch_one(remote, state.name, row.uid)
     listed = None if message is None else await remote.uids(state.name)
     if message is not None and listed is not None:  # what else the folder has is not what this one was before
         uids, recorded = frozenset(listed.uids), {row.uid: row.state}

@@ -40,7 +40,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @attrs.frozen(repr=False)
-class Listed:
+class Listing:
     """The uids of a folder, ascending. mark: of the answer's bytes: an equal one has the same uids."""
 
     uids: array[int]
@@ -59,7 +59,7 @@ class Remote(Protocol):
         """Names of all folders."""
         ...
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listed | None:
+    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """The listing of a folder; None where its mark is still the one given."""
         ...
 
@@ -92,7 +92,7 @@ class DirectRemote:
         """Names of all folders: INBOX, and what operation GetFolders lists below it."""
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listed | None:
+    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """The listing of a folder: operation GetUIDs."""
         marks: list[bytes] = []
 
@@ -105,7 +105,7 @@ class DirectRemote:
             return None
         if not all(map(is_storable, uids)):
             raise ResponseDecodeError("The service lists uids beyond 64 bits: ask its provider.")
-        return Listed(array("q", sorted(set(uids))), marks[-1])
+        return Listing(array("q", sorted(set(uids))), marks[-1])
 
     def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Operation GetMessageMetaData, read while it comes."""
@@ -133,7 +133,7 @@ _BYTES = 4 * 1024 * 1024  # of an answer, aimed at
 _WINDOW = 2  # batches under way or not read yet
 _STRIKES = 3
 
-NOBODYS_FAULT = (
+NOT_ABOUT_MESSAGES = (
     AuthenticationError,
     CircuitOpenError,
     ClosedError,
@@ -156,7 +156,7 @@ class Fetched:
     failure: DirectSuiteError | None = None
 
 
-async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[Fetched]:
+async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[Fetched]:
     """So many batches of these messages, by ascending uid. Raises what is no fault of theirs."""
     cut = Batches(uids, most=MOST, window=_WINDOW, batch_bytes=_BYTES)
 
@@ -164,7 +164,7 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
         """One batch, or its failure."""
         try:
             messages, batch.size = await remote.measured_messages(folder, batch.uids)
-        except NOBODYS_FAULT:
+        except NOT_ABOUT_MESSAGES:
             raise
         except DirectSuiteError as failure:
             return Fetched(uids=batch.uids, failure=failure)
@@ -180,24 +180,24 @@ async def fetched(remote: Remote, folder: str, uids: list[int], *, batches: int)
             if answer.failure is None:
                 yield answer
             else:
-                async with contextlib.aclosing(_singled_out(remote, folder, answer.uids)) as parts:
+                async with contextlib.aclosing(_single_out(remote, folder, answer.uids)) as parts:
                     async for part in parts:
                         yield part
             cut.read()
 
 
-async def whole(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
+async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
     """One message, asked for once; None where it isn't there, or can't be fetched. Raises what is no fault of it."""
-    answer = await _asked(remote, folder, [uid], 1)
+    answer = await _fetch(remote, folder, [uid], 1)
     return next((each for each in answer.messages if each.uid == uid), None)
 
 
-async def _singled_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[Fetched]:
+async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[Fetched]:
     """The messages of a batch that failed, in as many answers as it takes."""
     parts = _halves(uids)
     while parts:
         part = parts.pop()
-        answer = await _asked(remote, folder, part, 1 if len(part) > 1 else _STRIKES)
+        answer = await _fetch(remote, folder, part, 1 if len(part) > 1 else _STRIKES)
         if answer.failure is None or len(part) == 1:
             yield answer
         else:
@@ -210,12 +210,12 @@ def _halves(uids: Sequence[int]) -> list[Sequence[int]]:
     return [uids[half:], uids[:half]] if half else [uids]
 
 
-async def _asked(remote: Remote, folder: str, uids: Sequence[int], times: int) -> Fetched:
+async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> Fetched:
     answer = Fetched(uids=uids)
     for _ in range(times):
         try:
             return Fetched(uids=uids, messages=await remote.messages(folder, uids))
-        except NOBODYS_FAULT:
+        except NOT_ABOUT_MESSAGES:
             raise
         except DirectSuiteError as failure:
             answer = Fetched(uids=uids, failure=failure)

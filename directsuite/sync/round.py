@@ -56,7 +56,7 @@ from directsuite.sync.model import (
 from directsuite.sync.remote import Remote
 from directsuite.sync.verify import full_resync, verify_sentinels
 
-_VERIFICATION = 600.0  # seconds between two looks at the sentinels of a folder in which nothing happens
+_VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
 _AUDIT = 86_400_000  # milliseconds between two comparisons of everything
 _RETRIES = 20  # quarantined messages that a round asks for again
 

@@ -23,7 +23,7 @@ from directsuite.sync.decide import (
 )
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, is_strong
 from directsuite.sync.model import Change, ChangeSet, Kind, Row, State, Store
-from directsuite.sync.remote import NOBODYS_FAULT, Listed, Remote, whole
+from directsuite.sync.remote import NOT_ABOUT_MESSAGES, Listing, Remote, fetch_one
 
 _WIDTH = 1000
 """Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
@@ -63,7 +63,7 @@ async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
     if row.identity is None:
         return await have_content(remote, folder, [row])
     if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
-        message = await whole(remote, folder, row.uid)
+        message = await fetch_one(remote, folder, row.uid)
         if message is not None:
             return digest_of(message) == row.digest
     metadata = await _metadata_like(remote, folder, row)
@@ -99,7 +99,7 @@ async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool
 async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
     try:
         messages = await remote.messages(folder, [row.uid for row in rows])
-    except NOBODYS_FAULT:
+    except NOT_ABOUT_MESSAGES:
         raise
     except DirectSuiteError:
         half = len(rows) // 2
@@ -121,7 +121,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, a
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.metadata(state.name)
     metadata = {message.uid: Metadata.of(message) async for message in messages if message.uid is not None}
-    listing = await remote.uids(state.name) or Listed(array("q"), b"")
+    listing = await remote.uids(state.name) or Listing(array("q"), b"")
     listed = frozenset(listing.uids)
     metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # it may be of some of them only
     carried_over = 0

@@ -19,7 +19,7 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
-from directsuite.sync.remote import Listed
+from directsuite.sync.remote import Listing
 from directsuite.sync.round import MailboxRounds
 from tests.integration.world import StoppedClock
 
@@ -55,14 +55,14 @@ class Server:
         """Their names."""
         return sorted(self.boxes)
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listed | None:
+    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """All of them."""
         self.asked["uids"] += 1
         if folder in self.before:
             self.before.pop(folder)()
         listed = array("q", sorted(self.boxes[folder]))
         now = hashlib.sha256(listed.tobytes()).digest()
-        return None if now == mark else Listed(listed, now)
+        return None if now == mark else Listing(listed, now)
 
     async def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Of all, or of some."""

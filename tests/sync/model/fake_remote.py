@@ -11,7 +11,7 @@ import attrs
 
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.remote import Listed
+from directsuite.sync.remote import Listing
 
 from .world import Act, Box, Message, World
 
@@ -57,7 +57,7 @@ class FakeRemote:
         self._called("folders", "")
         return sorted(name for name, box in self._world.boxes.items() if not box.hidden)
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listed | None:
+    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """All uids of a folder."""
         listed = array("q", sorted(self._asked("uids", folder).messages))
         if self._is_due("short") and listed:
@@ -66,7 +66,7 @@ class FakeRemote:
             self._world.late.add((folder, listed.pop(len(listed) // 2)))
             self._world.weird.add(folder)
         now = hashlib.sha1(listed.tobytes(), usedforsecurity=False).digest()
-        return None if now == mark else Listed(listed, now)
+        return None if now == mark else Listing(listed, now)
 
     async def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """All messages of a folder, without their contents."""
