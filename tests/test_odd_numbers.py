@@ -76,9 +76,9 @@ def fax_watch(suite: ds.DirectSuite, **option: Any) -> object:
 
 
 MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
-    signing_job: {"at_a_time": COUNTS, "patience": NO_NUMBERS},
+    signing_job: {"concurrency": COUNTS, "patience": NO_NUMBERS},
     signing_fleet: {
-        "at_a_time": COUNTS,
+        "concurrency": COUNTS,
         "service_patience": NO_NUMBERS,
         "patience": SECONDS,
         "tick": SECONDS,
@@ -86,9 +86,9 @@ MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
     },
     tracker: {"give_up_after": FINITE},
     postgres_journal: {"chunk": COUNTS},
-    synchronizer: {"turns": COUNTS, "interval": SECONDS, "requests_per_second": FINITE},
+    synchronizer: {"concurrency": COUNTS, "interval": SECONDS, "requests_per_second": FINITE},
     fleet: {
-        "turns": COUNTS,
+        "concurrency": COUNTS,
         "interval": SECONDS,
         "requests_per_second": FINITE,
         "tick": SECONDS,

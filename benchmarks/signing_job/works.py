@@ -82,7 +82,7 @@ async def _job(url: str, folder: Path) -> Figures:
             TargetFolder(folder / "out"),
             [signature],
             journal=journal,
-            at_a_time=AT_A_TIME,
+            concurrency=AT_A_TIME,
         )
         began, used = time.perf_counter(), time.process_time()
         progress = await signing.run()

@@ -201,7 +201,7 @@ class SignOptions:
     """Try again what failed, and nothing else."""
     overwrite: Annotated[bool, Flag, _Going] = False
     """Replace files that are in the output already."""
-    at_a_time: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
+    concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
     """How many PDFs are under way side by side."""
     patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
     """Seconds for which a service in trouble is waited for."""

@@ -135,7 +135,7 @@ async def _sign(
                 target,
                 signatures,
                 journal=journal,
-                at_a_time=options.at_a_time,
+                concurrency=options.concurrency,
                 patience=options.patience,
             )
             stopped: JobStoppedError | None = None

@@ -5,7 +5,8 @@
     database.fetch(statement) ───► rows that were committed before
 
 Statements are written for PostgreSQL, in its schema `directsuite`. SQLite's text is derived by the table below, and
-written out where that won't do. The same values mean the same: a list stands in `= ANY(:names)` or `<> ALL(:names)`.
+written out where that won't do. The same values mean the same: a list stands in `= ANY(:names)` or `<> ALL(:names)`,
+and one of bytes in `= ANY(:names::bytea[])`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bdirectsuite\.", ""),
         (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
         (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
+        (r"= ANY\((:\w+)::bytea\[\]\)", r"IN (SELECT from_hex(value) FROM json_each(\1))"),
         (r"\bbytea\b", "BLOB"),
         (r"\bfloat8\b", "REAL"),
         (r"\b(jsonb|timestamptz)\b", "TEXT"),

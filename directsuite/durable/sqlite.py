@@ -305,9 +305,12 @@ class SqliteTransaction:
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def rows(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """The rows of a statement, one after the other. A list goes as JSON, which `json_each` reads."""
+        """The rows of a statement, one after the other. A list goes as JSON, which `json_each` reads: bytes in hex."""
         if "json_each" in statement.sqlite:
-            values = {name: json.dumps(value) if isinstance(value, list) else value for name, value in values.items()}
+            values = {
+                name: json.dumps(value, default=bytes.hex) if isinstance(value, list) else value
+                for name, value in values.items()
+            }
         return self.connection.execute(statement.sqlite, values)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
@@ -355,4 +358,6 @@ def result_of(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:
-    return sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)
+    connection = sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)
+    connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)  # JSON has no bytes
+    return connection

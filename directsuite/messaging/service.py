@@ -82,13 +82,14 @@ class Mailbox(Facade):
     ) -> SendMessageResponse:
         """Send a message; it is stored unread in INBOX.Sent.
 
-        Operation Send (specification 4.C). progress: see `Progress`; it is told of all attachments together that are
-        streamed (`Attachment.from_path`, `from_file`, `from_stream`), and of nothing where there is none. Without
-        `timeout` such a message, and one with more than 256 KB of contents in memory, takes as long as it flows: beyond
-        the suite's `timeout`, a pause of `attempt_timeout` seconds ends it.
+        Operation Send (specification 4.C), or SendWithHeader where the message is a `MessageWithHeader`. progress: see
+        `Progress`; it is told of all attachments together that are streamed (`Attachment.from_path`, `from_file`,
+        `from_stream`), and of nothing where there is none. Without `timeout` such a message, and one with more than 256
+        KB of contents in memory, takes as long as it flows: beyond the suite's `timeout`, a pause of `attempt_timeout`
+        seconds ends it.
         """
         if isinstance(message, MessageWithHeader):
-            raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
+            return await self.send_with_header(message, progress=progress, timeout=timeout)
         message = self._checked(message)
         body = await send_body(
             self._transport.codec, SendRequest(authentication=self._authentication, message=message), progress

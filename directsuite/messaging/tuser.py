@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from directsuite.core.events import Progress
 from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
-from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments, operations
 from directsuite.messaging.arguments import send_body
 from directsuite.messaging.models import (
@@ -43,10 +42,11 @@ class TUser(Facade):
     ) -> SendMessageResponse:
         """Send a message; it is stored unread in the user's INBOX.Sent.
 
-        Operation SendWithTuser (specification 4.C). progress, timeout: as for `Mailbox.send`.
+        Operation SendWithTuser (specification 4.C), or SendWithHeaderWithTuser where the message is a
+        `MessageWithHeader`. progress, timeout: as for `Mailbox.send`.
         """
         if isinstance(message, MessageWithHeader):
-            raise InvalidArgumentError("this message has headers: use send_with_header", parameter="message")
+            return await self.send_with_header(message, progress=progress, timeout=timeout)
         message = arguments.checked_message(message, self._address)
         body = await send_body(
             self._transport.codec, SendWithTuserRequest(authentication=self._authentication, message=message), progress

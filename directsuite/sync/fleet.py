@@ -62,11 +62,11 @@ class Fleet:
             await fleet.run()
 
     store: opened; all processes give the same database. password, deliver, folders, interval: as the Synchronizer has
-    them, and the same in all processes. turns: side by side in this process. requests_per_second: of the whole fleet,
-    which keeps to it where its suites share their limits (`directsuite.sync.shared_limits`). tick: seconds between two
-    looks at what is due. patience: seconds after which a worker that isn't heard of counts as dead. grace: seconds that
-    turns under way get when this worker ends. clock, now: for tests. Raises ConfigurationError where the extra `fleet`
-    isn't installed.
+    them, and the same in all processes. concurrency: mailboxes side by side in this process. requests_per_second: of
+    the whole fleet, which keeps to it where its suites share their limits (`directsuite.sync.shared_limits`). tick:
+    seconds between two looks at what is due. patience: seconds after which a worker that isn't heard of counts as dead.
+    grace: seconds that rounds under way get when this worker ends. clock, now: for tests. Raises ConfigurationError
+    where the extra `fleet` isn't installed.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Fleet:
         deliver: Deliver | None = None,
         folders: Sequence[str] | None = ("INBOX",),
         interval: float | None = None,
-        turns: int = 8,
+        concurrency: int = 8,
         requests_per_second: float = 100.0,
         tick: float = 2.0,
         patience: float = 30.0,
@@ -86,7 +86,7 @@ class Fleet:
         clock: Clock | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        AT_LEAST_ONE.require("turns", turns)
+        AT_LEAST_ONE.require("concurrency", concurrency)
         INTERVAL.require("tick", tick)
         INTERVAL.require("patience", patience)
         DURATION.require("grace", grace)
@@ -100,7 +100,7 @@ class Fleet:
             due=self._table.due,
             take=self._run_round,
             heartbeat=self._heartbeat,
-            concurrency=turns,
+            concurrency=concurrency,
             grace=grace,
             patience=patience,
             tick=tick,

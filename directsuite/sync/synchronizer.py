@@ -12,10 +12,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.clock import Clock, SystemClock, sleep_or_event
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
@@ -39,8 +38,8 @@ class Synchronizer:
     callable that gets each change at least once; None where the store has a sink of its own, which gets each exactly
     once. folders: those to look at; None for all that a mailbox has. interval: seconds between two looks at a mailbox
     in which nothing happens; None for as often as 70 % of `requests_per_second` allow, and at most every 30: where all
-    folders are looked at, by as many as were seen so far. turns: mailboxes looked at side by side. requests_per_second:
-    as in the suite's settings. clock, now: for tests.
+    folders are looked at, by as many as were seen so far. concurrency: mailboxes looked at side by side.
+    requests_per_second: as in the suite's settings. clock, now: for tests.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class Synchronizer:
         deliver: Deliver | None = None,
         folders: Sequence[str] | None = ("INBOX",),
         interval: float | None = None,
-        turns: int = 8,
+        concurrency: int = 8,
         requests_per_second: float = 100.0,
         clock: Clock | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        AT_LEAST_ONE.require("turns", turns)
+        AT_LEAST_ONE.require("concurrency", concurrency)
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
         poll_schedule = PollSchedule(
@@ -76,7 +75,7 @@ class Synchronizer:
             now=now,
         )
         self._requests = store if isinstance(store, TakesOperatorRequests) else None
-        self._concurrency = turns
+        self._concurrency = concurrency
         self._changed = asyncio.Event()
         self._is_stopping = False
 
@@ -171,17 +170,10 @@ class Synchronizer:
     async def _until_something_is_due(self, schedule: Schedule) -> None:
         due = schedule.next_due()
         self._changed.clear()
-        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
-        if due is not None:
-            waiting.append(asyncio.create_task(self._sleep_until(due)))
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
-
-    async def _sleep_until(self, due: float) -> None:
-        await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+        if due is None:
+            await self._changed.wait()
+        else:
+            await sleep_or_event(self._clock.sleep(max(0.0, due - self._clock.monotonic())), self._changed)
 
     async def _run_round(self, schedule: Schedule, name: str) -> None:
         result = await self._worker.run_round(name)

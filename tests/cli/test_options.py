@@ -25,5 +25,7 @@ def test_options_show_no_value_and_do_not_change(record: type[attrs.AttrsInstanc
 
 
 def test_defaults_that_help_tells_are_those_of_the_sdk() -> None:
-    assert SignOptions(output=Path("out")).at_a_time == inspect.signature(SigningJob).parameters["at_a_time"].default
+    assert (
+        SignOptions(output=Path("out")).concurrency == inspect.signature(SigningJob).parameters["concurrency"].default
+    )
     assert SyncRunOptions().grace == inspect.signature(Fleet).parameters["grace"].default

@@ -79,7 +79,7 @@ _MILLISECONDS, _UTC = "1777636800000/1777640400000", "20260501120000/20260501130
 
 def row(path: str, answer: object, call: Callable[[ds.Mailbox], Awaitable[object]], gives: object) -> Row:
     """A row of a POST to the mailbox."""
-    operation = path.partition("/")[0]
+    operation = "GetMessageStatusMany" if path == "GetMessageStatus/" else path.partition("/")[0]
     return Row(
         operation, "POST", f"{MESSAGE}/{path}", answer, lambda suite: call(suite.mailbox(ALICE, "secret")), gives
     )

@@ -100,7 +100,6 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
     "empty sender": ("sender", lambda box: box.send(message(sender=""))),
     "sender of send_with_header": ("sender", lambda box: box.send_with_header(with_headers(sender=BOB))),
     "no recipients": ("recipients", lambda box: box.send(ds.Message())),
-    "headers with send": ("message", lambda box: box.send(with_headers())),
     "line break in a header's name": (
         "headers",
         lambda box: box.send_with_header(with_headers(BOB, None, ds.MessageHeader("X-A\n", "b"))),
@@ -199,7 +198,6 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
 REFUSED_BY_TUSER: dict[str, tuple[str, OnTUser]] = {
     "sender is the T-User": ("sender", lambda tuser: tuser.send(message(sender="front-desk"))),
     "sender is another": ("sender", lambda tuser: tuser.send_with_header(with_headers(sender=BOB))),
-    "headers with send": ("message", lambda tuser: tuser.send(with_headers())),
     "empty Message-ID": ("smtp_id", lambda tuser: tuser.get_message_status("")),
 }
 

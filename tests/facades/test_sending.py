@@ -71,6 +71,16 @@ async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> 
     await row.check(stage, suite)
 
 
+async def test_send_sends_a_message_that_has_headers_with_them(
+    stage: Stage, box: ds.Mailbox, suite: ds.DirectSuite
+) -> None:
+    stage.answer("PUT", f"{MESSAGE}/SendWithHeader", _SENT)
+    stage.answer("PUT", f"{MESSAGE}/SendWithHeaderWithTuser", _SENT)
+    assert await box.send(_WITH_HEADER) == _RESPONSE
+    assert await suite.tuser("front-desk", "s", ALICE).send(_WITH_HEADER) == _RESPONSE
+    assert [sent.members["message"]["headers"] for sent in stage.sent] == [[{"name": "X-Case", "value": "7"}]] * 2
+
+
 @pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
 async def test_sender_is_filled_in_and_compared_case_blind(sender: str | None, stage: Stage, box: ds.Mailbox) -> None:
     stage.answer("PUT", f"{MESSAGE}/Send", _SENT)

@@ -66,7 +66,7 @@ async def test_what_a_password_waited_for_and_was_cancelled_fails_its_mailbox_al
     await world.deliver("hers")
     told = Told()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [BOB, ALICE], password, deliver=told, clock=world.clock, turns=1)
+        sync = Synchronizer(world.suite, store, [BOB, ALICE], password, deliver=told, clock=world.clock, concurrency=1)
         status = await sync.once()
     assert status[BOB].status is SyncStatus.FAILING
     assert told.subjects == [("new", "hers")]

@@ -39,7 +39,7 @@ async def test_a_turn_under_way_ends_and_none_begins_when_it_is_stopped(world: W
     sink, clock = Held(), HeldClock()
     await world.deliver("one")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=sink, turns=1, clock=clock)
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=sink, concurrency=1, clock=clock)
         working = asyncio.create_task(getattr(sync, how)())
         await sink.begun.wait()
         sync.stop()

@@ -122,7 +122,9 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
         return RoundResult(report=RoundReport(more=True), next_in=0.0)
 
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), turns=2, clock=HeldClock())
+        sync = Synchronizer(
+            world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), concurrency=2, clock=HeldClock()
+        )
         monkeypatch.setattr(sync._worker, "run_round", run_round)
         await asyncio.wait_for(sync.run(), 10)
     assert max(most) == 1

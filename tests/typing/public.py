@@ -162,6 +162,7 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
     assert_type(status.records[0].ts, datetime | None)
     assert_type(status.csv_data, bytes | None)
     assert_type(await box.get_message_statuses(["<1@x>"]), ds.DirectMessageStatusReportResponse)
+    assert_type(await box.send_once(headers, key="referral-17", resend=True), ds.SendMessageResponse)
     assert_type(await tuser.send(message), ds.SendMessageResponse)
     assert_type(await tuser.send_with_header(headers), ds.SendMessageResponse)
     assert_type(await tuser.get_message_status("<1@x>"), ds.DirectMessageStatusReportResponse)

@@ -48,7 +48,7 @@ class SigningFleet:
             await journal.add(names)
             await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
 
-    named: gives the document of a name. journal: an open one. at_a_time, service_patience: those of SigningJob.
+    named: gives the document of a name. journal: an open one. concurrency, service_patience: those of SigningJob.
     patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes. tick: seconds
     between two looks at what is due. grace: seconds that documents under way get when `run` is cancelled. clock: for
     tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises ConfigurationError.
@@ -62,7 +62,7 @@ class SigningFleet:
         signatures: Signatures,
         *,
         journal: PostgresJournal,
-        at_a_time: int = 10,
+        concurrency: int = 10,
         service_patience: float = 900.0,
         patience: float = 30.0,
         tick: float = 2.0,
@@ -70,7 +70,7 @@ class SigningFleet:
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        AT_LEAST_ONE.require("at_a_time", at_a_time)
+        AT_LEAST_ONE.require("concurrency", concurrency)
         DURATION.require("service_patience", service_patience)
         INTERVAL.require("patience", patience)
         INTERVAL.require("tick", tick)
@@ -80,7 +80,7 @@ class SigningFleet:
         self._target = target
         self._signatures = signatures
         self._journal = journal
-        self._at_a_time = at_a_time
+        self._concurrency = concurrency
         self._service_patience = service_patience
         self._patience = patience
         self._tick = tick
@@ -175,7 +175,7 @@ class SigningFleet:
                 self._target,
                 self._signatures,
                 journal=chunk,
-                at_a_time=self._at_a_time,
+                concurrency=self._concurrency,
                 patience=self._service_patience,
                 clock=self._clock,
                 now=self._now,

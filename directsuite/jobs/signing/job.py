@@ -77,7 +77,7 @@ class SigningJob:
             progress = await job.run()
 
     A run that was broken off, by a crash too, goes on with the next one. signatures: one or several, at least. journal:
-    an opened one, of this job alone. at_a_time: documents under way side by side. patience: seconds for which the
+    an opened one, of this job alone. concurrency: documents under way side by side. patience: seconds for which the
     service may be in trouble until `run` gives up. clock, now: for tests, in place of the suite's clock and the Unix
     time that goes with it. Raises ConfigurationError.
     """
@@ -90,7 +90,7 @@ class SigningJob:
         signatures: Signatures,
         *,
         journal: Chunk,
-        at_a_time: int = 10,
+        concurrency: int = 10,
         patience: float = 900.0,
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
@@ -98,7 +98,7 @@ class SigningJob:
         _refuse_other_kinds(source, signatures)
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
-        AT_LEAST_ONE.require("at_a_time", at_a_time)
+        AT_LEAST_ONE.require("concurrency", concurrency)
         DURATION.require("patience", patience)
         _refuse_to_sign_its_own(source, target)
         self._signing = signing
@@ -106,7 +106,7 @@ class SigningJob:
         self._target = target
         self._signatures = signatures
         self._journal = journal
-        self._at_a_time = at_a_time
+        self._concurrency = concurrency
         self._clock = clock or signing.runtime.clock
         self._now = now or unix_time(self._clock)
         self._open = asyncio.Event()
@@ -207,14 +207,14 @@ class SigningJob:
                 outage=self._outage,
                 now=self._now,
             )
-            await workflow.cleanup(self._at_a_time)
-            self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._at_a_time, gate=self._open)
+            await workflow.cleanup(self._concurrency)
+            self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
             async with self._queue.reading(), asyncio.TaskGroup() as group:
                 if self._ending.is_set():  # there was no queue to stop
                     self._queue.stop()
-                for _ in range(self._at_a_time):
+                for _ in range(self._concurrency):
                     group.create_task(self._work(workflow, self._queue))
-            await workflow.cleanup(self._at_a_time)
+            await workflow.cleanup(self._concurrency)
         if self._failure is not None:
             raise self._failure
         return self.progress

@@ -162,8 +162,8 @@ class Chunk(JobJournal):
 
     async def known(self, names: Sequence[str]) -> Mapping[str, Entry]:
         """The entries of those of these documents that have one."""
-        values = [{"job": self.job, "chunk": self.id, "name": _stored(name)} for name in set(names)]
-        return {entry.name: entry for entry in await self._database.fetch_each(sql.ENTRY, values, _entry)}
+        values = {"job": self.job, "chunk": self.id, "names": [_stored(name) for name in set(names)]}
+        return {entry.name: entry for entry in await self._database.fetch(sql.ENTRIES, values, _entry)}
 
     async def put(self, entry: Entry) -> Entry:
         """Write how far a document is; the entry itself, for whoever goes on with it."""

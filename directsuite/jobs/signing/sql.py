@@ -40,8 +40,9 @@ TABLES = Tables(
                 tries bigint NOT NULL DEFAULT 0, problem text, UNIQUE (job, name)
             )
         """),
-        sql("CREATE INDEX signing_document_chunk ON directsuite.signing_document (chunk, number)"),
-        sql("CREATE INDEX signing_document_failed ON directsuite.signing_document (job, number) WHERE state = 6"),
+        # A file has one chunk, of which no index tells anything.
+        sql("CREATE INDEX signing_document_chunk ON directsuite.signing_document (chunk, number)", sqlite=""),
+        sql("CREATE INDEX signing_document_state ON directsuite.signing_document (job, state)"),
         sql("""
             CREATE TABLE directsuite.signing_abandoned (
                 identifier text PRIMARY KEY, chunk bigint NOT NULL REFERENCES directsuite.signing_chunk,
@@ -99,8 +100,9 @@ OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND 
 
 _COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
 NAMES = sql("SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state < 5 ORDER BY number")
-ENTRY = sql(f"""
-    SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND chunk = :chunk AND name = :name
+ENTRIES = sql(f"""
+    SELECT {_COLUMNS} FROM directsuite.signing_document
+    WHERE job = :job AND chunk = :chunk AND name = ANY(:names::bytea[])
 """)  # noqa: S608  of constants
 FAILURES = sql(f"""
     SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND state = 6 AND number > :after

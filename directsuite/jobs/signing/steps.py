@@ -106,14 +106,14 @@ class DocumentWorkflow:
             return await self._fail(entry, f"it can't be read ({error.kind})")
         return await self._fail(entry, f"{type(error).__name__}: {_why(error)}")
 
-    async def cleanup(self, at_a_time: int) -> None:
+    async def cleanup(self, concurrency: int) -> None:
         """Delete what is abandoned, as far as that goes: what can't be deleted now is tried later.
 
         Some of it may be signed; the service forgets it by itself, some day. Raises JournalError.
         """
         await self.journal.forget_before(self.now() - _EXPIRES)
         last = ""
-        while some := await self.journal.abandoned(after=last, most=at_a_time):
+        while some := await self.journal.abandoned(after=last, most=concurrency):
             gone = await asyncio.gather(*map(self._is_deleted, some))
             await self.journal.forget([each for each, is_gone in zip(some, gone, strict=True) if is_gone])
             if not any(gone):

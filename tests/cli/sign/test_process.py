@@ -14,7 +14,7 @@ from tests.cli.sign.conftest import PATIENT, Desk
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 COUNT = 12
-ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--at-a-time", "2")
+ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
 
 
 async def until_signed(desk: Desk, count: int) -> None:

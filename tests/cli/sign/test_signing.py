@@ -222,7 +222,7 @@ async def deleted(desk: Desk, identifier: str) -> bool:
 async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: Desk) -> None:
     desk.put("in/a.pdf", "in/b.pdf")
     desk.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
-    told = await desk.sign("in", *SIGNED, "--at-a-time", "1")
+    told = await desk.sign("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
     assert told.err == "directsuite: 1 PDF failed: see to the reason of each, and give the command with --again\n"
     assert "ServiceError: the service refused the request (HTTP 413)" in told.out

@@ -72,7 +72,7 @@ async def test_wrong_options_are_told(desk: Desk, arguments: tuple[str, ...], se
         (("a.pdf", "", *_OUT), "it is empty: name a file or a folder"),
         (("a.pdf", "--output", ""), "it is empty: name a file or a folder"),
         (("a.pdf",), "--output"),
-        (("a.pdf", *_OUT, "--at-a-time", "0"), "--at-a-time"),
+        (("a.pdf", *_OUT, "--concurrency", "0"), "--concurrency"),
         (("a.pdf", *_OUT, "--patience", "long"), "--patience"),
         (("a.pdf", *_OUT, "--colour", "red"), "--colour"),
     ],
@@ -88,7 +88,7 @@ async def test_help_names_every_option_and_needs_no_service(desk: Desk) -> None:
     told = await desk.sign("--help")
     assert (told.status, told.err) == (0, "")
     look = ["name", "widget", "image", "reason", "signer", "timezone"]
-    options = [*look, "output", "recursive", "dry-run", "again", "overwrite", "at-a-time", "patience", "token-file"]
+    options = [*look, "output", "recursive", "dry-run", "again", "overwrite", "concurrency", "patience", "token-file"]
     assert [option for option in options if f"--{option} " not in told.out] == []
     assert "--no-" not in told.out
 
@@ -142,7 +142,7 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
 async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: Desk) -> None:
     desk.put(*(f"in/{number}.pdf" for number in range(22)))
     fault = desk.sandbox.inject_fault("Save", "status", status=413, times=1000)
-    told = await desk.sign("in", *_OUT, "--at-a-time", "1")
+    told = await desk.sign("in", *_OUT, "--concurrency", "1")
     assert told.status == 1
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other, at last with ServiceError: the service refused the "

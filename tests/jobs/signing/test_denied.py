@@ -85,7 +85,7 @@ async def test_it_stops_the_job_at_once_and_the_next_run_goes_on(
 ) -> None:
     service = Refuses(refusals={operation: refusal})
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(pdfs(*NAMES), service=service, at_a_time=2).run()
+        await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
     assert jobs.clock.slept == []
     states = (await jobs.journal.tally()).states
@@ -101,7 +101,7 @@ async def test_it_stops_the_job_at_once_and_the_next_run_goes_on(
 async def test_what_passes_by_waiting_is_waited_for_and_fails_no_document(refusal: ds.ServiceError, jobs: Jobs) -> None:
     service = Refuses(refusals={"save": refusal})
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.job(pdfs(*NAMES), service=service, at_a_time=2).run()
+        await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
     assert State.FAILED not in (await jobs.journal.tally()).states
 
@@ -142,7 +142,7 @@ async def test_what_an_earlier_run_stored_and_this_one_may_not_have_is_abandoned
     source = digest_of(CONTENT)
     theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
     await jobs.journal.put(theirs)
-    assert (await jobs.job(pdfs(*NAMES), service=service, at_a_time=2).run()).done == len(NAMES)
+    assert (await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
     tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.asked) == (1, int(state is State.SIGNING))
     assert (jobs.out / "0.pdf").read_bytes() == CONTENT + SIGNATURE
@@ -206,7 +206,7 @@ async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job
             return True
         return False
 
-    job = jobs.job(one_denied(NAMES), service=Filtering(when=another_is_done), at_a_time=2)
+    job = jobs.job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
     progress = await job.run()
     assert (progress.done, progress.failed) == (29, 1)
     [failed] = await jobs.journal.failures()
@@ -214,12 +214,12 @@ async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job
 
 
 async def test_one_that_is_denied_holds_up_no_other_where_they_come_one_by_one(jobs: Jobs) -> None:
-    progress = await jobs.job(one_denied(NAMES), service=Filtering(), at_a_time=1).run()
+    progress = await jobs.job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
     assert (progress.done, progress.failed) == (29, 1)
 
 
 async def test_one_that_is_denied_when_the_others_are_signed_fails_too(jobs: Jobs) -> None:
-    job = jobs.job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), at_a_time=10)
+    job = jobs.job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10)
     progress = await job.run()
     assert (progress.done, progress.failed) == (4, 1)
 
@@ -234,7 +234,7 @@ async def test_what_all_are_denied_in_the_middle_stops_the_job_and_fails_none(jo
                 service.refusals["save"] = DENIED
             yield Pdf(name, CONTENT)
 
-    job = jobs.job(source(), service=service, at_a_time=5)
+    job = jobs.job(source(), service=service, concurrency=5)
     with pytest.raises(JobStoppedError) as stopped:
         await job.run()
     assert stopped.value.__cause__ is DENIED

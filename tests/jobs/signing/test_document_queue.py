@@ -16,9 +16,9 @@ from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 
 
-@pytest.mark.parametrize("at_a_time", [1, 3])
-async def test_a_name_that_comes_again_is_signed_once(at_a_time: int, jobs: Jobs) -> None:
-    progress = await jobs.job(pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), at_a_time=at_a_time).run()
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_a_name_that_comes_again_is_signed_once(concurrency: int, jobs: Jobs) -> None:
+    progress = await jobs.job(pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency).run()
     assert progress.done == 2
     assert jobs.service.made == 2
 

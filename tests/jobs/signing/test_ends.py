@@ -105,7 +105,7 @@ async def test_paused_while_the_source_is_waited_for_it_begins_nothing(jobs: Job
         for number in range(20):
             yield Pdf(f"{number}.pdf", CONTENT)
 
-    job = jobs.job(source(), at_a_time=10)
+    job = jobs.job(source(), concurrency=10)
     running = asyncio.create_task(job.run())
     await until(lambda: job.progress.done == 1)
     job.pause()
@@ -153,7 +153,7 @@ async def test_a_function_that_fails_ends_the_job(jobs: Jobs) -> None:
 
 async def test_drained_in_trouble_it_leaves_what_is_under_way_to_the_next_run(jobs: Jobs) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 1000
-    job = jobs.job(pdfs("a.pdf"), at_a_time=1)
+    job = jobs.job(pdfs("a.pdf"), concurrency=1)
     running = asyncio.create_task(job.run())
     await until(lambda: job.progress.trouble is not None)
     job.drain()
@@ -190,16 +190,16 @@ async def test_cancelled_it_leaves_what_is_under_way_to_the_next_run(jobs: Jobs)
 
 
 @pytest.mark.by_default(1)
-@pytest.mark.parametrize("at_a_time", [2, 10])
+@pytest.mark.parametrize("concurrency", [2, 10])
 async def test_one_document_with_which_the_service_fails_does_not_hold_up_the_others(
-    at_a_time: int, jobs: Jobs
+    concurrency: int, jobs: Jobs
 ) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("poison.pdf", POISON)
         for number in range(30):
             yield Pdf(f"{number}.pdf", CONTENT)
 
-    progress = await jobs.job(source(), service=FailsWithPoison(), at_a_time=at_a_time).run()
+    progress = await jobs.job(source(), service=FailsWithPoison(), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (30, 1)
     [failed] = await jobs.journal.failures()
     assert (failed.name, failed.problem) == ("poison.pdf", "ServerError: it fails")
@@ -224,7 +224,7 @@ async def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path)
 async def test_a_name_that_the_target_has_for_a_folder_fails_alone(jobs: Jobs) -> None:
     TargetFolder(jobs.out)
     (jobs.out / "a.pdf").mkdir()
-    progress = await jobs.job(pdfs("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf"), at_a_time=1).run()
+    progress = await jobs.job(pdfs("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed) == (1, 3)
     assert (jobs.out / "b.pdf").read_bytes() == CONTENT + SIGNATURE
 

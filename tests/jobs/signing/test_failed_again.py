@@ -43,14 +43,14 @@ async def test_what_a_refused_token_broke_off_is_tried_by_the_next(problem: str 
 async def test_what_was_broken_off_is_signed_by_a_run_of_all_too(jobs: Jobs) -> None:
     await all_failed(jobs)
     with pytest.raises(JobStoppedError):
-        await jobs.job(pdfs(*NAMES), service=Refusing(), at_a_time=3).run_failed()
+        await jobs.job(pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
     assert (await jobs.job(pdfs(*NAMES)).run()).done == 3
     assert (await jobs.job(pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
 
 
 async def test_a_drained_one_leaves_the_rest_failed(jobs: Jobs) -> None:
     await all_failed(jobs)
-    job = jobs.job(pdfs(*NAMES), at_a_time=1)
+    job = jobs.job(pdfs(*NAMES), concurrency=1)
     job.drain()
     assert (await job.run_failed()).done == 0
     assert len(await jobs.journal.failures()) == len(NAMES)

@@ -171,7 +171,7 @@ async def scene(conninfo: str, tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> None:
     assert await scene.journal.add([*NAMES, "0.pdf"]) == 0
     assert await scene.journal.open_chunks() == 3
-    workers = [scene.worker(at_a_time=1) for _ in range(3)]
+    workers = [scene.worker(concurrency=1) for _ in range(3)]
     ended = await asyncio.gather(*(worker.run() for worker in workers))
     assert sum(each.done for each in ended) == len(NAMES)
     assert sum(each.chunks for each in ended) == 3
@@ -247,7 +247,7 @@ async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None
 async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(has_signed: bool, scene: Scene) -> None:
     held = scene.service = HeldService(scene.out.with_name("aside") if has_signed else None)
     clock = BriefClock()
-    hanging = scene.worker(at_a_time=1, patience=1e9, clock=clock)
+    hanging = scene.worker(concurrency=1, patience=1e9, clock=clock)
     first = asyncio.create_task(hanging.run())
     await held.asked_first.wait()
     clock.goes.clear()
@@ -264,7 +264,7 @@ async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(
 
 
 async def test_postgres_is_waited_for(scene: Scene) -> None:
-    worker = scene.worker(at_a_time=2, patience=1.0)  # a chunk that it could not hand back is free again then
+    worker = scene.worker(concurrency=2, patience=1.0)  # a chunk that it could not hand back is free again then
     running = asyncio.create_task(worker.run())
     for _ in range(4):
         await some_more(worker, running)
@@ -278,7 +278,7 @@ async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServe
     async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
         await journal.add(NAMES)
         scene = Scene(journal, Interrupted(conninfo, error=JournalError), tmp_path / "out")
-        worker = scene.worker(at_a_time=1, patience=1.0)
+        worker = scene.worker(concurrency=1, patience=1.0)
         running = asyncio.create_task(worker.run())
         await some_more(worker, running)
         await asyncio.to_thread(shaky_postgres.stop)
@@ -293,14 +293,14 @@ async def test_jobs_in_one_database_leave_each_other_alone(scene: Scene, conninf
     async with PostgresJournal(conninfo, "reports") as journal:
         await journal.add(["a.pdf"])
         other = Scene(journal, scene.connections, tmp_path / "reports")
-        first, second = await asyncio.gather(scene.worker(at_a_time=1).run(), other.worker().run())
+        first, second = await asyncio.gather(scene.worker(concurrency=1).run(), other.worker().run())
     assert (first.chunks, second.chunks) == (3, 1)
     assert [each.name for each in other.out.iterdir()] == ["a.pdf"]
     assert len(list(scene.out.iterdir())) == len(NAMES)
 
 
 async def test_drained_or_cancelled_it_hands_its_chunk_back(scene: Scene) -> None:
-    drained = scene.worker(at_a_time=1)
+    drained = scene.worker(concurrency=1)
     running = asyncio.create_task(drained.run())
     await some_more(drained, running)
     drained.drain()
@@ -309,7 +309,7 @@ async def test_drained_or_cancelled_it_hands_its_chunk_back(scene: Scene) -> Non
     running = asyncio.create_task(at_once.run())
     at_once.drain()  # before it begins
     assert (await running).chunks == 0
-    cancelled = scene.worker(at_a_time=1)
+    cancelled = scene.worker(concurrency=1)
     running = asyncio.create_task(cancelled.run())
     await some_more(cancelled, running)
     running.cancel()

@@ -65,7 +65,7 @@ async def test_a_source_that_changed_meanwhile_is_not_signed(jobs: Jobs) -> None
 
 async def test_trouble_is_waited_out_and_nothing_fails(jobs: Jobs) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 5
-    progress = await jobs.job(pdfs("a.pdf"), at_a_time=1).run()
+    progress = await jobs.job(pdfs("a.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert jobs.clock.slept == [1, 2, 4, 8, 16]
 
@@ -73,7 +73,7 @@ async def test_trouble_is_waited_out_and_nothing_fails(jobs: Jobs) -> None:
 async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(jobs: Jobs) -> None:
     jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.job(pdfs("a.pdf", "b.pdf"), at_a_time=1, patience=100).run()
+        await jobs.job(pdfs("a.pdf", "b.pdf"), concurrency=1, patience=100).run()
     assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
     assert 100 < sum(jobs.clock.slept) < 200
     jobs.service.faults = []
@@ -94,7 +94,7 @@ async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(jobs: Jobs, tmp_
         remembered.append(len(job._rate))
         return SIGN
 
-    job = jobs.job(Folder(source), signatures=signatures, at_a_time=1)
+    job = jobs.job(Folder(source), signatures=signatures, concurrency=1)
     assert (await job.run()).rate == 1 / 900
     assert remembered == [0, 1, 1, 1]  # also where nobody asks how it stands
     assert (await job.run()).rate == 0
@@ -102,7 +102,7 @@ async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(jobs: Jobs, tmp_
 
 async def test_many_failures_in_a_row_stop_the_job(jobs: Jobs) -> None:
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
-        await jobs.job(pdfs(*(f"../{number}.pdf" for number in range(50))), at_a_time=1).run()
+        await jobs.job(pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
     assert (await jobs.journal.tally()).states[State.FAILED] == 20
 
 
@@ -110,7 +110,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: J
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(pdfs(*names), service=service, at_a_time=1).run()
+        await jobs.job(pdfs(*names), service=service, concurrency=1).run()
     why = "20 documents failed one after the other, at last with ServiceError: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: see what is wrong with them")
@@ -121,7 +121,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: J
 
 
 async def test_paused_it_begins_nothing_and_drained_it_ends(jobs: Jobs) -> None:
-    job = jobs.job(pdfs(*(f"{number}.pdf" for number in range(50))), at_a_time=2)
+    job = jobs.job(pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
     job.pause()
     running = asyncio.create_task(job.run())
     await until(lambda: bool(job._open._waiters))

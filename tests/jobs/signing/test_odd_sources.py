@@ -59,13 +59,13 @@ async def test_a_source_in_trouble_is_waited_for(error: OSError, jobs: Jobs) -> 
     assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 10])
+@pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("error", TROUBLE)
 async def test_one_document_that_can_never_be_read_holds_up_no_other(
-    error: OSError, at_a_time: int, jobs: Jobs
+    error: OSError, concurrency: int, jobs: Jobs
 ) -> None:
     others = [f"{number}.pdf" for number in range(20)]
-    progress = await jobs.job(one_of("a.pdf", failing(error), *others), at_a_time=at_a_time).run()
+    progress = await jobs.job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (20, 1)
     [failed] = await jobs.journal.failures()
     assert failed.problem is not None
@@ -79,19 +79,19 @@ async def test_a_source_that_stays_in_trouble_stops_the_job_before_it_has_cost_m
             yield Pdf(f"{number}.pdf", failing(TimeoutError()))
 
     with pytest.raises(JobStoppedError, match=r"20 documents failed one after the other.*can't be read"):
-        await jobs.job(source(), at_a_time=2).run()
+        await jobs.job(source(), concurrency=2).run()
     assert len(await jobs.journal.failures()) < 25
 
 
-@pytest.mark.parametrize("at_a_time", [1, 10])
-async def test_what_a_document_waited_for_and_was_cancelled_is_its_failure(at_a_time: int, jobs: Jobs) -> None:
+@pytest.mark.parametrize("concurrency", [1, 10])
+async def test_what_a_document_waited_for_and_was_cancelled_is_its_failure(concurrency: int, jobs: Jobs) -> None:
     async def cancelled() -> bytes:
         fetching = asyncio.ensure_future(asyncio.Event().wait())
         fetching.cancel()
         await fetching
         return CONTENT
 
-    progress = await jobs.job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), at_a_time=at_a_time).run()
+    progress = await jobs.job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (2, 1)
     [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (it was cancelled)"
@@ -106,7 +106,7 @@ async def test_a_target_in_which_something_is_cancelled_stops_the_job(
     target = TargetFolder(jobs.out)
     monkeypatch.setattr(target, "keep", keep)
     with pytest.raises(JobStoppedError, match="something was cancelled"):
-        await jobs.job(pdfs("a.pdf", "b.pdf"), target=target, at_a_time=1).run()
+        await jobs.job(pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
 
 
 class Late(FragileService):

@@ -68,7 +68,7 @@ async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: st
         yield Pdf("a.pdf", content)
         yield Pdf("b.pdf", CONTENT)
 
-    job = jobs.job(source(), service=service, target=target, at_a_time=2)
+    job = jobs.job(source(), service=service, target=target, concurrency=2)
     if other_ends == "in it":
         target.when = lambda: bool(jobs.clock.slept)  # it is in trouble by then
     progress = await job.run()
@@ -151,7 +151,7 @@ async def test_what_an_earlier_run_had_signed_tells_nothing_of_the_service(jobs:
         for name in names:
             yield Pdf(name, CONTENT)
 
-    progress = await jobs.job(source(), service=service, at_a_time=2).run()
+    progress = await jobs.job(source(), service=service, concurrency=2).run()
     assert (progress.done, progress.failed) == (3, 0)
 
 
@@ -223,7 +223,7 @@ async def test_trouble_ends_when_a_document_is_refused_after_it(jobs: Jobs) -> N
         jobs.clock.now += 3600
         yield Pdf("b.pdf", CONTENT)
 
-    job = jobs.job(source(), service=Faulty(), at_a_time=1)
+    job = jobs.job(source(), service=Faulty(), concurrency=1)
     assert ((await job.run()).done, shown) == (1, [None])
 
 
@@ -236,5 +236,5 @@ async def test_a_refusal_that_asks_no_service_does_not_prolong_the_wait(jobs: Jo
 
     service = Away(clock=jobs.clock, back_at=1e9)
     with pytest.raises(JobStoppedError, match="too long"):
-        await jobs.job(source(), service=service, at_a_time=2, patience=200.0).run()
+        await jobs.job(source(), service=service, concurrency=2, patience=200.0).run()
     assert 200 < jobs.clock.now < 300

@@ -161,7 +161,7 @@ async def test_what_was_fetched_is_removed(url: str, jobs: Jobs, tmp_path: Path)
 
     changed: Any = target
     changed.keep = looked
-    await jobs.job(StorageFolder(f"{url}/in"), target=target, at_a_time=1).run()
+    await jobs.job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
     assert seen == [["1.source.pdf"], ["2.source.pdf"]]
     assert jobs.signed() == ["a.pdf", "b.pdf"]
 

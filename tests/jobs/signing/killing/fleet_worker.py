@@ -31,7 +31,7 @@ async def work(url: str, folder: Path) -> None:
             TargetFolder(folder / "out"),
             SIGNATURES,
             journal=journal,
-            at_a_time=4,
+            concurrency=4,
             patience=1.0,
             tick=0.1,
         )
