@@ -1,4 +1,4 @@
-"""`python -m benchmarks.web_uploads`: README's web backends under many uploads at a time, and the memory they take.
+"""`python -m benchmarks.web_uploads`: the web backends of the guide `web` under many uploads, and the memory they take.
 
 uploads (here) ─► the backend, in a process of its own ─► the sandbox (here, in a thread)
 """
@@ -27,7 +27,8 @@ from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing.loop_thread import LoopThread
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "directsuite" / "guides" / "web.md"
 RESULTS = Path(__file__).parent / "results" / "web-uploads.md"
 FRAMEWORKS = {"aiohttp": "aiohttp.web", "fastapi": "FastAPI", "litestar": "Litestar"}
 MEGABYTE = 1_000_000
@@ -64,8 +65,8 @@ class Load:
 
 
 def write_example(folder: Path) -> None:
-    """README's chapter on web backends as the files that it names."""
-    chapter = README.read_text("utf-8").partition("## In a web backend\n")[2].partition("\n## ")[0]
+    """The guide's programs as the files that it names."""
+    chapter = GUIDE.read_text("utf-8")
     for program in re.findall(r"```python\n(.*?)```", chapter, re.DOTALL):
         (folder / program.partition("\n")[0].removeprefix("# ")).write_text(program, "utf-8")
 
@@ -88,7 +89,7 @@ def backend(framework: str, folder: Path, environment: dict[str, str]) -> Genera
         serving = subprocess.Popen(  # noqa: S603  our own interpreter
             [sys.executable, "-c", _SERVE, framework, str(descriptor)],
             cwd=folder,
-            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join([str(README.parent), str(folder)])},
+            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])},
             pass_fds=[descriptor],
         )
     try:
@@ -160,9 +161,9 @@ def _page(rows: Sequence[tuple[str, list[Load]]]) -> str:
     for name, told in rows:
         sizes = [told[0].before, *(each.peak for each in told)]
         lines.append(f"| {FRAMEWORKS[name]} | {' | '.join(f'{size / MEGABYTE:.0f}' for size in sizes)} |")
-    return f"""# Uploads to README's web backends
+    return f"""# Uploads to web backends
 
-Written by `python -m benchmarks.web_uploads`. Each backend of README's chapter runs in a process of its own, with ten
+Written by `python -m benchmarks.web_uploads`. Each backend of the guide `web` runs in a process of its own, with ten
 connections to the service, as many as a suite has unless told otherwise. So many browsers upload a PDF at the same
 time, have it signed and download it. The table has the process's resident memory in MB: after one upload, and then its
 peak under each load, one after the other.

@@ -1,6 +1,6 @@
 """The operations of the specification (section 4) and their HTTP methods, by hand: the one list for all tests.
 
-The client's tables, the sandbox's routes, its OpenAPI document, README's table and the tests that go through all
+The client's tables, the sandbox's routes, its OpenAPI document, the guides' table and the tests that go through all
 operations are each held to it, and none of them is derived from another. What a new operation needs besides stands in
 `directsuite/guides/contributing.md`.
 """

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
+from directsuite.cli.examples import epilogue
 from directsuite.cli.options import (
     COMMANDS,
     EPILOGUE,
@@ -22,9 +23,14 @@ from directsuite.cli.options import (
     FaxNumber,
     FaxOptions,
     Flag,
+    InboxDeleteOptions,
+    InboxForwardOptions,
     InboxListOptions,
+    InboxMarkOptions,
+    InboxMoveOptions,
     InboxReadOptions,
     InboxSaveOptions,
+    MailboxOptions,
     PatientAddOptions,
     PatientFindOptions,
     PatientOptions,
@@ -36,6 +42,7 @@ from directsuite.cli.options import (
     SyncRunOptions,
     SyncStatusOptions,
     Uid,
+    Uids,
     named,
 )
 from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, require, say
@@ -87,7 +94,7 @@ def _group(name: str, text: str, group: Group, sort_key: int) -> App:
     )
 
 
-inbox = _group("inbox", "Look into a mailbox: list, read and save messages.", MAIL, 2)
+inbox = _group("inbox", "Look into a mailbox: list, read, save, move, delete.", MAIL, 2)
 sync = _group("sync", "Keep mailboxes in step with the server: a worker.", MAIL, 4)
 fax = _group("fax", "Tell how faxes stand: list, show.", SERVICES, 2)
 patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
@@ -108,7 +115,7 @@ def _refused(sentence: str) -> int:
     return ExitStatus.REFUSED
 
 
-@app.command(group=MAIL, sort_key=1, help_epilogue=EPILOGUE)
+@app.command(group=MAIL, sort_key=1, help_epilogue=epilogue("send"))
 def send(*, options: SendOptions = SendOptions()) -> int:
     """Send a message, with files.
 
@@ -123,7 +130,7 @@ def send(*, options: SendOptions = SendOptions()) -> int:
 app.command(inbox)
 
 
-@inbox.command(name="list", sort_key=1)
+@inbox.command(name="list", sort_key=1, help_epilogue=epilogue("inbox list"))
 def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     """List messages, newest first."""
     from directsuite.cli import inbox
@@ -131,7 +138,7 @@ def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     return inbox.list_messages(options)
 
 
-@inbox.command(name="read", sort_key=2)
+@inbox.command(name="read", sort_key=2, help_epilogue=epilogue("inbox read"))
 def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
     """Show one message as text.
 
@@ -147,29 +154,70 @@ def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions())
     return inbox.read_message(uid, options)
 
 
-@inbox.command(name="save", sort_key=3)
-def save_messages(
-    uid: Annotated[tuple[Uid, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
-    /,
-    *,
-    options: InboxSaveOptions,
-) -> int:
+@inbox.command(name="save", sort_key=3, help_epilogue=epilogue("inbox save"))
+def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages.
 
     Never outside of the folder, and never over a file that is there: a second `report.pdf` becomes `report-2.pdf`.
     What is saved only you can read. It prints the files' paths; the messages stay as they are.
-
-    Parameters
-    ----------
-    uid: tuple[int, ...]
-        Numbers of messages, as `inbox list` tells them; several with blanks between them.
     """
     from directsuite.cli import inbox
 
     return inbox.save_messages(uid, options)
 
 
-@app.command(group=MAIL, sort_key=3, help_epilogue=EPILOGUE)
+@inbox.command(name="folders", sort_key=4, help_epilogue=epilogue("inbox folders"))
+def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
+    """List folders, with how many messages they have."""
+    from directsuite.cli import mailbox
+
+    return mailbox.list_folders(options)
+
+
+@inbox.command(name="move", sort_key=5, help_epilogue=epilogue("inbox move"))
+def move_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
+    """Move messages to another folder, where they get new numbers."""
+    from directsuite.cli import mailbox
+
+    return mailbox.move(uid, options)
+
+
+@inbox.command(name="copy", sort_key=6, help_epilogue=epilogue("inbox copy"))
+def copy_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
+    """Copy messages to another folder."""
+    from directsuite.cli import mailbox
+
+    return mailbox.copy(uid, options)
+
+
+@inbox.command(name="delete", sort_key=7, help_epilogue=epilogue("inbox delete"))
+def delete_messages(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
+    """Delete messages: it asks first."""
+    from directsuite.cli import mailbox
+
+    return mailbox.delete(uid, options)
+
+
+@inbox.command(name="mark", sort_key=8, help_epilogue=epilogue("inbox mark"))
+def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int:
+    """Mark messages as read or unread."""
+    from directsuite.cli import mailbox
+
+    return mailbox.mark(uid, options)
+
+
+@inbox.command(name="forward", sort_key=9, help_epilogue=epilogue("inbox forward"))
+def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
+    """Forward messages; several go as attachments of one.
+
+    Exit status 7 says that the answer got lost: look into INBOX.Sent before you give the command again.
+    """
+    from directsuite.cli import mailbox
+
+    return mailbox.forward(uid, options)
+
+
+@app.command(group=MAIL, sort_key=3, help_epilogue=epilogue("status"))
 def status(
     smtp_id: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
     /,
@@ -197,7 +245,7 @@ app.command(fax)
 app.command(patient)
 
 
-@sync.command(name="run")
+@sync.command(name="run", help_epilogue=epilogue("sync run"))
 def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
     """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
 
@@ -214,7 +262,7 @@ def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
     return run(options)
 
 
-@sync.command(name="status")
+@sync.command(name="status", help_epilogue=epilogue("sync status"))
 def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
     """Tell how each mailbox stands, beside the worker or without one.
 
@@ -227,7 +275,7 @@ def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
     return sync_status.status(options)
 
 
-@sync.command
+@sync.command(help_epilogue=epilogue("sync audit"))
 def audit(options: StoreOptions = StoreOptions()) -> int:
     """Have everything compared with the server: by the worker, at once, or by the next run."""
     from directsuite.cli import sync_status
@@ -235,7 +283,7 @@ def audit(options: StoreOptions = StoreOptions()) -> int:
     return sync_status.audit(options)
 
 
-@sync.command
+@sync.command(help_epilogue=epilogue("sync retry"))
 def retry(options: StoreOptions = StoreOptions()) -> int:
     """Have tried again what was quarantined, and mailboxes that fail: by the worker, at once, or by the next run."""
     from directsuite.cli import sync_status
@@ -243,7 +291,7 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
     return sync_status.retry(options)
 
 
-@app.command(group=SERVICES, sort_key=1, help_epilogue=EPILOGUE)
+@app.command(group=SERVICES, sort_key=1, help_epilogue=epilogue("sign"))
 def sign(sources: Sources, /, *, options: SignOptions) -> int:
     """Sign PDFs: files or folders in, signed files out.
 
@@ -256,7 +304,7 @@ def sign(sources: Sources, /, *, options: SignOptions) -> int:
     return sign(sources, options)
 
 
-@fax.command(name="list", sort_key=1)
+@fax.command(name="list", sort_key=1, help_epilogue=epilogue("fax list"))
 def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
     """List the faxes of a number, newest first."""
     from directsuite.cli import fax
@@ -264,7 +312,7 @@ def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions
     return fax.list_faxes(number, options)
 
 
-@fax.command(name="show", sort_key=2)
+@fax.command(name="show", sort_key=2, help_epilogue=epilogue("fax show"))
 def show_fax(number: FaxNumber, handle: str, /, *, options: FaxOptions = FaxOptions()) -> int:
     """Show one fax with its recipients.
 
@@ -278,7 +326,7 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: FaxOptions = FaxOpti
     return fax.show_fax(number, handle, options)
 
 
-@patient.command(sort_key=1)
+@patient.command(sort_key=1, help_epilogue=epilogue("patient find"))
 def find(individual: Path, /, *, options: PatientFindOptions) -> int:
     """Find a patient's Direct address by who that is.
 
@@ -293,7 +341,7 @@ def find(individual: Path, /, *, options: PatientFindOptions) -> int:
     return patient.find(individual, options)
 
 
-@patient.command(sort_key=2)
+@patient.command(sort_key=2, help_epilogue=epilogue("patient by-username"))
 def by_username(
     username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
 ) -> int:
@@ -309,7 +357,7 @@ def by_username(
     return patient.find_by_username(username, options)
 
 
-@patient.command(sort_key=3)
+@patient.command(sort_key=3, help_epilogue=epilogue("patient add"))
 def add(individual: Path, /, *, options: PatientAddOptions) -> int:
     """Provision a Direct address for a patient: it costs.
 
@@ -327,7 +375,7 @@ def add(individual: Path, /, *, options: PatientAddOptions) -> int:
     return patient.add(individual, options)
 
 
-@patient.command(sort_key=4)
+@patient.command(sort_key=4, help_epilogue=epilogue("patient passwords"))
 def passwords(file: Path, /, *, options: PatientOptions) -> int:
     """Set the passwords of patients.
 
@@ -343,7 +391,7 @@ def passwords(file: Path, /, *, options: PatientOptions) -> int:
     return patient.set_passwords(file, options)
 
 
-@app.command(group=TRYING, sort_key=1, help_epilogue=EPILOGUE)
+@app.command(group=TRYING, sort_key=1, help_epilogue=epilogue("doctor"))
 def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     """Find what is wrong, and say what to do about it.
 
@@ -384,7 +432,7 @@ def install_completion(
     return ExitStatus.DONE
 
 
-@app.command(group=TRYING, sort_key=3, help_epilogue=EPILOGUE)
+@app.command(group=TRYING, sort_key=3, help_epilogue=epilogue("sandbox"))
 def sandbox(
     *,
     port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
@@ -430,7 +478,7 @@ def sandbox(
     return ExitStatus.DONE  # SIGINT and SIGTERM are meant to end it
 
 
-@app.command(group=TRYING, sort_key=2, help_epilogue=EPILOGUE)
+@app.command(group=TRYING, sort_key=2, help_epilogue=epilogue("demo"))
 def demo(*, options: DemoOptions = DemoOptions()) -> int:
     """Use all four services against a sandbox, and check each.
 
@@ -440,3 +488,17 @@ def demo(*, options: DemoOptions = DemoOptions()) -> int:
     from directsuite.cli.demo.command import demonstrate
 
     return demonstrate(options)
+
+
+@app.command(group=TRYING, sort_key=4, help_epilogue=epilogue("guide"))
+def guide(topic: str | None = None, /) -> int:
+    """Read the guides.
+
+    Parameters
+    ----------
+    topic: str
+        The name of a guide; without it, all guides are listed.
+    """
+    from directsuite.cli.guide import guide
+
+    return guide(topic)

@@ -1,6 +1,6 @@
 """The exit status and the sentence for each kind of error that ends a command.
 
-The sentence says what to do next. It holds no answer of a service, no address and no file name.
+The sentence says what to do next. It names files and quotes the service only where `shows_details` allows that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from directsuite import errors
-from directsuite.cli.process import ExitStatus
+from directsuite.cli.output import printable
+from directsuite.cli.process import ExitStatus, shows_details
 from directsuite.core.failures import reason_of
 
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
@@ -23,6 +24,7 @@ _INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG name
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
 _TIMEOUT = "timeout in the file that DIRECTSUITE_CONFIG names"
+_QUOTED = 300  # characters of a service's words
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTIONS = {
     "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
@@ -120,8 +122,17 @@ def ending_of(
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        return status, f"{_explanation(error)}: {what_to_do}" if what_to_do else _explanation(error)
+        said = f"{_explanation(error)}{_service_words(error)}"
+        return status, f"{said}: {what_to_do}" if what_to_do else said
     return status, str(error)
+
+
+def _service_words(error: errors.DirectSuiteError) -> str:
+    """What the service says itself, in quotes; empty where it says nothing or nobody may see it."""
+    if not isinstance(error, errors.ServiceError) or not error.message or not shows_details():
+        return ""
+    words = printable(" ".join(error.message.split()))
+    return f' ("{words if len(words) <= _QUOTED else f"{words[: _QUOTED - 1]}…"}")'
 
 
 def in_own_words(explanation: str) -> str:
@@ -144,8 +155,10 @@ def _connection_words(match: re.Match[str]) -> str:
 
 
 def _file_sentence(error: OSError) -> str:
-    """The sentence leaves out the file's name, which may be a patient's."""
+    """The sentence has the file's name, which may be a patient's, only where `shows_details` allows that."""
     reason = reason_of(error)
+    if error.filename is not None and shows_details():
+        reason = f"{reason}: {printable(os.fsdecode(error.filename))}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({reason}): free some space and give the same command again"
     return f"a file can't be read or written ({reason}): see to the files and folders that you named"

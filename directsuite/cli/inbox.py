@@ -7,7 +7,6 @@ is there is written over.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import re
 import sys
 import unicodedata
@@ -46,7 +45,7 @@ from directsuite.errors import (
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 
-_NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
+NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
 
 _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
@@ -146,8 +145,8 @@ def _with_zone(since: datetime) -> datetime:
 async def _list(command: Command, access: MailboxAccess, since: datetime | None, options: InboxListOptions) -> int:
     async with command.suite(access.settings) as suite, progress("reading the folder"):
         box = suite.mailbox(access.address, access.password)
-        async with _missing_folder_explained(box, options.folder):
-            newest = await _newest(box, since, options)
+        async with missing_folder_explained(box, options.folder):
+            newest, more = await _newest(box, since, options, None if options.all else options.limit)
     if options.json:
         show_json([_document(message) for message in newest])
     else:
@@ -156,27 +155,53 @@ async def _list(command: Command, access: MailboxAccess, since: datetime | None,
             [_row(message) for message in newest],
             right=("uid", "files", "size"),
         )
+    if more:
+        say(f"{more} more: --limit {options.limit + more}, --all, or --before {newest[-1].uid} for the next ones")
     return ExitStatus.DONE
 
 
-async def _newest(box: Mailbox, since: datetime | None, options: InboxListOptions) -> Sequence[MessageDetail]:
-    """The messages with the highest uids, which count in the order of receiving; few more are held in memory."""
-    if options.unread:
-        return _highest(await box.get_unread_messages(options.folder), options.limit)
-    if since is not None:
-        received = await box.search_messages_metadata_by_received_date(options.folder, since, None)
-        return _highest(received, options.limit)
-    newest = list[MessageDetail]()
-    async with box.iter_metadata(options.folder) as messages:
-        async for message in messages:
+async def _newest(
+    box: Mailbox, since: datetime | None, options: InboxListOptions, limit: int | None
+) -> tuple[Sequence[MessageDetail], int]:
+    """The messages with the highest uids, which count in the order of receiving, and how many more there are.
+
+    Few more than are shown are held in memory.
+    """
+    newest, count = list[MessageDetail](), 0
+    async for message in _messages(box, since, options):
+        if _is_wanted(message, options):
             newest.append(message)
-            if len(newest) >= 2 * options.limit + 1_000:
-                newest = _highest(newest, options.limit)
-    return _highest(newest, options.limit)
+            count += 1
+        if limit is not None and len(newest) >= 2 * limit + 1_000:
+            newest = _highest(newest, limit)
+    newest = _highest(newest, limit)
+    return newest, count - len(newest)
 
 
-def _highest(messages: Sequence[MessageDetail], limit: int) -> list[MessageDetail]:
-    return heapq.nlargest(limit, messages, key=lambda message: -1 if message.uid is None else message.uid)
+async def _messages(box: Mailbox, since: datetime | None, options: InboxListOptions) -> AsyncGenerator[MessageDetail]:
+    if options.unread:
+        for message in await box.get_unread_messages(options.folder):
+            yield message
+    elif since is not None:
+        for message in await box.search_messages_metadata_by_received_date(options.folder, since, None):
+            yield message
+    else:
+        async with box.iter_metadata(options.folder) as messages:
+            async for message in messages:
+                yield message
+
+
+def _is_wanted(message: MessageDetail, options: InboxListOptions) -> bool:
+    return (
+        (options.before is None or (message.uid or 0) < options.before)
+        and (options.sender is None or options.sender.casefold() in (message.sender or "").casefold())
+        and (options.subject is None or options.subject.casefold() in (message.subject or "").casefold())
+    )
+
+
+def _highest(messages: Sequence[MessageDetail], limit: int | None) -> list[MessageDetail]:
+    ordered = sorted(messages, key=lambda message: -1 if message.uid is None else message.uid, reverse=True)
+    return ordered[:limit]
 
 
 def _document(message: MessageDetail) -> dict[str, Any]:
@@ -194,10 +219,10 @@ def _row(message: MessageDetail) -> Sequence[object]:
 async def _read(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
     async with command.suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with progress("fetching the message"), _missing_folder_explained(box, options.folder):
+        async with progress("fetching the message"), missing_folder_explained(box, options.folder):
             messages = await box.get_messages_by_uids(options.folder, [uid])
         if not messages:
-            raise NotThereError(_NO_SUCH_MESSAGE)
+            raise NotThereError(NO_SUCH_MESSAGE)
         message = messages[0]
         if options.json:
             attachments = [{**members_of(each), "size": len(each.content)} for each in message.attachments]
@@ -249,7 +274,7 @@ async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], op
         ):
             box = suite.mailbox(access.address, access.password)
             for uid in uids:
-                async with _missing_folder_explained(box, options.folder):
+                async with missing_folder_explained(box, options.folder):
                     files = await _files_of(box, uid, options)
                 missing += files is None
                 for name, content in files or ():
@@ -260,7 +285,7 @@ async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], op
             count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
             is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
     if missing == len(uids):
-        raise NotThereError(_NO_SUCH_MESSAGE)
+        raise NotThereError(NO_SUCH_MESSAGE)
     if missing:
         say(f"{missing} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
         return ExitStatus.NOT_FOUND
@@ -293,7 +318,7 @@ async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[t
 
 
 @contextlib.asynccontextmanager
-async def _missing_folder_explained(box: Mailbox, folder: str) -> AsyncGenerator[None]:
+async def missing_folder_explained(box: Mailbox, folder: str) -> AsyncGenerator[None]:
     """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
     try:
         yield

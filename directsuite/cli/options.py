@@ -265,6 +265,15 @@ _Addresses = Annotated[tuple[str, ...], Several]
 
 Uid = Annotated[int, Parameter(validator=Number(gte=0))]
 """A message's number in its folder."""
+Uids = Annotated[
+    tuple[Uid, ...],
+    Parameter(
+        consume_multiple=True,
+        negative=(),
+        show_default=False,
+        help="Numbers of messages, as `inbox list` tells them; several with blanks between them.",
+    ),
+]
 
 
 @Parameter(name="*")
@@ -335,6 +344,14 @@ class InboxListOptions(InboxOptions):
 
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
     """How many at the most."""
+    all: Annotated[bool, Flag] = False
+    """All of them, whatever --limit says."""
+    before: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    """Only those with lower numbers than this one, which a listing that has more ends with."""
+    sender: Annotated[str | None, Parameter(name="--from")] = None
+    """Only those whose sender has this in the address or name."""
+    subject: str | None = None
+    """Only those whose subject has this. Other users of this machine can read it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_WHICH)] = None
     """Only those received from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     unread: Annotated[bool, Flag, Parameter(group=_WHICH)] = False
@@ -359,6 +376,44 @@ class InboxSaveOptions(InboxOptions):
     """The folder for the files, made where it isn't there."""
     eml: Annotated[bool, Flag, Parameter(group=_WHAT)] = False
     """The messages themselves, as .eml files that mail programs read."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxMoveOptions(InboxOptions):
+    """The options of `inbox move` and `inbox copy`."""
+
+    to: str
+    """The folder that gets them, as INBOX.Archive."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxDeleteOptions(InboxOptions):
+    """The options of `inbox delete`."""
+
+    forever: Annotated[bool, Flag] = False
+    """Remove them, in place of moving them to INBOX.Trash."""
+    yes: Annotated[bool, Flag] = False
+    """Don't ask."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxMarkOptions(InboxOptions):
+    """The options of `inbox mark`."""
+
+    unread: Annotated[bool, Flag] = False
+    """As unread, in place of read."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxForwardOptions(InboxOptions):
+    """The options of `inbox forward`."""
+
+    to: _Addresses
+    """A recipient's Direct address; as often as there are."""
 
 
 @Parameter(name="*")

@@ -184,9 +184,9 @@ async def _find(
     if not users:
         raise NotThereError(_NOBODY)
     if options.json:
-        show_json([members_of(user) for user in users])
+        show_json([_members(user, options.domain) for user in users])
     else:
-        _show_table(users)
+        _show_table(users, options.domain)
     return ExitStatus.DONE
 
 
@@ -199,9 +199,9 @@ async def _add(suite: DirectSuite, individual: IDProofedIndividualRESTful, optio
             if error.found is not None:
                 say("a user of this username and these names is there:")
                 if options.json:
-                    show_json(_document([error.found], None))
+                    show_json(_document([error.found], None, options.domain))
                 else:
-                    _show_table([error.found])
+                    _show_table([error.found], options.domain)
             raise
     is_shown = show_effect(lambda: _show_added(answer, options), "the patient was provisioned and the account debited")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
@@ -217,9 +217,9 @@ async def _set(suite: DirectSuite, passwords: Sequence[UserPassword], options: P
 def _show_added(answer: AddUsersResponseV2, options: PatientAddOptions) -> None:
     payment = answer.payment_confirmation
     if options.json:
-        show_json(_document(answer.users, payment))
+        show_json(_document(answer.users, payment, options.domain))
         return
-    _show_table(answer.users)
+    _show_table(answer.users, options.domain)
     if payment is None:
         say("provisioned; the service told no payment")
         return
@@ -227,21 +227,39 @@ def _show_added(answer: AddUsersResponseV2, options: PatientAddOptions) -> None:
     show_table(("", "payment"), _rows(payment))
 
 
-def _document(users: Sequence[DirectUserDetail], payment: PaymentConfirmation | None) -> Mapping[str, object]:
+def _document(
+    users: Sequence[DirectUserDetail], payment: PaymentConfirmation | None, domain: str
+) -> Mapping[str, object]:
     return {
-        "users": [members_of(user) for user in users],
+        "users": [_members(user, domain) for user in users],
         "payment_confirmation": None if payment is None else members_of(payment),
     }
 
 
-def _show_table(users: Sequence[DirectUserDetail]) -> None:
+def _members(user: DirectUserDetail, domain: str) -> Mapping[str, object]:
+    """A user for programs: what to write to comes first, since `email` is an address outside of Direct messaging."""
+    return {"direct_address": _direct_address(user, domain), **members_of(user)}
+
+
+def _show_table(users: Sequence[DirectUserDetail], domain: str) -> None:
     show_table(
-        ("username", "first name", "last name", "state", "type", "email"),
+        ("Direct address", "first name", "last name", "state", "type", "regular e-mail"),
         [
-            (each.username, each.first_name, each.last_name, each.user_state, each.user_type, each.email)
+            (
+                _direct_address(each, domain),
+                each.first_name,
+                each.last_name,
+                each.user_state,
+                each.user_type,
+                each.email,
+            )
             for each in users
         ],
     )
+
+
+def _direct_address(user: DirectUserDetail, domain: str) -> str | None:
+    return user.direct_address(domain) if user.username else None
 
 
 def _rows(payment: PaymentConfirmation) -> list[Sequence[object]]:

@@ -101,6 +101,14 @@ def prepare_width() -> None:
         os.environ["COLUMNS"] = str(_COLUMNS.start)
 
 
+def shows_details() -> bool:
+    """Return True if stderr may show file names and the service's words: on a terminal, or if the user asks for it.
+
+    Elsewhere stderr may be a log, which others read.
+    """
+    return sys.stderr.isatty() or os.environ.get("DIRECTSUITE_VERBOSE", "0") not in ("", "0")
+
+
 def say(sentence: str) -> None:
     """Write a sentence for people to stderr."""
     sys.stderr.write(f"directsuite: {sentence}\n")

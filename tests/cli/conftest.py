@@ -76,7 +76,7 @@ class Typist:
 async def process_of(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
     """A command as a process of its own, in the current folder; killed where the block leaves it running."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite.cli", *arguments),
+        *(sys.executable, "-W", "error", "-m", "directsuite", *arguments),
         stdin=stdin,
         stdout=stdout,
         stderr=PIPE,

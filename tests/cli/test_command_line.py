@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -15,9 +16,10 @@ import pytest
 from directsuite import __version__
 from directsuite.cli import app, main
 from directsuite.cli.command import Command
+from directsuite.cli.examples import EXAMPLES
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
-COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox"]
+COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox", "guide"]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
 
@@ -285,7 +287,7 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 
 @pytest.mark.process
 def test_module_runs_as_the_command_does() -> None:
-    command = [sys.executable, "-W", "error", "-m", "directsuite.cli", "--version"]
+    command = [sys.executable, "-W", "error", "-m", "directsuite", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, __version__, "")
 
@@ -297,7 +299,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     environment = {**os.environ, "HOME": str(tmp_path), "SHELL": f"/bin/{shell}"}
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         environment.pop(variable, None)
-    command = [sys.executable, "-W", "error", "-m", "directsuite.cli", "--install-completion", "--shell", shell]
+    command = [sys.executable, "-W", "error", "-m", "directsuite", "--install-completion", "--shell", shell]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
     assert (ended.returncode, ended.stdout) == (0, "")
     assert ended.stderr.startswith(f"directsuite: {shell} completes commands and options from its next start on")
@@ -348,7 +350,7 @@ def test_completion_that_can_not_be_installed_is_told(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("no folder")
     environment = {**os.environ, "HOME": str(home), "SHELL": "/bin/bash"}
-    command = [sys.executable, "-m", "directsuite.cli", "--install-completion", "--shell", "bash"]
+    command = [sys.executable, "-m", "directsuite", "--install-completion", "--shell", "bash"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("directsuite: a file can't be read or written")
@@ -371,6 +373,19 @@ def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("directsuite: there is no such command; there are send, ")
-    assert told.endswith("demo: see `directsuite --help`\n")
+    assert told.endswith("guide: see `directsuite --help`\n")
     assert main(["fax", "no-such-command"]) == 2
     assert "there are list, show: see `directsuite fax --help`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_ends_with_examples_that_can_be_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    shown = "".join(capsys.readouterr().out.split())  # whose lines may be broken
+    for arguments in EXAMPLES[command]:
+        app.app.parse_args([*command.split(), *shlex.split(arguments)], exit_on_error=False, print_error=False)
+        assert "".join(f"directsuite {command} {arguments}".split()) in shown
+
+
+def test_every_command_has_examples() -> None:
+    assert {name.split()[0] for name in EXAMPLES} == set(COMMANDS)

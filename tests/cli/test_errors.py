@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,3 +152,31 @@ def test_help_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert [status for status in ExitStatus if f"{status:d} {status.meaning}" not in told] == []
+
+
+def refusal(message: str) -> errors.ServiceError:
+    return errors.ServiceError(
+        "it said no", status=400, message=message, body=b"", operation="GetUIDs", service="messaging"
+    )
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("1", True), ("0", False), ("", False)])
+def test_the_service_and_file_names_are_quoted_only_for_who_asks(
+    asked: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_VERBOSE", asked)
+    assert ('("no folder Ada")' in ending_of(refusal("no folder\r\n Ada"))[1]) is shown
+    assert ("ada.toml" in ending_of(FileNotFoundError(errno.ENOENT, "No such file", "ada.toml"))[1]) is shown
+
+
+def test_a_terminal_sees_them_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_VERBOSE", raising=False)
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
+    assert '("no folder")' in ending_of(refusal("no folder"))[1]
+
+
+def test_what_a_service_says_does_not_drive_the_terminal_or_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1")
+    sentence = ending_of(refusal("\x1b[2Jgone " + "x" * 1000))[1]
+    assert "\x1b" not in sentence
+    assert len(sentence) < 500

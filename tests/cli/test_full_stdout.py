@@ -22,7 +22,7 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
     process = await create_subprocess_exec(
         sys.executable,
         "-m",
-        "directsuite.cli",
+        "directsuite",
         "send",
         "--to",
         BOB,
@@ -46,7 +46,7 @@ async def test_what_was_saved_is_told_where_stdout_takes_nothing(
 ) -> None:
     uid = await typist.deliver("Referral")
     process = await create_subprocess_exec(
-        *(sys.executable, "-m", "directsuite.cli", "inbox", "save", str(uid), "--eml", "--into", "saved", *form),
+        *(sys.executable, "-m", "directsuite", "inbox", "save", str(uid), "--eml", "--into", "saved", *form),
         stdout=full_disk,
         stderr=PIPE,
     )
@@ -61,7 +61,7 @@ async def test_what_was_saved_is_told_where_stdout_takes_nothing(
 async def test_what_stdout_did_not_take_is_not_marked_as_read(typist: Typist, full_disk: BinaryIO) -> None:
     uid = await typist.deliver("Referral")
     process = await create_subprocess_exec(
-        *(sys.executable, "-m", "directsuite.cli", "inbox", "read", str(uid), "--mark-read"), stdout=full_disk
+        *(sys.executable, "-m", "directsuite", "inbox", "read", str(uid), "--mark-read"), stdout=full_disk
     )
     assert await process.wait() == 1
     unread = json.loads((await typist.run("inbox", "list", "--unread", "--json")).out)
@@ -73,7 +73,7 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
 ) -> None:
     await typist.deliver("Referral")
     process = await create_subprocess_exec(
-        sys.executable, "-m", "directsuite.cli", "inbox", "list", stdout=full_disk, stderr=PIPE
+        sys.executable, "-m", "directsuite", "inbox", "list", stdout=full_disk, stderr=PIPE
     )
     _, told = await process.communicate()
     assert process.returncode == 1

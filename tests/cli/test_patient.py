@@ -9,6 +9,7 @@ import pytest
 from tests.cli.conftest import Typist
 
 DOMAIN = ("--domain", "direct.example.test")
+ADDRESS = "ada@direct.example.test"
 ADA = """
 first_name = "Ada"
 last_name = "Example"
@@ -41,7 +42,7 @@ async def test_what_costs_is_done_after_a_yes_and_tells_the_payment(typist: Typi
     assert ended.status == 0
     assert "debits the login's account" in ended.err
     assert "Ada" not in ended.err
-    assert {"ada", "Ada", "Example", "Order", "Amount"} <= set(ended.out.split())
+    assert {ADDRESS, "Ada", "Example", "Order", "Amount"} <= set(ended.out.split())
     assert await debits(typist) == 1
 
 
@@ -51,6 +52,7 @@ async def test_without_a_terminal_it_has_to_be_said_beforehand(typist: Typist) -
     assert (ended.status, "--yes" in ended.err) == (2, True)
     ended = await typist.run("patient", "add", file, *DOMAIN, "--yes", "--json")
     document = json.loads(ended.out)
+    assert next(iter(document["users"][0].items())) == ("direct_address", ADDRESS)
     assert document["users"][0]["username"] == "ada"
     assert document["payment_confirmation"]["amount"] > 0
     assert "Correct-Horse" not in ended.out
@@ -61,7 +63,7 @@ async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(typi
     typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.status == 7
-    assert "ada" in ended.out.split()
+    assert ADDRESS in ended.out.split()
     assert "`directsuite patient find`" in ended.err
     assert "Example" not in ended.err
     assert await debits(typist) == 1
@@ -80,9 +82,11 @@ async def test_a_patient_is_found_by_who_that_is_and_by_username(typist: Typist)
     await added(typist)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):
         ended = await typist.run("patient", *arguments, *DOMAIN, "--json")
-        assert (ended.status, [each["username"] for each in json.loads(ended.out)]) == (0, ["ada"])
+        assert (ended.status, [each["direct_address"] for each in json.loads(ended.out)]) == (0, [ADDRESS])
     ended = await typist.run("patient", "by-username", "-", *DOMAIN, typed="ada\n")
-    assert (ended.status, "activated" in ended.out) == (0, True)
+    titles, patient = ended.out.splitlines()
+    assert (ended.status, titles.split()[:2], patient.split()[0]) == (0, ["Direct", "address"], ADDRESS)
+    assert "activated" in patient
     as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
     assert (await typist.run("patient", "find", typist.private("ada.json", as_json), *DOMAIN)).status == 0
 

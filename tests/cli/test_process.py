@@ -47,7 +47,7 @@ class Broken(io.RawIOBase):
 
 async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tuple[str, ...] = ()) -> int | None:
     """The exit status of a command whose stderr takes nothing."""
-    command = (sys.executable, "-W", "error", *flags, "-m", "directsuite.cli", *arguments)
+    command = (sys.executable, "-W", "error", *flags, "-m", "directsuite", *arguments)
     process = await create_subprocess_exec(*command, stdout=PIPE, stderr=full_disk)
     await process.communicate()
     return process.returncode

@@ -141,7 +141,7 @@ def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.Captu
 @pytest.mark.process
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite.cli", "sandbox", "--memory", "--port", "0"),
+        *(sys.executable, "-W", "error", "-m", "directsuite", "sandbox", "--memory", "--port", "0"),
         stdout=PIPE,
         stderr=PIPE,
     )

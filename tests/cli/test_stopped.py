@@ -119,7 +119,7 @@ async def test_a_question_that_is_broken_off_provisions_nothing(typist: Typist) 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 async def test_streams_that_are_closed_are_no_trouble(typist: Typist, closed: str) -> None:
-    command = f"'{sys.executable}' -m directsuite.cli send --to {BOB} --body-file - {closed}"
+    command = f"'{sys.executable}' -m directsuite send --to {BOB} --body-file - {closed}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     process = await asyncio.create_subprocess_shell(
         command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=typist.folder, env=environment

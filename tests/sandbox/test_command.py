@@ -136,10 +136,10 @@ def _mailboxes(connection: sqlite3.Connection) -> int:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite.cli"])
+@pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite"])
 async def test_profiles_are_given_one_by_one(module: str) -> None:
     options = ("--memory", "--port", "0", "--profile", "java", "--profile", "attachment-list")
-    program = (module, *(("sandbox",) if module == "directsuite.cli" else ()), *options)
+    program = (module, *(("sandbox",) if module == "directsuite" else ()), *options)
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *program, stdout=asyncio.subprocess.PIPE)
     _, urls = await ready(process)
     async with aiohttp.ClientSession() as http, http.get(f"{urls['control']}/profile") as answer:
@@ -149,7 +149,7 @@ async def test_profiles_are_given_one_by_one(module: str) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("program", [("directsuite.sandbox",), ("directsuite.cli", "sandbox")])
+@pytest.mark.parametrize("program", [("directsuite.sandbox",), ("directsuite", "sandbox")])
 def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program: tuple[str, ...]) -> None:
     (tmp_path / "sandbox.sqlite3").write_bytes(b"no database" * 1000)
     ended = subprocess.run(

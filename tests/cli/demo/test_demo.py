@@ -23,7 +23,7 @@ from directsuite.cli.options import DemoOptions
 
 SMALL = ("--messages", "4", "--documents", "3", "--faxes", "12")
 NAMES = ["patient", "message", "mailbox", "signing", "fax"]
-DEMO = (sys.executable, "-W", "error", "-m", "directsuite.cli", "demo")
+DEMO = (sys.executable, "-W", "error", "-m", "directsuite", "demo")
 
 
 def test_all_of_it_holds_and_the_files_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(not _can_be_taken(), reaso
 
 async def sign(desk: Desk, *sources: str) -> Ended:
     """Run the command as somebody who isn't root."""
-    command = (*_TAKEN, sys.executable, "-m", "directsuite.cli", "sign", *sources, *SIGNED)
+    command = (*_TAKEN, sys.executable, "-m", "directsuite", "sign", *sources, *SIGNED)
     process = await asyncio.create_subprocess_exec(*command, cwd=desk.folder, stdout=PIPE, stderr=PIPE)
     out, err = await process.communicate()
     return Ended(process.returncode or 0, out.decode(), err.decode())

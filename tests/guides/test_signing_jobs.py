@@ -1,4 +1,4 @@
-"""README's examples of many PDFs to sign."""
+"""The programs of the guide `signing-jobs`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
+from tests.guides.documents import blocks, defined_by
 from tests.integration.documents import consent
-from tests.readme import blocks, defined_by
 
 
 @pytest.fixture
 def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What README defines, in a folder with two PDFs and a file that is none."""
+    """What the guide defines, in a folder with two PDFs and a file that is none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for name in ("one.pdf", "two.pdf"):
         (tmp_path / "in" / name).write_bytes(consent())
     (tmp_path / "in" / "three.pdf").write_text("no PDF")
-    return defined_by(*blocks("Many PDFs to sign"), ds=ds)
+    return defined_by(*blocks("signing-jobs"), ds=ds)
 
 
 @pytest.fixture

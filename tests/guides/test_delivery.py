@@ -1,4 +1,4 @@
-"""README's examples of messages that are followed and faxes that are watched."""
+"""The programs of the guides `delivery` and `faxes`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from tests.guides.documents import blocks, defined_by
 from tests.integration.world import FAX_NUMBER, NOON
 from tests.jobs.delivery.scene import clinic
-from tests.readme import blocks, defined_by
 
 
 def programs() -> dict[str, Any]:
-    """What the section's programs define."""
-    return defined_by(*blocks("Did it arrive?"))
+    """What the guides' programs define."""
+    return defined_by(*blocks("delivery"), *blocks("faxes"))
 
 
 async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(

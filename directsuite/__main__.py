@@ -1,4 +1,4 @@
-"""`python -m directsuite.cli`: the same as the command `directsuite`."""
+"""`python -m directsuite`: the same as the command `directsuite`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's example of mailboxes kept in step."""
+"""The programs of the guide `sync`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sync import RoundFinished
-from tests.readme import blocks, defined_by
+from tests.guides.documents import blocks, defined_by
 
 ALICE = ("alice@direct.example.test", "secret")
 LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see her.\r\n"
 
 
 def example() -> dict[str, Any]:
-    """What README's example defines."""
-    return defined_by(blocks("Mailboxes kept in step")[0], ds=ds)
+    """What the guide's program defines."""
+    return defined_by(blocks("sync")[0], ds=ds)
 
 
 async def _password(_: str) -> str:

@@ -1,4 +1,4 @@
-"""README's chapter on users' own tests, run as it stands, and the API reference that its command makes."""
+"""The tests in the guide `testing` and in README, and the API reference that README's command makes."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from tests.readme import blocks, section
+from tests.guides.documents import blocks, text_of
 from tests.testing.project import ROOT, Project
 
 
 @pytest.mark.process
 def test_the_examples_pass(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    programs = blocks("In your own tests")
+    programs = [*blocks("testing"), *(program for program in blocks("README") if program.startswith("# test_"))]
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)
     counts, written = project.run()
     tests = sum(program.count("def test_") for program in programs)
     assert counts == {"passed": tests}, written
-    assert tests == 5
+    assert tests == 6
 
 
 def test_the_table_names_every_fixture() -> None:
     plugin = importlib.import_module("directsuite.testing.plugin")
     fixtures = {name for name in vars(plugin) if name.startswith("directsuite_")}
-    assert set(re.findall(r"^\| `(\w+)` \|", section("In your own tests"), re.MULTILINE)) == fixtures
+    assert set(re.findall(r"^\| `(\w+)` \|", text_of("testing"), re.MULTILINE)) == fixtures
 
 
 class Page(HTMLParser):
@@ -61,7 +61,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that README's command has made."""
     pytest.importorskip("pdoc", reason="pdoc isn't installed")
     folder = tmp_path_factory.mktemp("reference")
-    command = re.search(r"```sh\n(python .*)\n```", section("API reference"))
+    command = re.search(r"```sh\n(python .*)\n```", text_of("README"))
     assert command is not None
     words = shlex.split(command[1].replace("-o reference", f"-o {folder}"))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

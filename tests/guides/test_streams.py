@@ -1,4 +1,4 @@
-"""README's example of streams: a web backend that has a PDF signed, and attachments of a mailbox kept in files."""
+"""The guide `streams`: a web backend that has a PDF signed, and attachments of a mailbox kept in files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aiohttp.test_utils import TestServer
 import directsuite as ds
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
-from tests.readme import blocks, defined_by
+from tests.guides.documents import blocks, defined_by
 
 ALICE = ("alice@direct.example.test", "secret")
 
 
 def example() -> dict[str, Any]:
-    """What README's example defines."""
-    return defined_by(blocks("Streams")[0], ds=ds)
+    """What the guide's program defines."""
+    return defined_by(blocks("streams")[0], ds=ds)
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
@@ -26,7 +26,7 @@ async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
 
         async def sign(request: web.Request) -> web.StreamResponse:
-            """README's handler, with this suite."""
+            """The guide's handler, with this suite."""
             return await example()["sign"](request, suite)  # type: ignore[no-any-return]  # it is known by its text
 
         app = web.Application()

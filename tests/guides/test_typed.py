@@ -1,4 +1,4 @@
-"""README's Python blocks as typed programs: mypy and pyright, both strict, read each of them."""
+"""The Python blocks of README and of the guides as typed programs: mypy and pyright, both strict, read each of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.process
+from tests.guides.documents import DOCUMENTS, ROOT, blocks
 
-README = Path(__file__).parent.parent / "README.md"
+pytestmark = pytest.mark.process
 
 LEFT_TO_THE_READER = {
     "ds": "import directsuite as ds",
@@ -56,14 +56,15 @@ def program_of(block: str) -> str:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every Python block of README: under the name that its first line gives, or numbered."""
-    folder = tmp_path_factory.mktemp("readme")
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)):
-        named = re.match(r"# (\w+\.py)\n", block)
-        file = folder / (named[1] if named else f"block_{number}.py")
-        assert not file.exists(), f"two blocks are named {file.name}"
-        file.write_text(program_of(block), "utf-8")
-    assert len(list(folder.iterdir())) > 15
+    """A folder with every Python block: under the name that its first line gives, or by its document and number."""
+    folder = tmp_path_factory.mktemp("guides")
+    for document in DOCUMENTS:
+        for number, block in enumerate(blocks(document)):
+            named = re.match(r"# (\w+\.py)\n", block)
+            file = folder / (named[1] if named else f"{document.replace('-', '_')}_{number}.py")
+            assert not file.exists(), f"two blocks are named {file.name}"
+            file.write_text(program_of(block), "utf-8")
+    assert len(list(folder.iterdir())) > 25
     return folder
 
 
@@ -73,7 +74,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_block_is_typed(checker: list[str], programs: Path) -> None:
     pytest.importorskip(checker[0], reason=f"{checker[0]} isn't installed")
     (programs / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', "utf-8")
-    environment = os.environ | {"MYPY_CACHE_DIR": str(README.parent / ".mypy_cache" / "readme")}
+    environment = os.environ | {"MYPY_CACHE_DIR": str(ROOT / ".mypy_cache" / "guides")}
     ran = subprocess.run(
         [sys.executable, "-m", *checker, "."],
         cwd=programs,

@@ -1,18 +1,15 @@
-"""The table in README.md that says which method does which operation of the specification."""
+"""The table of the guide `methods` that says which method does which operation of the specification."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
 import directsuite as ds
-
-from .specification import METHODS
-
-README = Path(__file__).parent.parent / "README.md"
+from tests.guides.documents import text_of
+from tests.specification import METHODS
 
 FACADES: dict[str, type] = {
     "signing": ds.Signing,
@@ -31,8 +28,8 @@ def rows(text: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def table() -> dict[str, list[str]]:
-    found = rows(README.read_text(encoding="utf-8"))
-    assert found, "README.md has no table with rows such as | GetMessageCount | POST | `mailbox.get_message_count` |"
+    found = rows(text_of("methods"))
+    assert found, "the guide has no table with rows such as | GetMessageCount | POST | `mailbox.get_message_count` |"
     names = [cells[0] for cells in found]
     assert sorted(names) == sorted(set(names)), "an operation stands in the table twice"
     return {cells[0]: cells[1:] for cells in found}
@@ -44,7 +41,7 @@ def test_table_has_each_operation_once(table: dict[str, list[str]]) -> None:
 
 @pytest.mark.parametrize("operation", METHODS)
 def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table: dict[str, list[str]]) -> None:
-    assert operation in table, f"README.md's table of operations lacks {operation}"
+    assert operation in table, f"the guide's table of operations lacks {operation}"
     http_method, named, *_ = [*table[operation], "", ""]
     assert http_method == METHODS[operation]
     parts = re.fullmatch(r"(?:suite\.)?(\w+)\.(\w+)", named)

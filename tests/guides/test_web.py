@@ -1,4 +1,4 @@
-"""README's web backends, as they stand there, each on real sockets between a browser and the sandbox."""
+"""The web backends of the guide `web`, as they stand there, each on real sockets between a browser and the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README's section for who runs a worker: its commands, its files, and what it says of back-ups."""
+"""The guide `operations`: its commands, its files, and what it says of back-ups."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ import pytest
 import directsuite as ds
 from directsuite.cli import app, main
 from directsuite.sandbox import Sandbox
-from tests.readme import README, blocks, section
+from tests.guides.documents import ROOT, blocks, text_of
 
-SECTION = "Running a worker"
-RUNNING = section(SECTION)
+GUIDE = text_of("operations")
 
 
 def commands() -> list[list[str]]:
-    """Every command line of the section, from wherever it stands."""
+    """Every command line of the guide."""
     lines = [
-        match for block in blocks(SECTION, "sh") for match in re.findall(r"^directsuite (.*)$", block, re.MULTILINE)
+        match
+        for block in blocks("operations", "sh")
+        for match in re.findall(r"^directsuite (.*)$", block, re.MULTILINE)
     ]
-    lines += re.findall(r"`directsuite (sync \w+[^`]*)`", RUNNING)
-    lines += re.findall(r"/bin/directsuite (.*)$", RUNNING, re.MULTILINE)
-    listed = re.findall(r"command: \[directsuite, ([^\]]*)\]", RUNNING)
+    lines += re.findall(r"`directsuite (sync \w+[^`]*)`", GUIDE)
+    lines += re.findall(r"/bin/directsuite (.*)$", GUIDE, re.MULTILINE)
+    listed = re.findall(r"command: \[directsuite, ([^\]]*)\]", GUIDE)
     return [shlex.split(line) for line in lines] + [
         [shlex.split(each)[0] for each in line.split(", ")] for line in listed
     ]
@@ -41,14 +42,14 @@ def test_each_command_has_options_that_there_are(command: list[str]) -> None:
     app.app.parse_args(command, exit_on_error=False, print_error=False)
 
 
-def test_the_section_is_not_empty() -> None:
+def test_the_guide_has_all_of_them() -> None:
     assert len(commands()) >= 9
-    assert tuple(len(blocks(SECTION, language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
+    assert tuple(len(blocks("operations", language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
 
 
 def test_the_unit_is_one_that_stops_gracefully() -> None:
     unit = configparser.ConfigParser(interpolation=None)
-    unit.read_string(blocks(SECTION, "ini")[0])
+    unit.read_string(blocks("operations", "ini")[0])
     assert unit["Service"]["KillSignal"] == "SIGTERM"
     assert int(unit["Service"]["TimeoutStopSec"]) > 30  # the default of --grace
     store = shlex.split(unit["Service"]["ExecStart"])[-1]
@@ -57,7 +58,7 @@ def test_the_unit_is_one_that_stops_gracefully() -> None:
 
 def test_the_deployments_are_yaml() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML isn't installed")
-    alone, fleet = (yaml.safe_load(block)["spec"] for block in blocks(SECTION, "yaml"))
+    alone, fleet = (yaml.safe_load(block)["spec"] for block in blocks("operations", "yaml"))
     assert (alone["replicas"], alone["strategy"]["type"], fleet["replicas"]) == (1, "Recreate", 4)
     assert alone["template"]["spec"]["terminationGracePeriodSeconds"] > 30
     volume = alone["template"]["spec"]["volumes"][1]["secret"]
@@ -91,9 +92,9 @@ async def there(box: ds.Mailbox) -> list[tuple[str | None, str, int | None]]:
 
 
 async def bash(script: str, folder: Path) -> None:
-    """Run lines of the README as they stand there."""
+    """Run lines of the guide as they stand there."""
     bin_folder = folder / "bin"
-    command = ["bash", "-ec", f"PATH={bin_folder}:$PATH PYTHONPATH={README.parent}; export PATH PYTHONPATH\n{script}"]
+    command = ["bash", "-ec", f"PATH={bin_folder}:$PATH PYTHONPATH={ROOT}; export PATH PYTHONPATH\n{script}"]
     ended = await asyncio.to_thread(
         subprocess.run, command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
@@ -108,14 +109,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "passwords.toml").touch(0o600)
     (tmp_path / "passwords.toml").write_text("".join(f'"{name}" = "{password}"\n' for name, password in (ALICE, BOB)))
     (tmp_path / "bin").mkdir()
-    for name, python in (("directsuite", f"{sys.executable} -m directsuite.cli"), ("python3", sys.executable)):
+    for name, python in (("directsuite", f"{sys.executable} -m directsuite"), ("python3", sys.executable)):
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {python} "$@"\n')
         (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
 
 
 def restore(folder: Path) -> None:
-    """As the section says it."""
+    """As the guide says it."""
     assert (folder / "backup.db").stat().st_mode & 0o077 == 0
     for name in ("sync.db-wal", "sync.db-shm"):
         (folder / name).unlink(missing_ok=True)
@@ -125,7 +126,7 @@ def restore(folder: Path) -> None:
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a shell of POSIX")
 async def test_the_commands_do_what_is_said_and_a_restored_backup_misses_and_doubles_nothing(folder: Path) -> None:
-    run, back_up = blocks(SECTION, "sh")
+    run, back_up = blocks("operations", "sh")
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         run = re.sub(r"https://\S+", sandbox.message_url, run).replace("--store", "--once --store")
         for address, password in (ALICE, BOB):

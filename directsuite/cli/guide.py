@@ -1,0 +1,47 @@
+"""`directsuite guide`: the guides that the package brings, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from directsuite.cli.output import show_table
+from directsuite.cli.process import ExitStatus, say
+
+_FOLDER = Path(__file__).parents[1] / "guides"
+
+
+def guide(topic: str | None) -> int:
+    """Show a guide, or the list of them where no topic is given, and return the exit status."""
+    guides = {file.stem: file.read_text("utf-8") for file in sorted(_FOLDER.glob("*.md"))}
+    if topic is None:
+        show_table(("topic", "about"), [(name, _title(text)) for name, text in guides.items()])
+    elif topic in guides:
+        _show(guides[topic])
+    else:
+        say(f"there is no such guide: {_suggestion(topic, list(guides))}")
+        return ExitStatus.REFUSED
+    return ExitStatus.DONE
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _suggestion(topic: str, topics: list[str]) -> str:
+    near = get_close_matches(topic, topics, n=1)
+    return f"did you mean {near[0]}?" if near else f"give one of {', '.join(topics)}"
+
+
+def _show(text: str) -> None:
+    """Show Markdown: drawn and paged on a terminal, and as it is elsewhere."""
+    console = Console()
+    if not console.is_terminal:
+        sys.stdout.write(text)
+        return
+    with console.pager(styles=True):
+        console.print(Markdown(text))

@@ -1,0 +1,156 @@
+"""`directsuite inbox` for what changes a mailbox: move, copy, delete, mark and forward messages; and its folders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from directsuite.cli.command import Command
+from directsuite.cli.credentials import MailboxAccess, is_address, mailbox_access
+from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained
+from directsuite.cli.options import (
+    InboxDeleteOptions,
+    InboxForwardOptions,
+    InboxMarkOptions,
+    InboxMoveOptions,
+    InboxOptions,
+    MailboxOptions,
+)
+from directsuite.cli.output import progress, show_json, show_table
+from directsuite.cli.process import ExitStatus, say
+from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.service import Mailbox
+
+_OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
+_LOOK = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
+
+
+def list_folders(options: MailboxOptions) -> int:
+    """List the folders of a mailbox with their messages, and return the exit status."""
+    command = Command(options=_OPTIONS)
+    return command.run(lambda: _folders(command, _access(options), options))
+
+
+def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
+    """Move messages to another folder, and return the exit status."""
+    return _change(
+        uids, options, "moved", lambda box, there: box.move_messages_by_uids(options.folder, options.to, there)
+    )
+
+
+def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
+    """Copy messages to another folder, and return the exit status."""
+
+    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+        return box.copy_messages_by_uids(options.folder, options.to, there, verify=True)
+
+    return _change(uids, options, "copied", work)
+
+
+def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
+    """Delete messages once somebody has said yes, and return the exit status."""
+    done = "deleted forever" if options.forever else "moved to INBOX.Trash"
+
+    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+        return box.delete_messages_by_uids(options.folder, there, forever=options.forever)
+
+    def confirm() -> None:
+        if not options.yes:
+            _confirm(f"{_counted(set(uids))} of {options.folder} will be {done}. Go on?")
+
+    return _change(uids, options, done, work, confirm)
+
+
+def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
+    """Mark messages as read or unread, and return the exit status."""
+
+    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+        if options.unread:
+            return box.mark_messages_as_unread_by_uids(options.folder, there)
+        return box.mark_messages_as_read_by_uids(options.folder, there)
+
+    return _change(uids, options, "marked as unread" if options.unread else "marked as read", work)
+
+
+def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
+    """Forward messages, and return the exit status."""
+
+    def check() -> None:
+        if not options.to or not all(is_address(address) for address in options.to):
+            raise RefusedError("who gets it? Give --to ADDRESS, as nurse@direct.example.org, as often as there are")
+
+    return _change(uids, options, "forwarded", lambda box, there: box.forward(options.folder, there, options.to), check)
+
+
+def _change(
+    uids: Sequence[int],
+    options: InboxOptions,
+    done: str,
+    work: Callable[[Mailbox, Sequence[int]], Awaitable[object]],
+    check: Callable[[], None] = lambda: None,
+) -> int:
+    """Do something with those of the messages that are there, and say how many they were."""
+    command = Command(resume=_LOOK, find_out=_LOOK, options=_OPTIONS)
+
+    def begin() -> Coroutine[Any, Any, int]:
+        check()
+        return _changed(command, _access(options), list(dict.fromkeys(uids)), options, done, work)
+
+    return command.run(begin)
+
+
+async def _changed(
+    command: Command,
+    access: MailboxAccess,
+    uids: Sequence[int],
+    options: InboxOptions,
+    done: str,
+    work: Callable[[Mailbox, Sequence[int]], Awaitable[object]],
+) -> int:
+    async with command.suite(access.settings) as suite, progress("working"):
+        box = suite.mailbox(access.address, access.password)
+        async with missing_folder_explained(box, options.folder):
+            listed = set(await box.get_uids(options.folder))
+        there = [uid for uid in uids if uid in listed]
+        if not there:
+            raise NotThereError(NO_SUCH_MESSAGE)
+        await work(box, there)
+    missing = [uid for uid in uids if uid not in listed]
+    if options.json:
+        show_json({"uids": there, "missing": missing})
+    say(f"{_counted(there)} {done}")
+    if missing:
+        say(f"{len(missing)} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
+    return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
+
+
+async def _folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
+    async with command.suite(access.settings) as suite, progress("reading the folders"):
+        box = suite.mailbox(access.address, access.password)
+        names = list(dict.fromkeys([INBOX, *await box.get_folders()]))
+        counts = [(name, await box.get_message_count(name), await box.get_unread_message_count(name)) for name in names]
+    if options.json:
+        show_json([{"folder": name, "messages": messages, "unread": unread} for name, messages, unread in counts])
+    else:
+        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"))
+    return ExitStatus.DONE
+
+
+def _access(options: MailboxOptions) -> MailboxAccess:
+    return mailbox_access(options.mailbox, options.password_file)
+
+
+def _counted(uids: Sequence[int] | set[int]) -> str:
+    return f"{len(uids)} message{'s' * (len(uids) != 1)}"
+
+
+def _confirm(question: str) -> None:
+    """Raise RefusedError unless somebody says yes."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise RefusedError("there is no terminal to ask on: say --yes if it is meant")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError("not confirmed: nothing was deleted")

@@ -1,0 +1,42 @@
+"""`directsuite guide`: the list, a guide as text, and a topic that there isn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from directsuite.cli import main
+from directsuite.cli.process import ExitStatus
+from tests.guides.documents import DOCUMENTS, text_of
+
+GUIDES = sorted({*DOCUMENTS} - {"README"})
+
+
+def test_without_a_topic_all_guides_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["guide"]) == ExitStatus.DONE
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["topic", *GUIDES]
+
+
+def test_a_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["guide", "errors"]) == ExitStatus.DONE
+    assert capsys.readouterr().out == text_of("errors")
+
+
+@pytest.mark.parametrize(("topic", "sentence"), [("eror", "did you mean errors?"), ("zzz", "give one of contributing")])
+def test_a_topic_that_there_is_not_says_which_there_are(
+    topic: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["guide", topic]) == ExitStatus.REFUSED
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_terminal_gets_it_drawn_and_paged(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[str]()
+
+    def show(_: object, content: str) -> None:
+        shown.append(content)
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("rich.pager.SystemPager.show", show)
+    assert main(["guide", "faxes"]) == ExitStatus.DONE
+    assert "Following faxes" in shown[0]
+    assert "```" not in shown[0]

@@ -1,0 +1,118 @@
+"""`directsuite inbox` for what changes a mailbox, and how a long list says that there is more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Ended, Typist
+from tests.integration.world import ALICE, BOB, PASSWORD, client_of
+
+
+async def three(typist: Typist) -> None:
+    for subject in ("one", "two", "three"):
+        await typist.deliver(subject)
+
+
+async def uids(typist: Typist, folder: str = "INBOX") -> list[int]:
+    async with client_of(typist.sandbox, typist.folder) as world:
+        return await world.suite.mailbox(ALICE, PASSWORD).get_uids(folder)
+
+
+async def folder(typist: Typist, name: str) -> None:
+    async with client_of(typist.sandbox, typist.folder) as world:
+        await world.suite.mailbox(ALICE, PASSWORD).create_folder(name)
+
+
+def listed(ended: Ended) -> list[str]:
+    return [row.split()[0] for row in ended.out.splitlines()[1:]]
+
+
+async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "list", "--limit", "2")
+    assert listed(ended) == ["3", "2"]
+    assert ended.err == "directsuite: 1 more: --limit 3, --all, or --before 2 for the next ones\n"
+    for options in (("--limit", "2", "--before", "2"), ("--limit", "1", "--all")):
+        assert listed(await typist.run("inbox", "list", *options))[-1] == "1"
+    assert (await typist.run("inbox", "list", "--limit", "1", "--all")).err == ""
+
+
+async def test_a_list_is_searched_by_sender_and_subject(typist: Typist) -> None:
+    await three(typist)
+    assert listed(await typist.run("inbox", "list", "--subject", "T")) == ["3", "2"]
+    assert listed(await typist.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
+    sender = (await typist.run("inbox", "list", "--json")).document[0]["sender"]
+    assert listed(await typist.run("inbox", "list", "--from", sender[:4].upper())) == ["3", "2", "1"]
+
+
+async def test_folders_are_listed_with_their_messages(typist: Typist) -> None:
+    await three(typist)
+    await typist.run("inbox", "mark", "1")
+    counted = {each["folder"]: each for each in (await typist.run("inbox", "folders", "--json")).document}
+    assert counted["INBOX"] == {"folder": "INBOX", "messages": 3, "unread": 2}
+    assert (await typist.run("inbox", "folders")).out.splitlines()[1].split() == ["INBOX", "3", "2"]
+
+
+async def test_messages_are_moved_and_copied(typist: Typist) -> None:
+    await three(typist)
+    await folder(typist, "INBOX.Archive")
+    ended = await typist.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
+    assert (ended.status, ended.err) == (0, "directsuite: 2 messages moved\n")
+    ended = await typist.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
+    assert (ended.status, ended.document) == (0, {"uids": [3], "missing": []})
+    assert (await uids(typist), len(await uids(typist, "INBOX.Archive"))) == ([3], 3)
+
+
+async def test_messages_that_are_not_there_are_told_and_the_others_done(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "mark", "2", "9")
+    assert (ended.status, "1 of 2 messages aren't there" in ended.err) == (4, True)
+    ended = await typist.run("inbox", "mark", "9")
+    assert (ended.status, "no message of this number" in ended.err) == (4, True)
+
+
+@pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
+async def test_messages_are_deleted_only_after_a_yes(
+    typed: str, is_terminal: bool, status: int, typist: Typist
+) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "delete", "1", "2", typed=typed, is_terminal=is_terminal)
+    assert ended.status == status
+    assert await uids(typist) == ([3] if status == 0 else [1, 2, 3])
+    assert len(await uids(typist, "INBOX.Trash")) == (2 if status == 0 else 0)
+
+
+async def test_messages_are_deleted_forever_where_that_is_said(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "delete", "1", "--forever", "--yes")
+    assert (ended.status, ended.err) == (0, "directsuite: 1 message deleted forever\n")
+    assert (await uids(typist), await uids(typist, "INBOX.Trash")) == ([2, 3], [])
+
+
+async def test_a_message_is_marked_as_read_and_as_unread(typist: Typist) -> None:
+    await three(typist)
+    for options, unread in (((), 2), (("--unread",), 3)):
+        assert (await typist.run("inbox", "mark", "1", *options)).status == 0
+        assert len((await typist.run("inbox", "list", "--unread", "--json")).document) == unread
+
+
+async def test_messages_are_forwarded(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "forward", "1", "2", "--to", BOB)
+    assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded\n")
+    assert len(await typist.sandbox.ledger("Forward")) == 1
+    ended = await typist.run("inbox", "forward", "1", "--to", "bob")
+    assert (ended.status, "Give --to ADDRESS" in ended.err) == (2, True)
+
+
+async def test_a_forward_whose_answer_is_lost_has_a_status_of_its_own(typist: Typist) -> None:
+    await three(typist)
+    typist.sandbox.inject_fault("Forward", "reset_after")
+    ended = await typist.run("inbox", "forward", "1", "--to", BOB)
+    assert (ended.status, "look before you give the command again" in ended.err) == (7, True)
+    assert len(await typist.sandbox.ledger("Forward")) == 1
+
+
+async def test_a_folder_that_is_not_there_is_told(typist: Typist) -> None:
+    ended = await typist.run("inbox", "mark", "1", "--folder", "INBOX.Nowhere")
+    assert (ended.status, "no such folder" in ended.err) == (4, True)

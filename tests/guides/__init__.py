@@ -1,0 +1,1 @@
+"""Tests of README and of the guides: their programs, commands, tables and links."""

@@ -1,0 +1,34 @@
+"""README and the guides, and the programs in them, which the tests run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import directsuite as ds
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(ds.__file__).parent
+DOCUMENTS = {"README": ROOT / "README.md"} | {guide.stem: guide for guide in sorted((PACKAGE / "guides").glob("*.md"))}
+
+
+def text_of(document: str) -> str:
+    """The text of README, or of a guide by its name."""
+    return DOCUMENTS[document].read_text("utf-8")
+
+
+def blocks(document: str, language: str = "python") -> list[str]:
+    """The blocks of a language in a document."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(document), re.DOTALL | re.MULTILINE)
+
+
+def defined_by(*programs: str, **known: Any) -> dict[str, Any]:
+    """What programs define, each by itself, as it is copied. known: what it does not define itself."""
+    defined = dict[str, Any]()
+    for program in programs:
+        names = known.copy()
+        code = compile(program, "guide", "exec", dont_inherit=True)  # without this file's `from __future__`
+        exec(code, names)  # noqa: S102  the text of our own documents
+        defined |= names
+    return defined
