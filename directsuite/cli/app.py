@@ -29,6 +29,7 @@ from directsuite.cli.options import (
     InboxMarkOptions,
     InboxMoveOptions,
     InboxReadOptions,
+    InboxReplyOptions,
     InboxSaveOptions,
     MailboxOptions,
     PatientAddOptions,
@@ -215,6 +216,17 @@ def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
     from directsuite.cli import mailbox
 
     return mailbox.forward(uid, options)
+
+
+@inbox.command(name="reply", sort_key=10, help_epilogue=epilogue("inbox reply"))
+def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
+    """Answer a message: to its sender, or with --all to everybody.
+
+    It prints the answer's SMTP id, for `directsuite status`.
+    """
+    from directsuite.cli import mailbox
+
+    return mailbox.reply(uid, options)
 
 
 @app.command(group=MAIL, sort_key=3, help_epilogue=epilogue("status"))

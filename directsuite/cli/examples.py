@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "inbox delete": ("3 4 --mailbox alice@direct.example.test",),
     "inbox mark": ("1 --mailbox alice@direct.example.test", "1 --unread --mailbox alice@direct.example.test"),
     "inbox forward": ("1 --to bob@direct.example.test --mailbox alice@direct.example.test",),
+    "inbox reply": ("1 --body 'Thank you' --mailbox alice@direct.example.test",),
     "status": ("--mailbox alice@direct.example.test --watch '<the id that send printed>'",),
     "sync run": (
         "--mailbox alice@direct.example.test --once",

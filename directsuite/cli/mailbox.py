@@ -1,4 +1,4 @@
-"""`directsuite inbox` for what changes a mailbox: move, copy, delete, mark and forward messages; and its folders."""
+"""`directsuite inbox` for what changes a mailbox: move, copy, delete, mark, forward and answer messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from directsuite.cli.command import Command
-from directsuite.cli.credentials import MailboxAccess, is_address, mailbox_access
+from directsuite.cli.credentials import MailboxAccess, mailbox_access
 from directsuite.cli.errors import NotThereError, RefusedError
 from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained
 from directsuite.cli.options import (
@@ -16,13 +16,24 @@ from directsuite.cli.options import (
     InboxMarkOptions,
     InboxMoveOptions,
     InboxOptions,
+    InboxReplyOptions,
     MailboxOptions,
 )
-from directsuite.cli.output import progress, show_json, show_table
+from directsuite.cli.output import progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.send import addresses_of, attachments_of, body_of
 from directsuite.messaging.arguments import INBOX
+from directsuite.messaging.models import (
+    Attachment,
+    MessageDetail,
+    MessageHeader,
+    MessageWithHeader,
+    Recipient,
+    RecipientType,
+)
 from directsuite.messaging.service import Mailbox
 
+_THREAD = ("In-Reply-To", "References")
 _OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
 _LOOK = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
 
@@ -78,10 +89,23 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
     """Forward messages, and return the exit status."""
 
     def check() -> None:
-        if not options.to or not all(is_address(address) for address in options.to):
-            raise RefusedError("who gets it? Give --to ADDRESS, as nurse@direct.example.org, as often as there are")
+        if not addresses_of("--to", options.to):
+            raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
 
-    return _change(uids, options, "forwarded", lambda box, there: box.forward(options.folder, there, options.to), check)
+    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+        return box.forward(options.folder, there, addresses_of("--to", options.to))
+
+    return _change(uids, options, "forwarded", work, check)
+
+
+def reply(uid: int, options: InboxReplyOptions) -> int:
+    """Answer a message, and return the exit status."""
+    command = Command(resume="nothing was sent: give the same command again", find_out=_LOOK, options=_OPTIONS)
+
+    def begin() -> Coroutine[Any, Any, int]:
+        return _reply(command, _access(options), uid, body_of(options), attachments_of(options), options)
+
+    return command.run(begin)
 
 
 def _change(
@@ -124,6 +148,62 @@ async def _changed(
     if missing:
         say(f"{len(missing)} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
+
+
+async def _reply(
+    command: Command,
+    access: MailboxAccess,
+    uid: int,
+    body: str | None,
+    attachments: list[Attachment],
+    options: InboxReplyOptions,
+) -> int:
+    async with command.suite(access.settings) as suite, progress("sending"):
+        box = suite.mailbox(access.address, access.password)
+        async with missing_folder_explained(box, options.folder):
+            messages = await box.get_messages_by_uids(options.folder, [uid])
+        if not messages:
+            raise NotThereError(NO_SUCH_MESSAGE)
+        answer = MessageWithHeader(
+            sender=access.address,
+            subject=_subject_of(messages[0].subject),
+            body=body,
+            html_body=options.html,
+            recipients=_recipients_of(messages[0], access.address, to_all=options.to_all),
+            attachment_list=attachments,
+            headers=[MessageHeader(name, messages[0].msg_id) for name in _THREAD if messages[0].msg_id],
+        )
+        smtp_id = (await box.send(answer)).smtp_id
+
+    def show() -> None:
+        if options.json:
+            show_json({"sent": True, "smtp_id": smtp_id or None})
+        elif smtp_id:
+            sys.stdout.write(f"{smtp_id}\n")
+
+    if not show_effect(show, f"the answer was sent{f' as {smtp_id}' if smtp_id else ''}"):
+        return ExitStatus.FAILED
+    count = len(answer.recipients)
+    say(f"sent to {count} recipient{'s' * (count != 1)}")
+    return ExitStatus.DONE
+
+
+def _subject_of(subject: str | None) -> str:
+    return subject if subject and subject.lower().startswith("re:") else f"Re: {subject or ''}".rstrip()
+
+
+def _recipients_of(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
+    """Who gets an answer, each once. Raises RefusedError where the message has no sender."""
+    sender = message.reply_to or message.sender
+    if not sender:
+        raise RefusedError("the message has no sender: answer it with `directsuite send`")
+    recipients = [Recipient(address) for address in addresses_of("the senders", [sender])]
+    there = {own.casefold(), *(each.email.casefold() for each in recipients)}
+    for each in message.recipients if to_all else ():
+        if each.email.casefold() not in there:
+            there.add(each.email.casefold())
+            recipients.append(Recipient(each.email, RecipientType.CC))
+    return recipients
 
 
 async def _folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:

@@ -277,20 +277,10 @@ Uids = Annotated[
 
 
 @Parameter(name="*")
-@attrs.frozen(kw_only=True, repr=False)
-class SendOptions:
-    """The options of `send`."""
+@attrs.frozen(kw_only=True, repr=False, slots=False)  # a second base of records that have slots
+class TextOptions:
+    """What a message says: the options that `send` and `inbox reply` have in common."""
 
-    sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
-    """The mailbox that sends, by its Direct address."""
-    to: _Addresses = ()
-    """A recipient's Direct address; as often as there are."""
-    cc: _Addresses = ()
-    """Likewise, for a copy."""
-    bcc: _Addresses = ()
-    """Likewise, for a copy that the others don't see."""
-    subject: str | None = None
-    """What it is about. Other users of this machine can read it while the command runs."""
     body: Annotated[str | None, Parameter(group=_BODY)] = None
     """Its text. Other users of this machine can read it while the command runs, but not a --body-file."""
     body_file: Annotated[Path | None, Parameter(group=_BODY, allow_leading_hyphen=True)] = None
@@ -299,6 +289,23 @@ class SendOptions:
     """The text is HTML."""
     attach: Annotated[tuple[Path, ...], Several] = ()
     """A file to send with it, of any size; as often as there are."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SendOptions(TextOptions):
+    """The options of `send`."""
+
+    sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
+    """The mailbox that sends, by its Direct address."""
+    to: _Addresses = ()
+    """A recipient's Direct address, or `Name <address>`; several with commas, or as often as there are."""
+    cc: _Addresses = ()
+    """Likewise, for a copy."""
+    bcc: _Addresses = ()
+    """Likewise, for a copy that the others don't see."""
+    subject: str | None = None
+    """What it is about. Other users of this machine can read it while the command runs."""
     key: str | None = None
     """Your own name for this message, which has it sent once: given again, the same command looks whether it went."""
     dry_run: Annotated[bool, Flag] = False
@@ -413,7 +420,16 @@ class InboxForwardOptions(InboxOptions):
     """The options of `inbox forward`."""
 
     to: _Addresses
-    """A recipient's Direct address; as often as there are."""
+    """A recipient's Direct address, or `Name <address>`; several with commas, or as often as there are."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class InboxReplyOptions(InboxOptions, TextOptions):
+    """The options of `inbox reply`."""
+
+    to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
+    """To its other recipients, too."""
 
 
 @Parameter(name="*")

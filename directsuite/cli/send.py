@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, cast
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MAILBOX, MailboxAccess, is_address, mailbox_access
 from directsuite.cli.errors import RefusedError, refuse_no_text
-from directsuite.cli.options import SendOptions
+from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
 from directsuite.cli.process import ExitStatus, say
 from directsuite.core.call import SETTLE_TIMEOUT
@@ -60,6 +60,8 @@ _SLOWEST = 100_000.0  # bytes per second of an upload that is still waited for
 _ENCODED = 4 / 3  # bytes on the way for one of a file: base64
 
 _STDIN = Path("-")
+_COMMA = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*\Z)')  # that stands outside of quotes
+_NAMED = re.compile(r'(?:"[^"]*"|[^"<>]*)\s*<(?P<address>[^<>]*)>')
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -183,25 +185,19 @@ def _shown(title: str, size: int) -> AbstractAsyncContextManager[Bar]:
 def _message_of(options: SendOptions, sender: str) -> Message:
     """The message, whose files are read when it is sent. Raises RefusedError and InvalidArgumentError."""
     kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
-    for kind, addresses in kinds:
-        for number, address in enumerate(addresses, start=1):
-            option = f"--{kind.lower()}"
-            refuse_no_text(address, f"number {number} of {option}")
-            if not is_address(address):
-                raise RefusedError(f"number {number} of {option} is no address: {option} nurse@direct.example.org")
-    if not any(addresses for _, addresses in kinds):
+    recipients = [Recipient(each, kind) for kind, values in kinds for each in addresses_of(f"--{kind.lower()}", values)]
+    if not recipients:
         raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
     refuse_no_text(options.subject, "--subject")
     if _CONTROL.search(options.subject or ""):
         raise RefusedError("--subject has a line break or another control character: give one line of text")
-    refuse_no_text(options.body, "--body")
     message = Message(
         sender=sender,
         subject=options.subject,
-        body=_body(options),
+        body=body_of(options),
         html_body=options.html,
-        recipients=[Recipient(address, kind) for kind, addresses in kinds for address in addresses],
-        attachment_list=[_attachment(path, number) for number, path in enumerate(options.attach, start=1)],
+        recipients=recipients,
+        attachment_list=attachments_of(options),
     )
     return arguments.checked_message(message, sender)
 
@@ -231,8 +227,31 @@ def _size_of(attachment: Attachment) -> int:
     return attachment.source.stat().st_size if isinstance(attachment.source, Path) else len(attachment.content)
 
 
-def _body(options: SendOptions) -> str | None:
-    """Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
+def addresses_of(option: str, values: Sequence[str]) -> list[str]:
+    """The addresses of an option: alone or as `Name <address>`, and several with commas between them.
+
+    Raises RefusedError for what is no address.
+    """
+    addresses = list[str]()
+    for number, value in enumerate(values, start=1):
+        refuse_no_text(value, f"number {number} of {option}")
+        for part in _COMMA.split(value):
+            named = _NAMED.fullmatch(part.strip())
+            address = named["address"] if named else part.strip()
+            if not is_address(address):
+                raise RefusedError(f"number {number} of {option} is no address: {option} nurse@direct.example.org")
+            addresses.append(address)
+    return addresses
+
+
+def attachments_of(options: TextOptions) -> list[Attachment]:
+    """The files to send. Raises RefusedError where one can't be read."""
+    return [_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
+
+
+def body_of(options: TextOptions) -> str | None:
+    """The text. Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
+    refuse_no_text(options.body, "--body")
     body = _text(options)
     if options.attach or (body and not body.isspace()):
         return body
@@ -240,7 +259,7 @@ def _body(options: SendOptions) -> str | None:
     raise RefusedError(f"what does it say{was_given}? Give --body-file FILE, - for stdin, or --body TEXT")
 
 
-def _text(options: SendOptions) -> str | None:
+def _text(options: TextOptions) -> str | None:
     if options.body is not None or options.body_file is None:
         return options.body
     try:

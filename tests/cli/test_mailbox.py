@@ -102,7 +102,7 @@ async def test_messages_are_forwarded(typist: Typist) -> None:
     assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded\n")
     assert len(await typist.sandbox.ledger("Forward")) == 1
     ended = await typist.run("inbox", "forward", "1", "--to", "bob")
-    assert (ended.status, "Give --to ADDRESS" in ended.err) == (2, True)
+    assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
 
 
 async def test_a_forward_whose_answer_is_lost_has_a_status_of_its_own(typist: Typist) -> None:
@@ -111,6 +111,28 @@ async def test_a_forward_whose_answer_is_lost_has_a_status_of_its_own(typist: Ty
     ended = await typist.run("inbox", "forward", "1", "--to", BOB)
     assert (ended.status, "look before you give the command again" in ended.err) == (7, True)
     assert len(await typist.sandbox.ledger("Forward")) == 1
+
+
+async def test_a_message_is_answered(typist: Typist) -> None:
+    cc = "carol@elsewhere.example.test"
+    head = f"From: Bob <{BOB}>\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
+    await typist.deliver("", f"{head}\r\nSee.".encode())
+    ended = await typist.run("inbox", "reply", "1", "--body", "Thank you")
+    assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
+    assert (await typist.run("status", ended.out.strip())).status == 0
+    assert (await typist.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--json")).document["sent"]
+    async with client_of(typist.sandbox, typist.folder) as world:
+        answers = await world.suite.mailbox(BOB, PASSWORD).get_messages()
+    assert [each.subject for each in answers] == ["Re: Lab"] * 2
+    assert [[recipient.email for recipient in each.recipients] for each in answers] == [[BOB], [BOB, cc]]
+    headers = {header.name: header.value for header in answers[0].headers}
+    assert (headers["In-Reply-To"], headers["References"]) == ("<lab@x>", "<lab@x>")
+
+
+async def test_an_answer_that_says_nothing_is_refused(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "reply", "1")
+    assert (ended.status, "what does it say?" in ended.err) == (2, True)
 
 
 async def test_a_folder_that_is_not_there_is_told(typist: Typist) -> None:

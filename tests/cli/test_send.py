@@ -54,6 +54,28 @@ async def test_body_recipients_and_files_arrive(typist: Typist) -> None:
     assert [(each.email, each.type) for each in message.recipients] == [(BOB, "TO"), (f"cc-{ALICE}", "CC")]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("Bob <{bob}>", "{alice}"),
+        ('"Bob, of the clinic" <{bob}>,{alice}',),
+        ("<{bob}>, Alice <{alice}>",),
+        ("{bob} , {alice}",),
+    ],
+)
+async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], typist: Typist) -> None:
+    to = [word for each in given for word in ("--to", each.format(bob=BOB, alice=ALICE))]
+    document = (await typist.run("send", *to, "--body", "x", "--dry-run", "--json")).document
+    assert document["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "TO"}]
+
+
+@pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
+async def test_what_is_no_list_of_addresses_is_refused(given: str, typist: Typist) -> None:
+    ended = await typist.run("send", "--to", given, "--body", "x")
+    assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
+    assert await sent(typist) == 0
+
+
 async def test_the_body_from_stdin(typist: Typist) -> None:
     ended = await typist.run("send", "--to", BOB, "--html", "--body-file", "-", typed="<p>Grüße</p>")
     assert ended.status == 0
