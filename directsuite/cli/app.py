@@ -19,6 +19,8 @@ from directsuite.cli.options import (
     TRYING,
     DemoOptions,
     DoctorOptions,
+    DocumentOptions,
+    DocumentOutputOptions,
     FaxListOptions,
     FaxNumber,
     FaxOptions,
@@ -97,6 +99,14 @@ def _group(name: str, text: str, group: Group, sort_key: int) -> App:
 
 inbox = _group("inbox", "Look into a mailbox: list, read, save, move, delete.", MAIL, 2)
 sync = _group("sync", "Keep mailboxes in step with the server: a worker.", MAIL, 4)
+sign = App(
+    name="sign",
+    help_epilogue=epilogue("sign"),
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=SERVICES,
+    sort_key=1,
+)
 fax = _group("fax", "Tell how faxes stand: list, show.", SERVICES, 2)
 patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
 
@@ -253,6 +263,7 @@ def status(
 
 
 app.command(sync)
+app.command(sign)
 app.command(fax)
 app.command(patient)
 
@@ -303,17 +314,73 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
     return sync_status.retry(options)
 
 
-@app.command(group=SERVICES, sort_key=1, help_epilogue=epilogue("sign"))
-def sign(sources: Sources, /, *, options: SignOptions) -> int:
+@sign.default
+def sign_(sources: Sources, /, *, options: SignOptions) -> int:
     """Sign PDFs: files or folders in, signed files out.
 
     Broken off by Ctrl-C, a crash or a service in trouble, it goes on with the same command: what is signed is passed
     over, and nothing is signed twice. For that it keeps a journal beside the output, OUTPUT.signing.db. Exit status 0
     says that all are signed, 1 that some aren't.
     """
+    from directsuite.cli import document
     from directsuite.cli.sign import sign
 
+    if document.is_one_file(sources, options.output):
+        return document.sign_one(sources[0], options)
     return sign(sources, options)
+
+
+@sign.command(sort_key=1, help_epilogue=epilogue("sign verify"))
+def verify(sources: Sources, /, *, options: DocumentOptions = DocumentOptions()) -> int:
+    """Show the signatures of PDFs, and whether the service finds them valid.
+
+    Exit status 0 says that each PDF has a signature, and that none is found to be invalid.
+    """
+    from directsuite.cli import document
+
+    return document.verify(sources, options)
+
+
+@sign.command(sort_key=2, help_epilogue=epilogue("sign info"))
+def info(source: Path, /, *, options: DocumentOptions = DocumentOptions()) -> int:
+    """Show the pages, fields, signatures and properties of a PDF.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
+    from directsuite.cli import document
+
+    return document.info(source, options)
+
+
+@sign.command(sort_key=3, help_epilogue=epilogue("sign flatten"))
+def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
+    """Make a PDF's form fields part of its pages, in another file.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
+    from directsuite.cli import document
+
+    return document.flatten(source, options)
+
+
+@sign.command(sort_key=4, help_epilogue=epilogue("sign clear"))
+def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
+    """Remove the signature fields of a PDF that nobody has signed, in another file.
+
+    Parameters
+    ----------
+    source: Path
+        A PDF.
+    """
+    from directsuite.cli import document
+
+    return document.clear(source, options)
 
 
 @fax.command(name="list", sort_key=1, help_epilogue=epilogue("fax list"))

@@ -178,7 +178,9 @@ class SignOptions:
     """The options of `sign`."""
 
     output: Annotated[Path, Parameter(converter=named)]
-    """The folder for the signed files, made where it isn't there. They keep their names."""
+    """The folder for the signed files, made where it isn't there: they keep their names. Or a file that ends in .pdf,
+    for a single PDF.
+    """
     recursive: Annotated[bool, Flag] = False
     """Take the folders in a folder, too."""
     name: Annotated[tuple[str, ...], Several, _Signature] = ()
@@ -207,6 +209,26 @@ class SignOptions:
     """Seconds for which a service in trouble is waited for."""
     token_file: TokenFile = None
     json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class DocumentOptions:
+    """The options of `sign verify` and `sign info`."""
+
+    token_file: TokenFile = None
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class DocumentOutputOptions(DocumentOptions):
+    """The options of `sign flatten` and `sign clear`."""
+
+    output: Annotated[Path, Parameter(converter=named)]
+    """The file for the result."""
+    overwrite: Annotated[bool, Flag] = False
+    """Replace a file that is there."""
 
 
 FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]

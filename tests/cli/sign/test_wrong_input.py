@@ -37,7 +37,7 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is none that there is"),
         (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
         ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
-        (("a.pdf", "--output", "a.pdf"), "--output is a file: name a folder"),
+        (("a.pdf", "--output", "a.pdf"), "the file of --output is there already"),
         (("a.pdf", "--output", "\0"), "--output can't be made (it has a NUL byte): name a folder that can"),
         (("a.pdf", "--output", "x" * 300), "--output can't be made (File name too long): name a folder that can"),
         (
