@@ -24,6 +24,7 @@ from directsuite.cli.options import (
     FaxListOptions,
     FaxNumber,
     FaxOptions,
+    FaxWatchOptions,
     Flag,
     InboxDeleteOptions,
     InboxForwardOptions,
@@ -107,7 +108,7 @@ sign = App(
     group=SERVICES,
     sort_key=1,
 )
-fax = _group("fax", "Tell how faxes stand: list, show.", SERVICES, 2)
+fax = _group("fax", "Tell how faxes stand: list, show, watch.", SERVICES, 2)
 patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
 
 
@@ -403,6 +404,14 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: FaxOptions = FaxOpti
     from directsuite.cli import fax
 
     return fax.show_fax(number, handle, options)
+
+
+@fax.command(name="watch", sort_key=3, help_epilogue=epilogue("fax watch"))
+def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
+    """Show each new or changed fax of a number until Ctrl-C."""
+    from directsuite.cli import fax
+
+    return fax.watch(number, options)
 
 
 @patient.command(sort_key=1, help_epilogue=epilogue("patient find"))

@@ -1,14 +1,19 @@
-"""`directsuite fax`: the faxes of a number, and one of them with its recipients."""
+"""`directsuite fax`: the faxes of a number, one of them with its recipients, and their changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Coroutine, Sequence
+from datetime import datetime
+from typing import Any
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import NotThereError, RefusedError
-from directsuite.cli.options import FaxListOptions, FaxOptions
-from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.inbox import with_zone
+from directsuite.cli.options import FaxListOptions, FaxOptions, FaxWatchOptions
+from directsuite.cli.output import cell, members_of, progress, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import BadRequestError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient
@@ -20,7 +25,12 @@ _NO_SUCH_FAX = "check number and handle; `directsuite fax list` with the number 
 def list_faxes(number: str, options: FaxListOptions) -> int:
     """List the newest faxes of a number, and return the exit status."""
     command = Command(options={"fax_number": "the fax number"})
-    return command.run(lambda: _list(_suite(command, number, options), number, options))
+
+    def begin() -> Coroutine[Any, Any, int]:
+        since = None if options.since is None else with_zone(options.since)
+        return _list(_suite(command, number, options), number, since, options)
+
+    return command.run(begin)
 
 
 def show_fax(number: str, handle: str, options: FaxOptions) -> int:
@@ -38,17 +48,55 @@ def _suite(command: Command, number: str, options: FaxOptions) -> DirectSuite:
     return command.suite(settings_for("fax"), token=token(options.token_file))
 
 
-async def _list(suite: DirectSuite, number: str, options: FaxListOptions) -> int:
+def watch(number: str, options: FaxWatchOptions) -> int:
+    """Show each change of a number's faxes until Ctrl-C, and return the exit status."""
+    command = Command(
+        options={"fax_number": "the fax number"}, resume="the same command with --since goes on from that time"
+    )
+
+    def begin() -> Coroutine[Any, Any, int]:
+        since = None if options.since is None else with_zone(options.since)
+        return _watch(_suite(command, number, options), number, since, options)
+
+    return command.run(begin)
+
+
+async def _watch(suite: DirectSuite, number: str, since: datetime | None, options: FaxWatchOptions) -> int:
+    async with suite, suite.fax.watch(number, interval=options.interval, since=since) as faxes:
+        async for fax in faxes:
+            if _is_wanted(fax, None, options.status):
+                _show_line(fax, options)
+    return ExitStatus.DONE
+
+
+def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
+    if options.json:
+        line = json.dumps(members_of(fax), default=str)
+    else:
+        line = "  ".join(cell(each) for each in (fax.updated_ts, fax.message_handle, fax.status, fax.description))
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> bool:
+    is_late = since is None or (fax.updated_ts is not None and fax.updated_ts >= since)
+    return is_late and (status is None or status.casefold() == (fax.status or "").strip().casefold())
+
+
+async def _list(suite: DirectSuite, number: str, since: datetime | None, options: FaxListOptions) -> int:
     async with suite, progress("listing", unit="pieces") as bar:
         faxes = list[FaxMessage]()
-        async with suite.fax.iter_messages(number, limit=options.limit) as messages:
+        async with suite.fax.iter_messages(number) as messages:
             async for message in messages:
-                faxes.append(message)
-                bar.advance()
+                if _is_wanted(message, since, options.status):
+                    faxes.append(message)
+                    bar.advance()
+                if len(faxes) == options.limit:
+                    break
     if options.json:
         show_json([members_of(fax) for fax in faxes])
     elif not faxes:
-        say("this number has no faxes")
+        say("this number has no such faxes" if since or options.status else "this number has no faxes")
     else:
         show_table(
             ("handle", "status", "updated", "recipients", "pages", "description"),

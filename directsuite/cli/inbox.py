@@ -58,7 +58,7 @@ def list_messages(options: InboxListOptions) -> int:
     command = _command("the number")
 
     def begin() -> Coroutine[Any, Any, int]:
-        since = None if options.since is None else _with_zone(options.since)
+        since = None if options.since is None else with_zone(options.since)
         return _list(command, _access(options), since, options)
 
     return command.run(begin)
@@ -133,7 +133,8 @@ def _access(options: InboxOptions) -> MailboxAccess:
     return mailbox_access(options.mailbox, options.password_file)
 
 
-def _with_zone(since: datetime) -> datetime:
+def with_zone(since: datetime) -> datetime:
+    """What --since says, in this machine's time zone where it names none. Raises RefusedError."""
     if since.utcoffset() is not None:
         return since
     try:

@@ -231,6 +231,7 @@ class DocumentOutputOptions(DocumentOptions):
     """Replace a file that is there."""
 
 
+_Since = Annotated[datetime | None, Parameter(show_default=False)]
 FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
 
 
@@ -250,6 +251,23 @@ class FaxListOptions(FaxOptions):
 
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
     """How many at the most."""
+    since: _Since = None
+    """Only those updated from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    status: str | None = None
+    """Only those in this state."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class FaxWatchOptions(FaxOptions):
+    """The options of `fax watch`."""
+
+    since: _Since = None
+    """Only those updated from then on, as after an earlier watch."""
+    status: str | None = None
+    """Only those in this state."""
+    interval: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60.0
+    """Seconds between two requests."""
 
 
 @Parameter(name="*")

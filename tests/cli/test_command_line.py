@@ -375,7 +375,7 @@ def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest
     assert told.startswith("directsuite: there is no such command; there are send, ")
     assert told.endswith("guide: see `directsuite --help`\n")
     assert main(["fax", "no-such-command"]) == 2
-    assert "there are list, show: see `directsuite fax --help`" in capsys.readouterr().err
+    assert "there are list, show, watch: see `directsuite fax --help`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", EXAMPLES)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
-from tests.cli.conftest import Typist
+from tests.cli.conftest import Typist, process_of
 from tests.integration.world import FAX_NUMBER
 
 
@@ -45,3 +46,29 @@ async def test_the_token_from_a_file(typist: Typist, monkeypatch: pytest.MonkeyP
     assert (await typist.run("fax", "list", FAX_NUMBER)).status == 3
     ended = await typist.run("fax", "list", FAX_NUMBER, "--token-file", typist.private("token", f"{token}\n"))
     assert ended.status == 0
+
+
+async def test_faxes_are_listed_by_status_and_time(typist: Typist) -> None:
+    await typist.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
+    for options, count in (
+        (("--status", "Waiting"), 1),
+        (("--status", "waiting", "--since", "2199-01-01"), 0),
+        (("--since", "2020-01-01"), 4),
+        (("--since", "2020-01-01", "--limit", "2"), 2),
+    ):
+        assert len((await typist.run("fax", "list", FAX_NUMBER, *options, "--json")).document) == count
+    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "lost")
+    assert (ended.status, ended.err) == (0, "directsuite: this number has no such faxes\n")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], typist: Typist) -> None:
+    handle = await typist.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
+    async with process_of("fax", "watch", FAX_NUMBER, "--status", "waiting", *form) as process:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        assert (json.loads(line)["message_handle"] if form else line.split()[2]) == handle
+        process.send_signal(signal.SIGINT)
+        _, told = await process.communicate()
+    assert (process.returncode, b"--since goes on from that time" in told) == (130, True)
