@@ -41,7 +41,7 @@
 again: `always`, as the retry policy says; `repeatable`, only an operation that may be repeated, any other ends as
 OutcomeUnknownError with this failure as its cause; `renewed`, once, with a fresh token or session, and FAILED where it
 is refused as well. An operation that may not be repeated has the deadline for its attempt's time. Of a status in
-[200, 300) that no row names, the body decides.
+[200, 300) that no row names, the body decides. The answer's media type decides nothing: it is only named in errors.
 """
 
 from __future__ import annotations
