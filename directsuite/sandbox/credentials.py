@@ -103,8 +103,9 @@ def account_of(connection: sqlite3.Connection, token: str, *, now: int) -> str |
 def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
     """End one token, those of one account, or all; returns how many there were."""
     return connection.execute(
-        "UPDATE access_token SET expires_at = 0 WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR digest = ?2)",
-        (account, None if token is None else digest(token)),
+        "UPDATE access_token SET expires_at = 0 "
+        "WHERE (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
+        {"account": account, "digest": None if token is None else digest(token)},
     ).rowcount
 
 

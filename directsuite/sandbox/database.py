@@ -101,8 +101,8 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
 def effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
     """All effects of the ledger in the order in which they happened, or those of one operation."""
     rows = connection.execute(
-        "SELECT id, operation, subject, detail, at FROM effect WHERE ?1 IS NULL OR operation = ?1 ORDER BY id",
-        (operation,),
+        "SELECT id, operation, subject, detail, at FROM effect WHERE ? IN (operation, '') ORDER BY id",
+        (operation or "",),
     )
     return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 

@@ -198,8 +198,8 @@ def expire_sessions(
     """End one session, those of one login, or all; returns how many there were."""
     return connection.execute(
         "UPDATE registration_session SET expires_at = 0 "
-        "WHERE (?1 IS NULL OR username = ?1) AND (?2 IS NULL OR digest = ?2)",
-        (username, None if session_id is None else digest(session_id)),
+        "WHERE (:username IS NULL OR username = :username) AND (:digest IS NULL OR digest = :digest)",
+        {"username": username, "digest": None if session_id is None else digest(session_id)},
     ).rowcount
 
 

@@ -350,5 +350,5 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
 
 
 def _is_spoken_for(connection: sqlite3.Connection, account: str) -> bool:
-    query = "SELECT 1 FROM access_token WHERE account = ?1 UNION ALL SELECT 1 FROM oauth_client WHERE account = ?1"
-    return connection.execute(query, (account,)).fetchone() is not None
+    query = "SELECT 1 FROM access_token WHERE account = ? UNION ALL SELECT 1 FROM oauth_client WHERE account = ?"
+    return connection.execute(query, (account, account)).fetchone() is not None

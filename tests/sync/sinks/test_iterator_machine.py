@@ -77,10 +77,10 @@ class LoopMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         """A loop begins."""
 
-        async def work() -> ChangeLoop:
-            return aiter(self.changes)
+        async def work() -> None:
+            self.loop = aiter(self.changes)  # not the task's result, which a traceback of the event loop may keep alive
 
-        self.loop = self.events.run_until_complete(work())
+        self.events.run_until_complete(work())
 
     @precondition(lambda self: self.loop is not None and self.asked is None)
     @rule()
