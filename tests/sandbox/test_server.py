@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import io
 import json
 import logging
@@ -247,7 +248,8 @@ async def test_passwords_and_tokens_are_not_kept_readable(tmp_path: Path) -> Non
         await sandbox.add_reseller("someone", "readable-reseller")
         await sandbox.add_client("client", "readable-client")
         token = await sandbox.issue_token()
-    dump = "\n".join(sqlite3.connect(tmp_path / "sandbox.sqlite3").iterdump())
+    with contextlib.closing(sqlite3.connect(tmp_path / "sandbox.sqlite3")) as database:
+        dump = "\n".join(database.iterdump())
     assert "someone" in dump
     assert "readable" not in dump
     assert token not in dump

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def target(request: pytest.FixtureRequest, jobs: Jobs, monkeypatch: pytest.Monke
     if request.param.startswith("folder"):
         if request.param != "folder":
             number = errno.EXDEV if "devices" in request.param else errno.EOPNOTSUPP
-            monkeypatch.setattr(Path, "hardlink_to", partial(no_links, number))
+            monkeypatch.setattr(Path, "hardlink_to", partialmethod(no_links, number))
         return TargetFolder(jobs.out)
     pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
     if request.param == "whole puts":  # as object stores have them
@@ -47,7 +47,7 @@ def target(request: pytest.FixtureRequest, jobs: Jobs, monkeypatch: pytest.Monke
     return StorageTarget(f"file://{jobs.out}")
 
 
-def no_links(number: int, _: Path) -> None:
+def no_links(_: Path, number: int, __: Path) -> None:
     """As some file systems do."""
     raise OSError(number, os.strerror(number))
 
