@@ -57,6 +57,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_done)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait without the limit of Python 3.12 and later, whose seconds would pass at once."""
+        del timeout
+        await super().shutdown_default_executor()
+
     def _thread_done(self, _: asyncio.Future[T]) -> None:
         self._jumping.threads -= 1
 
