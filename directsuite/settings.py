@@ -1,16 +1,16 @@
-"""Where the services are and how they are called: from arguments, the environment, or a TOML file."""
+"""Where the services are and how they are called: from arguments, or from the configuration."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
+from directsuite.configuration import CERTIFICATES, IDENTITY, Configuration, Entry
 from directsuite.core.checks import (
     FLAG,
     NOT_NEGATIVE,
@@ -32,34 +32,6 @@ if TYPE_CHECKING:
     import cattrs
 
 SERVICES = ("signing", "fax", "message", "registration")
-_PREFIX = "DIRECTSUITE_"
-_NOT_IN_FILES = {"retry", "tls", "session_factory", "close_session", "converter"}
-
-
-class Variables(Mapping[str, str]):
-    """The environment, or a mapping in its place. Its `repr` shows nothing: frames that hold it may be printed."""
-
-    def __init__(self, variables: Mapping[str, str] | None) -> None:
-        if variables is not None and not isinstance(cast("object", variables), Mapping):
-            variables = None  # this frame may stand in a traceback
-            raise ConfigurationError("environ has to be a mapping of names to texts, such as os.environ")
-        self._variables = os.environ if variables is None else variables
-
-    def __getitem__(self, name: str) -> str:
-        value = self._variables[name]
-        if isinstance(cast("object", value), str):
-            return value
-        value = ""  # this frame may stand in a traceback
-        raise ConfigurationError(f"{name} has to be a text")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)
-
-    def __repr__(self) -> str:
-        return "Variables(...)"
 
 
 def _base_url(url: str | None) -> str | None:
@@ -156,55 +128,68 @@ class Settings(ValueSemantics):
 
     @classmethod
     @scrub_traceback
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Settings from DIRECTSUITE_SIGNING_URL, _FAX_URL, _MESSAGE_URL and _REGISTRATION_URL.
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
+        """Settings from variables such as DIRECTSUITE_MESSAGE_URL, and from the settings file.
 
-        DIRECTSUITE_CONFIG names a TOML file for the rest; a variable goes before the file's value.
+        The file is the one that DIRECTSUITE_CONFIG names, or ~/.config/directsuite/config.toml where that exists.
+        profile: the table `[profiles.NAME]` of the file that counts before the rest of it; DIRECTSUITE_PROFILE where
+        nothing is given. A variable counts before both.
         """
-        environ = Variables(environ)
-        config = environ.get(f"{_PREFIX}CONFIG")
-        values = _read_toml(config) if config else {}
-        for service in SERVICES:
-            if url := environ.get(f"{_PREFIX}{service.upper()}_URL"):
-                values[f"{service}_url"] = url
-        return cls._from_values(values, config or "the environment")
+        return settings_of(cls, Configuration.read(environ, profile))
 
     @classmethod
     @scrub_traceback
-    def from_toml(cls, path: str | PathLike[str]) -> Self:
+    def from_toml(cls, path: str | PathLike[str], *, profile: str | None = None) -> Self:
         """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
-        return cls._from_values(_read_toml(path), str(path))
-
-    @classmethod
-    def _from_values(cls, values: dict[str, Any], origin: str) -> Self:
-        names = {field.name for field in attrs.fields(cls)} - _NOT_IN_FILES | {"retry_attempts"}
-        unknown = sorted(values.keys() - names)
-        if unknown:
-            raise ConfigurationError(
-                f"{origin}: unknown setting {', '.join(unknown)}; known: {', '.join(sorted(names))}"
-            )
-        try:
-            if "retry_attempts" in values:
-                values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))
-            return cls(**values)
-        except ConfigurationError as error:
-            problem = error.explanation
-        problem = f"retry_{problem}" if problem.startswith("attempts ") else problem
-        raise ConfigurationError(f"{origin}: {problem}")
+        return settings_of(cls, Configuration.of_file(path, profile))
 
 
-def _read_toml(path: str | PathLike[str]) -> dict[str, Any]:
-    import tomllib  # most programs have no such file
+S = TypeVar("S", bound=Settings)
 
+_KINDS = {"float", "int", "bool", "str | None"}
+PLAIN: Mapping[str, str] = {
+    **{
+        each.name: str(each.type)
+        for each in attrs.fields(Settings)
+        if str(each.type) in _KINDS and each.name != "close_session"
+    },
+    "retry_attempts": "int",
+}
+"""The settings that a file or a variable can give, and the type of each."""
+
+_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _parsed(entry: Entry, kind: str) -> Any:
+    """The value that a variable's text stands for. What stands for none stays a text, which Settings refuses."""
+    if not entry.is_variable:
+        return entry.value
+    if kind == "bool":
+        return _FLAGS.get(entry.value.lower(), entry.value)
+    if kind in {"int", "float"}:
+        with contextlib.suppress(ValueError):
+            return int(entry.value) if kind == "int" else float(entry.value)
+    return entry.value
+
+
+@scrub_traceback
+def settings_of(kind: type[S], configuration: Configuration) -> S:
+    """Settings from a configuration that was read."""
+    known = PLAIN.keys() | set(CERTIFICATES) | set(IDENTITY)
+    for name, entry in configuration.items():
+        if name not in known and not entry.is_variable:
+            names = ", ".join(sorted(known))
+            raise ConfigurationError(f"{entry.origin}: unknown setting {name}; known: {names}, [profiles.NAME]")
+    values = {name: _parsed(entry, PLAIN[name]) for name, entry in configuration.items() if name in PLAIN}
+    problem = ""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except FileNotFoundError:
-        reason = "no such file"
-    except TypeError:
-        raise ConfigurationError("the settings file has to be named by its path") from None
-    except (ValueError, RecursionError):  # a path with a null byte among them
-        reason = "not TOML"
-    except OSError as error:
-        reason = f"it can't be read ({type(error).__name__})"
-    raise ConfigurationError(f"settings file {path}: {reason}")
+        if "retry_attempts" in values:
+            values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))
+        if (tls := configuration.tls()) is not None:
+            values["tls"] = tls
+        return kind(**values)
+    except ConfigurationError as error:
+        problem = error.explanation
+    problem = f"retry_{problem}" if problem.startswith("attempts ") else problem
+    name = problem.partition(" ")[0]
+    raise ConfigurationError(f"{configuration[name].origin}: {problem}" if name in configuration else problem)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import aiohttp
 
+from directsuite.configuration import Configuration
 from directsuite.core.attempt import Environment
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import instance_of, with_methods
@@ -27,8 +28,8 @@ from directsuite.fax.service import Fax
 from directsuite.messaging.service import Mailbox
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
-from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.settings import Settings, Variables
+from directsuite.secret import Secret, as_secret
+from directsuite.settings import Settings, settings_of
 from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
@@ -151,17 +152,22 @@ class DirectSuite:
         self.registration = Registration(self._transport, sessions, login)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """A suite from the environment: Settings.from_env(), DIRECTSUITE_TOKEN, and DIRECTSUITE_LOGIN_USERNAME with
-        DIRECTSUITE_LOGIN_PASSWORD.
+    @scrub_traceback
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
+        """A suite from the environment and the settings file: Settings.from_env(), the token and the login.
+
+        A secret is a variable, DIRECTSUITE_TOKEN or DIRECTSUITE_LOGIN_PASSWORD, or stands alone in a file that
+        DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file name, and that others may not read.
         """
-        environ = Variables(environ)
-        username = environ.get("DIRECTSUITE_LOGIN_USERNAME")
-        password = as_optional_secret(environ.get("DIRECTSUITE_LOGIN_PASSWORD"))
+        configuration = Configuration.read(environ, profile)
+        username, password = configuration.text("login_username"), configuration.secret("login_password")
         if bool(username) != bool(password):
-            raise ConfigurationError("set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither")
+            raise ConfigurationError(
+                "set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither; "
+                "or login_username and login_password_file in the settings file"
+            )
         login = Login(username, password) if username and password else None
-        return cls(Settings.from_env(environ), token=environ.get("DIRECTSUITE_TOKEN") or None, login=login)
+        return cls(settings_of(Settings, configuration), token=configuration.secret("token"), login=login)
 
     @scrub_traceback
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:

@@ -8,6 +8,7 @@ for every operation, with PostgreSQL and with processes that are killed. Of the 
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections import Counter, defaultdict, deque
@@ -52,7 +53,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the number of hypothesis's examples: a run without the wide tests is a fast one."""
+    """Choose the number of hypothesis's examples: a run without the wide tests is a fast one.
+
+    What this machine's user has configured is left out.
+    """
+    for name in [each for each in os.environ if each.startswith("DIRECTSUITE_")]:
+        del os.environ[name]
+    os.environ["XDG_CONFIG_HOME"] = os.devnull
     # An example's wall-clock time says how busy the machine is, not whether the code is right.
     settings.register_profile("fast", deadline=None, max_examples=25)
     settings.register_profile("thorough", deadline=None, max_examples=100)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Generator
 from pathlib import Path  # cyclopts reads the annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,6 +20,8 @@ from directsuite.cli.options import (
     OTHERS,
     SERVICES,
     TRYING,
+    CommonOptions,
+    ConfigOptions,
     DemoOptions,
     DoctorOptions,
     DocumentOptions,
@@ -68,9 +73,10 @@ _OWN_COMPLETION_FILE_NEEDS = {
 app = App(
     name="directsuite",
     help="Secure health communication: PDF signing, fax status, Direct messaging, patients.",
-    help_epilogue=f"""Where the services are stands in DIRECTSUITE_MESSAGE_URL and its sisters, or in the TOML file that
-DIRECTSUITE_CONFIG names. Passwords and tokens come from a file, the environment, the keyring or a question on the
-terminal: they are never arguments. Each command has a `--help` of its own.
+    help_epilogue=f"""Where the services are stands in DIRECTSUITE_MESSAGE_URL and its sisters, or in the settings file,
+~/.config/directsuite/config.toml or the one that DIRECTSUITE_CONFIG names: `directsuite config show` tells what holds.
+Passwords and tokens come from a file, the environment, the keyring or a question on the terminal: they are never
+arguments. Each command has a `--help` of its own.
 
 Exit status:
 
@@ -111,15 +117,38 @@ sign = App(
 fax = _group("fax", "Tell how faxes stand: list, show, watch.", SERVICES, 2)
 patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
 
+config = _group("config", "Look at the configuration: show.", TRYING, 5)
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status."""
     if (sentence := secret_among(app, arguments)) is not None:
         return _refused(sentence)
     try:
-        return int(app(arguments, exit_on_error=False, print_error=False) or 0)
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return _refused(wrong_usage(error))
+    with _chosen(bound.arguments.get("options")):
+        return int(command(*bound.args, **bound.kwargs) or 0)
+
+
+@contextlib.contextmanager
+def _chosen(options: object) -> Generator[None]:
+    """Have the configuration, and whoever writes to stderr, know what the options say that all commands have."""
+    if not isinstance(options, CommonOptions):
+        yield
+        return
+    chosen = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "") or None}
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update({name: text for name, text in chosen.items() if text is not None})
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text
 
 
 def _refused(sentence: str) -> int:
@@ -267,6 +296,7 @@ app.command(sync)
 app.command(sign)
 app.command(fax)
 app.command(patient)
+app.command(config)
 
 
 @sync.command(name="run", help_epilogue=epilogue("sync run"))
@@ -274,7 +304,7 @@ def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
     """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
 
     Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
-    stands in the environment: DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_CONFIG.
+    stands in the environment and the settings file.
 
     Exit status 0 says that it was stopped, or with --once that all is up to date; 1 that a mailbox is failing at the
     end of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong,
@@ -490,6 +520,14 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     from directsuite.cli.doctor import doctor
 
     return doctor(options)
+
+
+@config.command(name="show", help_epilogue=epilogue("config show"))
+def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
+    """Show the settings, and where each comes from: a variable, a line of the settings file, or the default."""
+    from directsuite.cli import config
+
+    return config.show(options)
 
 
 @app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)

@@ -19,7 +19,7 @@ import attrs
 from directsuite.cli import process
 from directsuite.cli.errors import NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus, say
-from directsuite.core.events import Event, OutcomeLeftUnknown
+from directsuite.core.events import AttemptFailed, AttemptSucceeded, Event, Listener, OutcomeLeftUnknown
 from directsuite.errors import DirectSuiteError
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
@@ -66,10 +66,21 @@ class Command:
 
     def suite(self, settings: Settings, *, token: Secret | None = None, login: Login | None = None) -> DirectSuite:
         """The suite that this command works with."""
-        return DirectSuite(settings, token=token, login=login, listeners=[self._listen])
+        return DirectSuite(settings, token=token, login=login, listeners=[self._listen, *request_listeners()])
 
     def _listen(self, event: Event) -> None:
         self._is_unknown = self._is_unknown or isinstance(event, OutcomeLeftUnknown)
+
+
+def request_listeners() -> list[Listener]:
+    """A listener that reports each request on stderr, where --verbose was given twice."""
+    return [_report] if process.verbosity() > 1 else []
+
+
+def _report(event: Event) -> None:
+    if isinstance(event, AttemptSucceeded | AttemptFailed):
+        result = event.error if event.status is None else f"HTTP {event.status}"
+        say(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 A secret is never an argument, which other users of the machine can see. The first of these places that has it counts:
 
-    the option's file ──► the variable ──► the keyring ──► a question, where stdin is a terminal
+    the option's file ──► the variable ──► the file that the configuration names ──► the keyring
+        ──► a question, where stdin is a terminal
 
 Files of secrets and of people are read only where others can't read them. Every refusal is a RefusedError that says
 what to set and holds no word of a secret or a file.
@@ -16,7 +17,6 @@ import importlib
 import importlib.util
 import json
 import os
-import stat
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from typing import Any, Literal, cast
 import attrs
 
 from directsuite.cli.errors import NO_TEXT, RefusedError, refuse_no_text
-from directsuite.core.failures import reason_of
+from directsuite.configuration import DEFAULT_FILE, PREFIX, Configuration, private_bytes, secret_of_file
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.registration.models import Login
@@ -60,7 +60,8 @@ class SecretPlaces:
     prompt: str = attrs.field(repr=False)
     """The question on a terminal, which may name whose secret it is."""
     option: str
-    variable: str
+    setting: str
+    """Its name among the settings, which has a variable and, with `_file` at its end, a place in the settings file."""
     name: str = attrs.field(repr=False)
     """The secret's name in the keyring."""
     called: str
@@ -74,18 +75,22 @@ class SecretPlaces:
     ) -> Secret:
         """The secret. file: that of the option, if it was given."""
         if file is not None:
-            return self._secret_of_file(file)
-        if text := environment.get(self.variable):
-            refuse_no_text(text, self.variable)
-            return Secret(text)
+            return secret_of_file(file, f"the file of {self.option}")
+        refuse_no_text(environment.get(self._variable), self._variable)
+        if (given := Configuration.read(environment).secret(self.setting)) is not None:
+            return given
         if (kept := in_keyring(self.name)) is not None:
             return kept
         if is_somebody_there():
             return self.typed(ask)
         raise RefusedError(
-            f"there is no {self.what}: set {self.variable}, give {self.option} FILE, "
+            f"there is no {self.what}: set {self._variable}, give {self.option} FILE, "
             f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.called}`"
         )
+
+    @property
+    def _variable(self) -> str:
+        return f"{PREFIX}{self.setting.upper()}"
 
     def typed(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
         """The secret that somebody types."""
@@ -100,16 +105,6 @@ class SecretPlaces:
         refuse_no_text(text, f"the {self.what}")
         return Secret(text)
 
-    def _secret_of_file(self, file: Path) -> Secret:
-        content = private_bytes(file, f"the file of {self.option}")
-        try:
-            text = content.decode("utf-8-sig").rstrip("\r\n")
-        except UnicodeDecodeError:
-            text = ""
-        if not text or "\n" in text:
-            raise RefusedError(f"the file of {self.option} holds the {self.what} alone, on one line: this one doesn't")
-        return Secret(text)
-
 
 def settings_for(service: Service) -> Settings:
     """The settings of the environment, which have the URL of this service. Raises ConfigurationError, too."""
@@ -118,9 +113,14 @@ def settings_for(service: Service) -> Settings:
         name = "messaging" if service == "message" else service
         raise RefusedError(
             f"where is the {name} service? Set DIRECTSUITE_{service.upper()}_URL, "
-            f"or {service}_url in the TOML file that DIRECTSUITE_CONFIG names"
+            f"or {service}_url in the settings file, {DEFAULT_FILE}"
         )
     return settings
+
+
+def configured(name: str) -> str | None:
+    """A text of the configuration. Raises ConfigurationError, too."""
+    return Configuration.read().text(name)
 
 
 def mailbox_access(
@@ -128,8 +128,9 @@ def mailbox_access(
 ) -> MailboxAccess:
     """The mailbox of `option`, and its password. settings: None for the environment's, which have to have its URL."""
     settings = settings_for("message") if settings is None else settings
+    address = address or configured("mailbox")
     if not address:
-        raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}")
+        raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}, or mailbox in the settings file")
     refuse_no_text(address, option)
     if not is_address(address):
         raise RefusedError(f"{option} is no address: nurse@direct.example.org is one")
@@ -151,7 +152,7 @@ def mailbox_password(address: str, option: str) -> SecretPlaces:
         what="mailbox password",
         prompt=f"Password of {address}",
         option=option,
-        variable=MAILBOX_PASSWORD,
+        setting="mailbox_password",
         name=address,
         called="ADDRESS",
     )
@@ -163,7 +164,7 @@ def token(file: Path | None) -> Secret:
         what="access token",
         prompt="Access token",
         option="--token-file",
-        variable="DIRECTSUITE_TOKEN",
+        setting="token",
         name="token",
         called="token",
     )
@@ -172,15 +173,17 @@ def token(file: Path | None) -> Secret:
 
 def login(username: str | None, password_file: Path | None) -> Login:
     """The login for registration. username: None for the environment's."""
-    username = username or os.environ.get(LOGIN)
+    username = username or configured("login_username")
     if not username:
-        raise RefusedError(f"who logs in? Give --login USERNAME, or set {LOGIN}")
+        raise RefusedError(
+            f"who logs in? Give --login USERNAME, or set {LOGIN}, or login_username in the settings file"
+        )
     refuse_no_text(username, "--login")
     places = SecretPlaces(
         what="password of the login",
         prompt=f"Password of {username}",
         option="--password-file",
-        variable="DIRECTSUITE_LOGIN_PASSWORD",
+        setting="login_password",
         name=username,
         called="USERNAME",
     )
@@ -211,17 +214,6 @@ def in_keyring(name: str) -> Secret | None:
         text = keyring.get_password(KEYRING_SERVICE, name)
         return Secret(text) if text else None
     return None
-
-
-def private_bytes(path: Path, name: str) -> bytes:
-    """What a file holds that only its owner and group may read. name: the file, for people."""
-    try:
-        with path.open("rb") as file:
-            if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise RefusedError(f"others may read {name}: take that from them, with chmod o=")
-            return file.read()
-    except OSError as error:
-        raise RefusedError(f"{name} can't be read ({reason_of(error)}): give another") from None
 
 
 def private_document(path: Path, name: str, holding: str) -> dict[str, Any]:

@@ -10,7 +10,9 @@ saved, sent or changed anywhere.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,10 +40,12 @@ from directsuite.cli.errors import RefusedError, in_own_words
 from directsuite.cli.options import DoctorOptions
 from directsuite.cli.output import progress, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
+from directsuite.configuration import Configuration
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
-from directsuite.settings import SERVICES, Settings, Variables
+from directsuite.settings import SERVICES, Settings
+from directsuite.settings import settings_of as read_settings
 
 T = TypeVar("T")
 Check = tuple[str, Callable[[], Awaitable[Finding]]]
@@ -166,10 +170,10 @@ class Examination:
         problem = self.sources.problems.get(service)
         variable = f"DIRECTSUITE_{service.upper()}_URL"
         if problem is not None:
-            return failed(f"{variable}, or {service}_url in the file of DIRECTSUITE_CONFIG, {problem}")
+            return failed(f"{variable}, or {service}_url in the settings file, {problem}")
         if self.sources.lacks_file:
-            return not_checked("its URL may stand in the file of DIRECTSUITE_CONFIG: see to that one first")
-        wanted = f"set {variable}, or {service}_url in the file of DIRECTSUITE_CONFIG"
+            return not_checked("its URL may stand in the settings file: see to that one first")
+        wanted = f"set {variable}, or {service}_url in the settings file"
         if service == "message" and (not isinstance(self.mailbox, Finding) or self.mailbox.result is Result.FAILED):
             return failed(f"there is no URL for the mailbox: {wanted}")
         return not_checked(f"there is no URL; if you use this service, {wanted}")
@@ -217,32 +221,32 @@ class SettingsSources:
     """What is wrong with those URLs, by service."""
     finding: Finding
     lacks_file: bool = False
-    """The file of DIRECTSUITE_CONFIG can't be used, and what stands in it isn't known."""
+    """The settings file can't be used, and what stands in it isn't known."""
+
+
+_URLS = {f"DIRECTSUITE_{service.upper()}_URL" for service in SERVICES}
+_WRONG_URL = re.compile(rf"(?:\A|: )({'|'.join(SERVICES)})_url (.*)", re.DOTALL)
 
 
 def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
     """The settings of the environment."""
-    names = ("DIRECTSUITE_CONFIG", *(f"DIRECTSUITE_{service.upper()}_URL" for service in SERVICES))
-    variables, problems = {name: environment[name] for name in names if name in environment}, dict[str, str]()
+    variables, problems = dict(environment), dict[str, str]()
     trouble: Finding | None = None
     while True:
         try:
-            settings = Settings.from_env(Variables(variables))
+            configuration = Configuration.read(variables)
+            settings = read_settings(Settings, configuration)
         except ConfigurationError as error:
-            origin = variables.get("DIRECTSUITE_CONFIG") or "the environment"
-            problem = error.explanation.removeprefix(f"{origin}: ")
-            wrong = next((each for each in SERVICES if problem.startswith(f"{each}_url ")), None)
-            if wrong is not None and wrong not in problems:
-                problems[wrong] = in_own_words(problem).removeprefix(f"{wrong}_url ")
-                variables[f"DIRECTSUITE_{wrong.upper()}_URL"] = (
-                    _SAFE  # it goes before the file's, and is left out below
-                )
-            elif variables.pop("DIRECTSUITE_CONFIG", None):
-                trouble = failed(in_own_words(error.explanation))  # the URLs of variables are looked at all the same
+            said = in_own_words(error.explanation)
+            wrong = _WRONG_URL.search(said)
+            if wrong is not None and wrong[1] not in problems:
+                problems[wrong[1]] = wrong[2]
+                variables[f"DIRECTSUITE_{wrong[1].upper()}_URL"] = _SAFE  # before the file's, and left out below
+            elif trouble is None:
+                trouble = failed(said)  # the URLs of variables are looked at all the same
+                variables = {name: text for name, text in variables.items() if name in _URLS}
             else:
-                return SettingsSources(
-                    settings=Settings(), problems={}, finding=failed(in_own_words(error.explanation))
-                )
+                return SettingsSources(settings=Settings(), problems={}, finding=trouble)
         else:
             break
     without: dict[str, Any] = {f"{each}_url": None for each in problems}
@@ -252,23 +256,28 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
     elif not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
         finding = failed(
             "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
-            "or name a TOML file with them in DIRECTSUITE_CONFIG"
+            "or name them in the settings file"
         )
     else:
-        file = " and the file of DIRECTSUITE_CONFIG" if variables.get("DIRECTSUITE_CONFIG") else ""
+        file = f" and {configuration.file}" if configuration.file is not None else ""
         finding = ok(f"read from the environment{file}")
     return SettingsSources(settings=settings, problems=problems, finding=finding, lacks_file=trouble is not None)
 
 
 def token_of(file: Path | None) -> Secret | Finding:
     """The token for signing and fax; nobody is asked for one."""
-    if file is None and not os.environ.get("DIRECTSUITE_TOKEN") and in_keyring("token") is None:
+    try:
+        given = file is not None or Configuration.read().secret("token") is not None
+    except ConfigurationError as error:
+        return failed(error.explanation)
+    if not given and in_keyring("token") is None:
         return not_checked("there is no token: set DIRECTSUITE_TOKEN, or give --token-file FILE")
     return _or_finding(lambda: credentials.token(file))
 
 
 def login_of(username: str | None, file: Path | None) -> Login | Finding:
     """The login for registration."""
+    username = username or _configured("login_username")
     if not username:
         return not_checked(f"there is no login: set {credentials.LOGIN}, or give --login USERNAME")
     return _or_finding(lambda: credentials.login(username, file))
@@ -276,9 +285,17 @@ def login_of(username: str | None, file: Path | None) -> Login | Finding:
 
 def mailbox_of(address: str | None, file: Path | None, settings: Settings) -> MailboxAccess | Finding:
     """The mailbox, and its password; whether there is a URL for it is another check's."""
+    address = address or _configured("mailbox")
     if not address:
         return not_checked("no mailbox is named: give --mailbox ADDRESS")
     return _or_finding(lambda: credentials.mailbox_access(address, file, settings=settings))
+
+
+def _configured(name: str) -> str | None:
+    """A text of the configuration; what is wrong with that is told where the settings are checked."""
+    with contextlib.suppress(ConfigurationError):
+        return credentials.configured(name)
+    return None
 
 
 def _or_finding(read: Callable[[], T]) -> T | Finding:

@@ -28,6 +28,7 @@ import attrs
 from yarl import URL
 
 from directsuite._version import __version__
+from directsuite.cli.command import request_listeners
 from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.errors import ending_of
 from directsuite.cli.process import EXTRAS, missing
@@ -208,7 +209,7 @@ def _proxies(environment: Mapping[str, str], *, uses_proxy: bool) -> Finding:
         return ok(f"{', '.join(names)} is not looked at: the proxy of the settings is used", variables=names)
     return warning(
         f"{', '.join(names)} is not looked at: if the services are behind a proxy, "
-        'put proxy = "http://proxy.example.org:3128" into the TOML file that DIRECTSUITE_CONFIG names',
+        'put proxy = "http://proxy.example.org:3128" into the settings file',
         variables=names,
     )
 
@@ -453,7 +454,7 @@ class Credentials:
     async def registration(self, login: Login) -> Finding:
         """Whether the registration service takes the login."""
         try:
-            async with DirectSuite(self.settings, login=login) as suite:
+            async with DirectSuite(self.settings, login=login, listeners=request_listeners()) as suite:
                 await suite.registration.with_options(**self._once).login()
         except AuthenticationError:
             return failed("the service refuses the login: check DIRECTSUITE_LOGIN_USERNAME, and its password")
@@ -464,7 +465,7 @@ class Credentials:
     async def mailbox(self, access: MailboxAccess) -> Finding:
         """Whether the messaging service takes the mailbox's password."""
         try:
-            async with DirectSuite(self.settings) as suite:
+            async with DirectSuite(self.settings, listeners=request_listeners()) as suite:
                 box = suite.mailbox(access.address, access.password)
                 await box.with_options(**self._once).get_message_count()
         except AuthenticationError:
@@ -508,7 +509,7 @@ class Credentials:
         self, settings: Settings, token: Secret, ask: Callable[[DirectSuite], Awaitable[object]]
     ) -> DirectSuiteError | None:
         try:
-            async with DirectSuite(settings, token=token) as suite:
+            async with DirectSuite(settings, token=token, listeners=request_listeners()) as suite:
                 await ask(suite)
         except DirectSuiteError as error:
             return error

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from directsuite.cli.command import Command
+from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import RefusedError
 from directsuite.cli.options import DocumentOptions, DocumentOutputOptions, SignOptions
@@ -44,6 +44,7 @@ def sign_one(source: Path, options: SignOptions) -> int:
             raise RefusedError("--dry-run and --again are for folders: give --output FOLDER, or leave them out")
 
         async def sign(signing: Signing, stored: StoredDocument, output: Path) -> None:
+            """Sign the stored PDF into a file, as its options say."""
             await signing.multi_sign_and_pull(stored, signatures, destination=output)
 
         return _writing(source, options, sign)
@@ -177,4 +178,4 @@ async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocume
 
 
 def _suite(options: DocumentOptions | SignOptions) -> DirectSuite:
-    return DirectSuite(settings_for("signing"), token=token(options.token_file))
+    return DirectSuite(settings_for("signing"), token=token(options.token_file), listeners=request_listeners())

@@ -20,10 +20,10 @@ from directsuite.core.failures import reason_of
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
 """The predicate of the sentence about text that came as other bytes."""
 
-_INSECURE = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
+_INSECURE = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
-_TIMEOUT = "timeout in the file that DIRECTSUITE_CONFIG names"
+_TIMEOUT = "timeout in the settings file"
 _QUOTED = 300  # characters of a service's words
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTIONS = {

@@ -51,6 +51,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "patient by-username": ("ada --domain direct.example.test",),
     "patient add": ("ada.toml --domain direct.example.test",),
     "patient passwords": ("passwords.toml --domain direct.example.test",),
+    "config show": ("", "--profile test --json"),
     "doctor": ("--mailbox ADDRESS",),
     "demo": ("--messages 20 --documents 2",),
     "sandbox": ("--memory", "--port 0 --profile java"),

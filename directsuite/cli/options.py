@@ -77,6 +77,22 @@ LoginPasswordFile = Annotated[
     ),
 ]
 
+_EVERYWHERE = Group("Of every command that calls a service", sort_key=9)
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class CommonOptions:
+    """The options of every command that calls a service."""
+
+    profile: Annotated[str | None, Parameter(group=_EVERYWHERE, show_default=False)] = None
+    """The settings that `[profiles.NAME]` of the settings file has; DIRECTSUITE_PROFILE where nothing is given."""
+    verbose: Annotated[
+        int, Parameter(name=("--verbose", "-v"), count=True, negative=(), group=_EVERYWHERE, show_default=False)
+    ] = 0
+    """Name files and quote the service in errors, as on a terminal; given twice, report each request, too."""
+
+
 DEFAULT_STORE = Path("directsuite-sync.db")
 """The store where none is named."""
 
@@ -94,7 +110,7 @@ _Postgres = Annotated[bool, Flag, Parameter(group=_WHERE)]
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class SyncRunOptions:
+class SyncRunOptions(CommonOptions):
     """The options of `sync run`."""
 
     mailbox: Annotated[tuple[str, ...], Several] = ()
@@ -135,7 +151,7 @@ class SyncRunOptions:
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class StoreOptions:
+class StoreOptions(CommonOptions):
     """The options of `sync audit` and `sync retry`."""
 
     mailbox: Annotated[tuple[str, ...], Several] = ()
@@ -174,7 +190,7 @@ _Going = Parameter(group=_HOW)
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class SignOptions:
+class SignOptions(CommonOptions):
     """The options of `sign`."""
 
     output: Annotated[Path, Parameter(converter=named)]
@@ -213,7 +229,7 @@ class SignOptions:
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class DocumentOptions:
+class DocumentOptions(CommonOptions):
     """The options of `sign verify` and `sign info`."""
 
     token_file: TokenFile = None
@@ -237,7 +253,7 @@ FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class FaxOptions:
+class FaxOptions(CommonOptions):
     """The options of `fax show`."""
 
     token_file: TokenFile = None
@@ -272,7 +288,7 @@ class FaxWatchOptions(FaxOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class PatientOptions:
+class PatientOptions(CommonOptions):
     """The options of `patient passwords`, which all commands about patients have."""
 
     domain: str
@@ -333,7 +349,7 @@ class TextOptions:
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class SendOptions(TextOptions):
+class SendOptions(CommonOptions, TextOptions):
     """The options of `send`."""
 
     sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
@@ -356,7 +372,7 @@ class SendOptions(TextOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class MailboxOptions:
+class MailboxOptions(CommonOptions):
     """The options that `status` and `inbox` have in common."""
 
     mailbox: Mailbox = None
@@ -474,7 +490,15 @@ class InboxReplyOptions(InboxOptions, TextOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class DoctorOptions:
+class ConfigOptions(CommonOptions):
+    """The options of `config show`."""
+
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class DoctorOptions(CommonOptions):
     """The options of `doctor`."""
 
     mailbox: Mailbox = None

@@ -106,7 +106,13 @@ def shows_details() -> bool:
 
     Elsewhere stderr may be a log, which others read.
     """
-    return sys.stderr.isatty() or os.environ.get("DIRECTSUITE_VERBOSE", "0") not in ("", "0")
+    return sys.stderr.isatty() or verbosity() > 0
+
+
+def verbosity() -> int:
+    """How often --verbose was given, or what DIRECTSUITE_VERBOSE says: 1 for what is no number."""
+    text = os.environ.get("DIRECTSUITE_VERBOSE") or "0"
+    return int(text) if text.isdecimal() else 1
 
 
 def say(sentence: str) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from directsuite.cli.command import Command
-from directsuite.cli.credentials import MAILBOX, MailboxAccess, is_address, mailbox_access
+from directsuite.cli.credentials import MAILBOX, MailboxAccess, configured, is_address, mailbox_access
 from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
@@ -75,13 +75,14 @@ def send(options: SendOptions) -> int:
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        if not options.sender:
-            raise RefusedError(f"who sends it? Give --from ADDRESS, or set {MAILBOX}")
+        sender = options.sender or configured("mailbox")
+        if not sender:
+            raise RefusedError(f"who sends it? Give --from ADDRESS, or set {MAILBOX}, or mailbox in the settings file")
         if options.key == "":
             raise RefusedError("--key is empty: give a name that only this message has, or leave it out")
         refuse_no_text(options.key, "--key")
-        refuse_no_text(options.sender, "--from")
-        sender = arguments.address(options.sender, "sender")
+        refuse_no_text(sender, "--from")
+        sender = arguments.address(sender, "sender")
         message = _message_of(options, sender)
         if options.dry_run:
             return _show_dry_run(message, options)

@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from directsuite.cli.command import Command
+from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import RefusedError, ending_of, in_own_words, refuse_no_text
 from directsuite.cli.options import SignOptions
@@ -123,7 +123,9 @@ async def _sign(
 ) -> int:
     """Sign, and report. Raises RefusedError, and DirectSuiteError where the job didn't begin."""
     target, path = _target(options.output, overwrite=options.overwrite), _journal_path(options.output)
-    async with DirectSuite(settings, token=access_token) as suite:  # what is left unknown is the journal's to find out
+    async with DirectSuite(
+        settings, token=access_token, listeners=request_listeners()
+    ) as suite:  # what is left unknown is the journal's to find out
         if await _is_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
             options = attrs.evolve(options, again=False)  # what failed is all that there is

@@ -29,10 +29,11 @@ import attrs
 from rich.console import Console
 from rich.live import Live
 
-from directsuite.cli.command import Command, signals_call
+from directsuite.cli.command import Command, request_listeners, signals_call
 from directsuite.cli.credentials import (
     MAILBOX,
     MAILBOX_PASSWORD,
+    configured,
     has_keyring,
     in_keyring,
     is_address,
@@ -45,6 +46,7 @@ from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.cli.options import DEFAULT_STORE, SyncRunOptions
 from directsuite.cli.process import ExitStatus, forgiving_stdout
 from directsuite.cli.sync_status import MailboxRow, conninfo, numbered, refusal_of_store, table_of, usable_store
+from directsuite.configuration import Configuration
 from directsuite.core.events import Event, Listener
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError
@@ -100,7 +102,7 @@ def run(options: SyncRunOptions) -> int:
 
 def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
     """Check the options, and ask for passwords. Raises RefusedError and ConfigurationError."""
-    addresses = addresses_of(options.mailbox, options.mailboxes, None if options.postgres else os.environ.get(MAILBOX))
+    addresses = addresses_of(options.mailbox, options.mailboxes, None if options.postgres else configured("mailbox"))
     if not addresses and not options.postgres:
         raise RefusedError(
             f"which mailbox? Give --mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set {MAILBOX}"
@@ -123,7 +125,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         sink, arguments["deliver"] = None, MaildirSink(options.maildir, keep_gone=options.keep_gone)
 
     async def synchronizer(stack: AsyncExitStack, listener: Listener) -> _Worker:
-        suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener]))
+        suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener, *request_listeners()]))
         store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         return _Worker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status)
@@ -134,7 +136,9 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         from directsuite.sync.shared_limits import SharedLimits
 
         shared = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
-        suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener], shared_limits=shared))
+        suite = await stack.enter_async_context(
+            DirectSuite(settings, listeners=[listener, *request_listeners()], shared_limits=shared)
+        )
         store = await stack.enter_async_context(PostgresStore(database, sink=sink))
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
         await worker.add(addresses)
@@ -248,7 +252,7 @@ def addresses_of(named: Sequence[str], file: Path | None, variable: str | None =
     if file is not None:
         addresses += _lines_of(file)
     elif not addresses and variable:
-        addresses = [(MAILBOX, variable)]
+        addresses = [(MAILBOX if os.environ.get(MAILBOX) else "mailbox in the settings file", variable)]
     kept = dict[str, tuple[str, str]]()
     for source, address in addresses:
         refuse_no_text(address, source)
@@ -296,7 +300,7 @@ def passwords_for(
 ) -> Passwords:
     """The source of the mailboxes' passwords. Raises RefusedError where there is none.
 
-        --passwords FILE ──► the variable, for a single mailbox ──► the keyring ──► a question on a terminal
+        --passwords FILE ──► the configuration, for a single mailbox ──► the keyring ──► a question on a terminal
 
     The first that has one counts.
     """
@@ -304,10 +308,10 @@ def passwords_for(
         of_file = _PasswordsFile(file)
         of_file.load()
         return of_file
-    if text := environment.get(MAILBOX_PASSWORD):
+    if (secret := Configuration.read(environment).secret("mailbox_password")) is not None:
         if len(addresses) != 1:
             raise RefusedError(f"{MAILBOX_PASSWORD} is for a single mailbox: give --passwords FILE for several")
-        return _of_keyring_or({addresses[0]: Secret(text)})
+        return _of_keyring_or({addresses[0]: secret})
     typed = dict[str, Secret]()
     if is_somebody_there():
         missing = [address for address in addresses if in_keyring(address) is None]

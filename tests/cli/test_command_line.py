@@ -19,7 +19,7 @@ from directsuite.cli.command import Command
 from directsuite.cli.examples import EXAMPLES
 from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
 
-COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox", "guide"]
+COMMANDS = ["send", "inbox", "status", "sync", "sign", "fax", "patient", "doctor", "demo", "sandbox", "guide", "config"]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
 
 

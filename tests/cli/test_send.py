@@ -167,7 +167,7 @@ async def test_a_send_that_runs_out_of_time_says_which_setting_gives_it_more(
     typist.sandbox.inject_fault("Send", "hang")
     ended = await typist.run("send", *TO_BOB)
     assert ended.status == 7
-    assert ended.err.endswith("; raise timeout in the file that DIRECTSUITE_CONFIG names\n")
+    assert ended.err.endswith("; raise timeout in the settings file\n")
 
 
 async def test_with_a_key_a_lost_answer_is_found(typist: Typist) -> None:

@@ -54,7 +54,7 @@ async def test_where_no_url_is_set_it_says_which(
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     monkeypatch.delenv(variable)
-    await fails(typist, command, 2, f"Set {variable}", "DIRECTSUITE_CONFIG")
+    await fails(typist, command, 2, f"Set {variable}", "the settings file")
 
 
 @of_every_command
@@ -175,7 +175,7 @@ async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
 ) -> None:
     service = SERVICES[command.split()[0]]
     monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
-    named = "allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names"
+    named = "allow_insecure_http = true in the settings file"
     await fails(typist, command, 2, f"{service.lower()}_url", named)
 
 

@@ -22,8 +22,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> Non
     assert said.startswith("no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters")
     assert told.checks["fax", "URL"] == (
         "not checked",
-        "there is no URL; if you use this service, set DIRECTSUITE_FAX_URL, "
-        "or fax_url in the file of DIRECTSUITE_CONFIG",
+        "there is no URL; if you use this service, set DIRECTSUITE_FAX_URL, or fax_url in the settings file",
     )
 
 
@@ -33,7 +32,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> Non
         ("mail.example.org", "has to be a URL that starts with https://"),
         (
             "http://mail.example.org",
-            "would send secrets in clear: use https://, or set allow_insecure_http = true in the file",
+            "would send secrets in clear: use https://, or set allow_insecure_http = true in the settings file",
         ),
         (f"https://nurse:{SECRET}@mail.example.org", "must not hold credentials"),
     ],
@@ -49,7 +48,7 @@ async def test_a_wrong_url_is_told_without_showing_it_and_others_are_checked(
     assert told.status == 1
     result, said = told.checks["messaging", "URL"]
     assert result == "failed"
-    assert said.startswith(f"DIRECTSUITE_MESSAGE_URL, or message_url in the file of DIRECTSUITE_CONFIG, {sentence}")
+    assert said.startswith(f"DIRECTSUITE_MESSAGE_URL, or message_url in the settings file, {sentence}")
     assert told.results("registration")["answer"] == "ok"
     assert SECRET not in told.out + told.err
 
@@ -67,8 +66,8 @@ async def test_wrong_urls_of_the_file_are_told_each(machine: Machine) -> None:
     [
         (None, "settings file suite.toml: no such file"),
         ("timeout =", "settings file suite.toml: not TOML"),
-        ('mesage_url = "https://mail.example.org"', "suite.toml: unknown setting mesage_url; known: "),
-        ("timeout = 0", "suite.toml: timeout has to be more than 0: a finite number"),
+        ('mesage_url = "https://mail.example.org"', "suite.toml, line 1: unknown setting mesage_url; known: "),
+        ("timeout = 0", "suite.toml, line 1: timeout has to be more than 0: a finite number"),
     ],
     ids=["missing", "not TOML", "misspelt", "zero"],
 )
@@ -90,7 +89,7 @@ async def test_without_its_settings_file_the_urls_of_variables_are_checked(machi
         told = await machine.doctor("--mailbox", "nurse@direct.example.org")
     assert told.checks["this machine", "settings"] == ("failed", "settings file suite.toml: no such file")
     assert told.results("registration")["answer"] == "ok"
-    unknown = ("not checked", "its URL may stand in the file of DIRECTSUITE_CONFIG: see to that one first")
+    unknown = ("not checked", "its URL may stand in the settings file: see to that one first")
     assert [told.checks[service, "URL"] for service in ("messaging", "fax", "signing")] == [unknown] * 3
     assert told.document["failed"] == 1
 

@@ -235,7 +235,7 @@ async def test_a_journal_s_error_is_told_in_the_words_of_commands(desk: Desk, mo
     desk.put("a.pdf")
     told = await desk.sign("a.pdf", *_OUT)
     assert told.status == 2
-    assert told.err.endswith("set allow_insecure_http = true in the file that DIRECTSUITE_CONFIG names\n")
+    assert told.err.endswith("set allow_insecure_http = true in the settings file\n")
 
 
 async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:

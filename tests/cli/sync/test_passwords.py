@@ -79,7 +79,7 @@ async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o777])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
-    with pytest.raises(RefusedError, match="others may read"):
+    with pytest.raises(ConfigurationError, match="others may read"):
         passwords_for([ALICE], path)
 
 

@@ -1,0 +1,70 @@
+"""`directsuite config`: what is configured, and where each value comes from."""
+
+from __future__ import annotations
+
+import attrs
+
+from directsuite.cli.command import Command
+from directsuite.cli.errors import ending_of
+from directsuite.cli.options import ConfigOptions
+from directsuite.cli.output import show_json, show_table, show_text
+from directsuite.cli.process import ExitStatus, say
+from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
+from directsuite.errors import ConfigurationError
+from directsuite.settings import PLAIN, Settings, settings_of
+
+_HIDDEN = "(set)"
+"""In place of what is a secret, or may hold one."""
+
+
+def show(options: ConfigOptions) -> int:
+    """Print each setting, its value and where that comes from."""
+
+    async def work() -> int:
+        """Read the configuration and print it."""
+        configuration = Configuration.read()
+        problem: ConfigurationError | None = None
+        try:
+            settings_of(Settings, configuration)
+        except ConfigurationError as error:
+            problem = error
+        rows = _rows(configuration)
+        if options.json:
+            show_json(
+                {
+                    "file": None if configuration.file is None else str(configuration.file),
+                    "profile": configuration.profile,
+                    "profiles": list(configuration.profiles),
+                    "settings": {name: {"value": value, "from": origin} for name, value, origin in rows},
+                }
+            )
+        else:
+            profiles = ", ".join(configuration.profiles) or "none"
+            show_text(f"Settings file: {configuration.file or f'none; {DEFAULT_FILE} would be read'}")
+            show_text(f"Profile: {configuration.profile or 'none'} (the file has {profiles})")
+            show_table(("setting", "value", "from"), [row for row in rows if row[1] is not None])
+        if problem is None:
+            return ExitStatus.DONE
+        status, sentence = ending_of(problem)
+        say(sentence)
+        return status
+
+    return Command().run(work)
+
+
+def _rows(configuration: Configuration) -> list[tuple[str, object, str]]:
+    """Each setting, its value and its origin."""
+    defaults = {field.name: field.default for field in attrs.fields(Settings)}
+    defaults["retry_attempts"] = Settings().retry.attempts
+    rows = list[tuple[str, object, str]]()
+    for name in (*PLAIN, *CERTIFICATES, *IDENTITY):
+        if name in configuration:
+            entry = configuration[name]
+            rows.append((name, _HIDDEN if name == "proxy" else entry.value, entry.origin))
+        else:
+            rows.append((name, defaults.get(name), "default"))
+    for name in SECRETS:
+        variable = f"{PREFIX}{name.upper()}"
+        if configuration.variables.get(variable):
+            rows.append((name, _HIDDEN, variable))
+    return rows

@@ -1,0 +1,77 @@
+"""`directsuite config show`, and the options that all commands have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Typist
+from tests.integration.world import BOB, PASSWORD
+
+
+def configured(typist: Typist, text: str) -> None:
+    typist.private("suite.toml", text)
+    typist.monkeypatch.setenv("DIRECTSUITE_CONFIG", "suite.toml")
+
+
+async def test_each_setting_is_shown_with_its_origin(typist: Typist) -> None:
+    configured(typist, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
+    ended = await typist.run("config", "show", "--profile", "test")
+    assert (ended.status, ended.err) == (0, "")
+    rows = [line.split(maxsplit=2) for line in ended.out.splitlines()]
+    assert ["timeout", "30", "suite.toml, line 1"] in rows
+    assert ["burst", "7", "suite.toml, line 4"] in rows
+    assert ["attempt_timeout", "20.0", "default"] in rows
+    assert ["token", "(set)", "DIRECTSUITE_TOKEN"] in rows
+    assert "Settings file: suite.toml" in ended.out
+    assert "Zaphod" not in ended.out
+    document = (await typist.run("config", "show", "--json")).document
+    assert (document["profile"], document["profiles"]) == (None, ["test"])
+    assert document["settings"]["burst"] == {"value": 150, "from": "default"}
+
+
+async def test_what_is_wrong_is_said_below_what_there_is(typist: Typist) -> None:
+    configured(typist, "timeout = 0\n")
+    ended = await typist.run("config", "show")
+    assert (ended.status, "suite.toml, line 1" in ended.out) == (2, True)
+    assert ended.err == "directsuite: suite.toml, line 1: timeout has to be more than 0: a finite number\n"
+
+
+async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(typist: Typist) -> None:
+    for name in ("MAILBOX", "MAILBOX_PASSWORD"):
+        typist.monkeypatch.delenv(f"DIRECTSUITE_{name}")
+    typist.private("bob.password", f"{PASSWORD}\n")
+    configured(typist, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
+    await typist.deliver("For Alice")
+    ended = await typist.run("inbox", "list", "--profile", "bob")
+    assert (ended.status, "For Alice" in ended.out) == (0, False)
+    sent = await typist.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
+    assert sent.status == 0
+    assert "To myself" in (await typist.run("inbox", "list", "--profile", "bob")).out
+    unnamed = await typist.run("inbox", "list")
+    assert (unnamed.status, "or mailbox in the settings file" in unnamed.err) == (2, True)
+
+
+async def test_an_unknown_profile_is_refused(typist: Typist) -> None:
+    configured(typist, "[profiles.test]\n")
+    ended = await typist.run("inbox", "list", "--profile", "tset")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--profile" in ended.err
+    assert "it has test" in ended.err
+
+
+async def test_verbose_twice_reports_each_request(typist: Typist) -> None:
+    typist.sandbox.inject_fault("GetMessageMetaData", "status", status=503, times=1)
+    ended = await typist.run("inbox", "list", "-vv")
+    assert ended.status == 0
+    first, *others = ended.err.splitlines()
+    assert first.startswith("directsuite: GetMessage")
+    assert "HTTP 503, " in ended.err
+    assert "HTTP 200, " in others[-1]
+    assert (await typist.run("inbox", "list", "-v")).err == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])
+async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(typist: Typist, arguments: list[str]) -> None:
+    ended = await typist.run("fax", "show", "15550100199", "none", *arguments)
+    assert ended.status != 0
+    assert ('("' in ended.err) == bool(arguments)

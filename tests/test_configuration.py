@@ -1,0 +1,184 @@
+"""The settings file, its profiles, and what goes before what."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+import directsuite as ds
+from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration
+from directsuite.settings import PLAIN
+from tests.core.certificates import HERE, certificate, server_context
+
+FILE = """
+timeout = 5
+mailbox = "nurse@direct.example.test"
+token_file = "secrets/token"
+
+[profiles.test]
+timeout = 7
+message_url = "https://mail.example.test"
+login_username = "reseller"
+"""
+
+
+def written(folder: Path, text: str = FILE) -> dict[str, str]:
+    """An environment that names a file with this text."""
+    (folder / "config.toml").write_text(text)
+    return {"DIRECTSUITE_CONFIG": str(folder / "config.toml")}
+
+
+def test_the_file_in_the_home_folder_is_read_where_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "directsuite").mkdir()
+    written(tmp_path / "directsuite")
+    assert ds.Settings.from_env({"XDG_CONFIG_HOME": str(tmp_path)}).timeout == 5
+    (tmp_path / ".config").mkdir()
+    (tmp_path / "directsuite").rename(tmp_path / ".config" / "directsuite")
+    assert ds.Settings.from_env({"HOME": str(tmp_path)}).timeout == 5
+    assert ds.Settings.from_env({"HOME": str(tmp_path / "elsewhere")}).timeout == 60
+
+
+def test_a_profile_goes_before_the_rest_of_the_file_and_a_variable_before_both(tmp_path: Path) -> None:
+    environ = written(tmp_path)
+    assert ds.Settings.from_env(environ).timeout == 5
+    assert ds.Settings.from_env(environ, profile="test").timeout == 7
+    assert ds.Settings.from_toml(tmp_path / "config.toml", profile="test").message_url == "https://mail.example.test"
+    environ["DIRECTSUITE_PROFILE"] = "test"
+    assert ds.Settings.from_env(environ).timeout == 7
+    environ["DIRECTSUITE_TIMEOUT"] = "9"
+    assert ds.Settings.from_env(environ).timeout == 9
+    assert Configuration.read(environ).text("mailbox") == "nurse@direct.example.test"
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"DIRECTSUITE_PROFILE": "tset"}, "has no profile of that name: it has test"),
+        ({"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""}, "there is no settings file"),
+    ],
+)
+def test_a_profile_that_is_not_there_is_refused(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ds.ConfigurationError, match=sentence):
+        ds.Settings.from_env(written(tmp_path) | environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("timeout = 5\n\ntimeout = !\n", "config.toml: not TOML, in line 3"),
+        ("# one\ntimeout = 0", "config.toml, line 2: timeout has to be more than 0"),
+        ("[profiles.test]\n\nretry_attempts = 0", "config.toml, line 3: retry_attempts has to be 1 or more"),
+        ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; known: "),
+        ('profiles = "test"', "config.toml: profiles are tables"),
+        ("profiles.test = 5", "config.toml: profiles are tables"),
+        ("[profiles.test]\nclient_key = 'key.pem'", "config.toml, line 2: client_key needs client_certificate"),
+        ("[profiles.test]\nca_bundle = 'none.pem'", "config.toml, line 2: ca_bundle can't be read: "),
+        ("[profiles.test]\nca_bundle = 'config.toml'", "config.toml, line 2: ca_bundle can't be read: PEM"),
+        ("[profiles.test]\nca_bundle = 5", "config.toml, line 2: ca_bundle has to be a text"),
+    ],
+)
+def test_what_can_not_be_right_is_refused_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.Settings.from_env(written(tmp_path, text), profile="test" if "[profiles.test]" in text else None)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("timeout", "2.5", 2.5),
+        ("max_connections", "7", 7),
+        ("keep_alive", "1", True),
+        ("allow_insecure_http", "FALSE", False),
+        ("signing_url", "https://s.example.test", "https://s.example.test"),
+    ],
+)
+def test_a_variable_gives_a_setting(name: str, text: str, value: object) -> None:
+    assert getattr(ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": text}), name) == value
+    assert ds.Settings.from_env({"DIRECTSUITE_RETRY_ATTEMPTS": "2"}).retry.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("timeout", "Zaphod", "DIRECTSUITE_TIMEOUT: timeout has to be more than 0: a finite number"),
+        ("max_connections", "1.5", "DIRECTSUITE_MAX_CONNECTIONS: max_connections has to be "),
+        ("keep_alive", "Zaphod", "DIRECTSUITE_KEEP_ALIVE: keep_alive has to be True or False"),
+        ("retry_attempts", "no", "DIRECTSUITE_RETRY_ATTEMPTS: retry_attempts has to be 1 or more"),
+    ],
+)
+def test_a_variable_that_can_not_be_right_is_refused_by_its_name(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": text})
+    assert str(caught.value).startswith(sentence)
+    assert "Zaphod" not in str(caught.value)
+
+
+def test_a_secret_is_a_variable_or_stands_in_a_file_beside_the_settings(tmp_path: Path) -> None:
+    environ = written(tmp_path)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "token").write_text("Zaphod\n")
+    (tmp_path / "secrets" / "token").chmod(0o600)
+    assert Configuration.read(environ).secret("token") == ds.Secret("Zaphod")
+    assert Configuration.read(environ | {"DIRECTSUITE_TOKEN": "Trillian"}).secret("token") == ds.Secret("Trillian")
+    assert Configuration.read({}).secret("token") is None
+    assert isinstance(ds.DirectSuite.from_env(environ), ds.DirectSuite)
+    assert "Zaphod" not in repr(Configuration.read(environ))
+
+
+def test_a_login_of_the_file_needs_its_password(tmp_path: Path) -> None:
+    with pytest.raises(ds.ConfigurationError, match="login_password_file"):
+        ds.DirectSuite.from_env(written(tmp_path), profile="test")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+def test_a_file_of_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    environ = written(tmp_path)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "token").write_text("Zaphod")
+    (tmp_path / "secrets" / "token").chmod(0o644)
+    with pytest.raises(ds.ConfigurationError, match="others may read token_file of ") as caught:
+        ds.DirectSuite.from_env(environ)
+    assert "Zaphod" not in str(caught.value)
+
+
+async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -> None:
+    pair = certificate(tmp_path)
+    demanding = server_context(pair)
+    demanding.verify_mode = ssl.CERT_REQUIRED
+    demanding.load_verify_locations(pair[0])
+    shown = list[object]()
+
+    async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown.append(writer.get_extra_info("peercert")["subject"])
+        writer.close()
+
+    names = {"ca_bundle": pair[0], "client_certificate": pair[0], "client_key": pair[1]}
+    tls = ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": str(path) for name, path in names.items()}).tls
+    assert isinstance(tls, ssl.SSLContext)
+    assert ds.Settings.from_env({}).tls is None
+    async with await asyncio.start_server(note, HERE, 0, ssl=demanding) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=tls)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+    assert shown == [((("commonName", "loopback"),),)]
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    public, private = certificate(tmp_path)
+    key = serialization.load_pem_private_key(private.read_bytes(), None)
+    sealed = serialization.BestAvailableEncryption(b"hunter2")
+    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, sealed))
+    environ = {"DIRECTSUITE_CLIENT_CERTIFICATE": str(public), "DIRECTSUITE_CLIENT_KEY": str(private)}
+    with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_CLIENT_CERTIFICATE: client_certificate can't be read"):
+        ds.Settings.from_env(environ)
+
+
+def test_no_setting_has_two_meanings() -> None:
+    assert not set(PLAIN) & (set(CERTIFICATES) | set(IDENTITY) | set(SECRETS))
