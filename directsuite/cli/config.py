@@ -42,7 +42,9 @@ def show(options: ConfigOptions) -> int:
             profiles = ", ".join(configuration.profiles) or "none"
             show_text(f"Settings file: {configuration.file or f'none; {DEFAULT_FILE} would be read'}")
             show_text(f"Profile: {configuration.profile or 'none'} (the file has {profiles})")
-            show_table(("setting", "value", "from"), [row for row in rows if row[1] is not None])
+            show_table(
+                ("setting", "value", "from"), [row for row in rows if row[1] is not None], whole=("setting", "from")
+            )
         if problem is None:
             return ExitStatus.DONE
         status, sentence = ending_of(problem)

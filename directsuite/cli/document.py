@@ -122,6 +122,7 @@ async def _verify(sources: Sequence[Path], options: DocumentOptions) -> int:
                 for file, signed in found
                 for each in signed
             ],
+            whole=("file",),
         )
     unsigned = sum(not signed for _, signed in found)
     invalid = sum(any(each.is_valid is False for each in signed) for _, signed in found)

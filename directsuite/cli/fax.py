@@ -112,6 +112,7 @@ async def _list(suite: DirectSuite, number: str, since: datetime | None, options
                 for each in faxes
             ],
             right=("recipients", "pages"),
+            whole=("handle",),
         )
     return ExitStatus.DONE
 

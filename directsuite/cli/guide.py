@@ -19,7 +19,7 @@ def guide(topic: str | None) -> int:
     """Show a guide, or the list of them where no topic is given, and return the exit status."""
     guides = {file.stem: file.read_text("utf-8") for file in sorted(_FOLDER.glob("*.md"))}
     if topic is None:
-        show_table(("topic", "about"), [(name, _title(text)) for name, text in guides.items()])
+        show_table(("topic", "about"), [(name, _title(text)) for name, text in guides.items()], whole=("topic",))
     elif topic in guides:
         _show(guides[topic])
     else:

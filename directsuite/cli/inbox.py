@@ -155,6 +155,7 @@ async def _list(command: Command, access: MailboxAccess, since: datetime | None,
             ("uid", "received", "from", "subject", "files", "size"),
             [_row(message) for message in newest],
             right=("uid", "files", "size"),
+            whole=("received", "from"),
         )
     if more:
         say(f"{more} more: --limit {options.limit + more}, --all, or --before {newest[-1].uid} for the next ones")
@@ -301,7 +302,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
     if options.json:
         show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
     else:
-        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"))
+        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), whole=("file",))
 
 
 async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:

@@ -214,7 +214,7 @@ async def _folders(command: Command, access: MailboxAccess, options: MailboxOpti
     if options.json:
         show_json([{"folder": name, "messages": messages, "unread": unread} for name, messages, unread in counts])
     else:
-        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"))
+        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"), whole=("folder",))
     return ExitStatus.DONE
 
 

@@ -16,6 +16,7 @@ from datetime import date, datetime
 from typing import Any, Literal, cast
 
 import attrs
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -40,6 +41,7 @@ from directsuite.secret import Secret
 Unit = Literal["bytes", "pieces", "waiting"]
 
 _WIDTH = 1_000  # columns where nobody says how many there are, so that a line stays a line
+_NARROWEST = 8  # columns of text that is broken into lines
 _DELAY = 1.0  # seconds before a bar is shown
 _LEFT_OUT = ("extra", "source")
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
@@ -76,21 +78,75 @@ def members_of(model: object) -> dict[str, Any]:
     return {name: _member(value) for name, value in values.items() if not isinstance(value, Secret | bytes)}
 
 
-def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """Print a table without lines, whose cells are made printable. right: the titles of columns of numbers."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in titles:
-        table.add_column(title, overflow="fold", justify="right" if title in right else "left")
-    for row in rows:
-        table.add_row(*(Text(cell(each)) for each in row))
+def show_table(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> None:
+    """Print a table without lines, whose cells are made printable.
+
+    right: the titles of columns of numbers. whole: those of ids, addresses and file names, which people copy: they are
+    never broken, and where the terminal is too narrow, they stand on a line of their own below the row.
+    """
+    rows = [tuple(row) for row in rows]
+    is_list = bool(titles[0])  # and not one thing, with what it has in a line each
+    columns = [
+        _Column(f"{title} ({_zone()})" if is_list and any(isinstance(row[n], datetime) for row in rows) else title, n)
+        for n, title in enumerate(titles)
+    ]
+    cells = [[brief(each) if is_list and isinstance(each, datetime) else cell(each) for each in row] for row in rows]
+    for column, title in zip(columns, titles, strict=True):
+        column.width = max(cell_len(text) for text in (column.title, *(row[column.index] for row in cells)))
+        column.justify = "right" if title in right else "left"
+        column.is_flexible = title not in whole and title not in right
     console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    console.width = _WIDTH
+    if not console.is_terminal:
+        console.width = _WIDTH
+    below = [column for column, title in zip(columns, titles, strict=True) if title in whole]
+    moved = list[_Column]()
+    while not _fit(columns, console.width) and below:
+        moved.insert(0, below.pop())
+        columns.remove(moved[0])
     with console.capture() as captured:
-        console.print(table)
+        console.print(_line(columns, [column.title for column in columns], "dim"))
+        for row in cells:
+            console.print(_line(columns, [row[column.index] for column in columns]))
+            for text in filter(None, (row[column.index] for column in moved)):
+                console.print(Text(f"    {text}"), soft_wrap=True)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+@attrs.define
+class _Column:
+    title: str
+    index: int
+    width: int = 0
+    justify: Literal["left", "right"] = "left"
+    is_flexible: bool = True
+
+
+def _fit(columns: Sequence[_Column], width: int) -> bool:
+    """Make what may be broken narrower until the columns fit; False where they can't, with all as they were."""
+    widths = [column.width for column in columns]
+    while sum(widths) + 2 * len(widths) - 2 > width:
+        widest = max((n for n, each in enumerate(columns) if each.is_flexible), key=lambda n: widths[n], default=None)
+        if widest is None or widths[widest] <= _NARROWEST:
+            return False
+        widths[widest] -= 1
+    for column, fitting in zip(columns, widths, strict=True):
+        column.width = fitting
+    return True
+
+
+def _line(columns: Sequence[_Column], texts: Sequence[str], style: str = "") -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for column in columns:
+        table.add_column(width=column.width, overflow="fold", justify=column.justify, style=style)
+    table.add_row(*map(Text, texts))
+    return table
+
+
+def _zone() -> str:
+    """The name of this machine's time zone."""
+    return datetime.now().astimezone().tzname() or "local"
 
 
 def show_text(text: str) -> None:
@@ -107,12 +163,23 @@ def cell(value: object) -> str:
 
 
 def moment(value: datetime) -> str:
+    """A moment in the time zone of this machine, with its name."""
+    value = _here(value)
+    return f"{value.isoformat(' ', 'seconds')[:19]} {value.tzname() or ''}".rstrip()
+
+
+def brief(value: datetime) -> str:
+    """A moment to the minute, in the time zone that the column's title names."""
+    return _here(value).isoformat(" ", "minutes")[:16]
+
+
+def _here(value: datetime) -> datetime:
     """A moment in the time zone of this machine; as it came, where it has none there."""
     with contextlib.suppress(
         OSError, OverflowError, ValueError
     ):  # beyond the years 1 to 9999, or what the system knows
-        value = value.astimezone()
-    return value.isoformat(" ", "seconds")
+        return value.astimezone()
+    return value
 
 
 def printable(text: str) -> str:

@@ -255,6 +255,7 @@ def _show_table(users: Sequence[DirectUserDetail], domain: str) -> None:
             )
             for each in users
         ],
+        whole=("Direct address", "regular e-mail"),
     )
 
 

@@ -265,7 +265,7 @@ def _would_be(verdict: Verdict, output: Path) -> str:
 
 def _show_rows(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if rows:
-        show_table(titles, rows[:_MOST_ROWS])
+        show_table(titles, sorted(rows, key=lambda row: str(row[0]))[:_MOST_ROWS], whole=titles[:1])
     if len(rows) > _MOST_ROWS:
         show_text(f"and {len(rows) - _MOST_ROWS} more, which --json has")
 

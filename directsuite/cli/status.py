@@ -172,6 +172,7 @@ async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str]
         show_table(
             ("to", "status", "details", "sent", "SMTP id"),
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
+            whole=("to", "SMTP id"),
         )
     return _status(command, watch, records, denied)
 

@@ -68,7 +68,7 @@ async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], typist: Typ
     async with process_of("fax", "watch", FAX_NUMBER, "--status", "waiting", *form) as process:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
-        assert (json.loads(line)["message_handle"] if form else line.split()[2]) == handle
+        assert (json.loads(line)["message_handle"] if form else line.split("  ")[1]) == handle
         process.send_signal(signal.SIGINT)
         _, told = await process.communicate()
     assert (process.returncode, b"--since goes on from that time" in told) == (130, True)
