@@ -92,13 +92,27 @@ async def _examine(examination: Examination, of_machine: Sequence[Finding], *, a
     else:
         show_table(
             ("of", "check", "result", "in words"),
-            [(each.subject, each.check, each.result.value, each.sentence) for each in findings],
+            _rows(findings),
+            whole=("of", "check", "result"),
+            styles={Result.FAILED: "red", Result.WARNING: "yellow", Result.OK: "green"},
         )
     if failures:
         say(f"{_counted(failures, 'check')} failed: what to do stands beside {'it' if failures == 1 else 'each'}")
         return ExitStatus.FAILED
     say(f"nothing failed; {_counted(warnings, 'warning')}" if warnings else "nothing failed")
     return ExitStatus.DONE
+
+
+def _rows(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
+    """What failed first, then warnings, then what was not checked; what is well, in one row for each subject."""
+    first = {Result.FAILED: 0, Result.WARNING: 1, Result.NOT_CHECKED: 2}
+    others = sorted((each for each in findings if each.result in first), key=lambda each: first[each.result])
+    rows = [(each.subject, each.check, each.result.value, each.sentence) for each in others]
+    for subject in dict.fromkeys(each.subject for each in findings):
+        well = [each.check for each in findings if each.subject == subject and each.result is Result.OK]
+        if well:
+            rows.append((subject, f"{len(well)} checks" if well[1:] else well[0], Result.OK.value, ", ".join(well)))
+    return rows
 
 
 def _member(finding: Finding) -> dict[str, Any]:

@@ -10,9 +10,11 @@ import contextlib
 import json
 import sys
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime
+from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 import attrs
@@ -31,7 +33,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from directsuite.cli.process import discard_stdout, say
@@ -79,12 +80,18 @@ def members_of(model: object) -> dict[str, Any]:
 
 
 def show_table(
-    titles: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    styles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print a table without lines, whose cells are made printable.
 
     right: the titles of columns of numbers. whole: those of ids, addresses and file names, which people copy: they are
-    never broken, and where the terminal is too narrow, they stand on a line of their own below the row.
+    never broken, and where the terminal is too narrow, they stand on a line of their own below the row. styles: the
+    colours of cells, by their text.
     """
     rows = [tuple(row) for row in rows]
     is_list = bool(titles[0])  # and not one thing, with what it has in a line each
@@ -106,9 +113,10 @@ def show_table(
         moved.insert(0, below.pop())
         columns.remove(moved[0])
     with console.capture() as captured:
-        console.print(_line(columns, [column.title for column in columns], "dim"))
+        console.print(_row(console, columns, [Text(column.title, "dim") for column in columns]), soft_wrap=True)
         for row in cells:
-            console.print(_line(columns, [row[column.index] for column in columns]))
+            texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
+            console.print(_row(console, columns, texts), soft_wrap=True)
             for text in filter(None, (row[column.index] for column in moved)):
                 console.print(Text(f"    {text}"), soft_wrap=True)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
@@ -136,12 +144,16 @@ def _fit(columns: Sequence[_Column], width: int) -> bool:
     return True
 
 
-def _line(columns: Sequence[_Column], texts: Sequence[str], style: str = "") -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for column in columns:
-        table.add_column(width=column.width, overflow="fold", justify=column.justify, style=style)
-    table.add_row(*map(Text, texts))
-    return table
+def _row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) -> Text:
+    """The lines of a row; what is longer than its column goes on in the next line."""
+    cells = [text.wrap(console, column.width, overflow="fold") for column, text in zip(columns, texts, strict=True)]
+    lines = list[Text]()
+    for parts in zip_longest(*cells, fillvalue=Text()):
+        aligned = [part.copy() for part in parts]
+        for part, column in zip(aligned, columns, strict=True):
+            part.align(column.justify, column.width)
+        lines.append(Text("  ").join(aligned))
+    return Text("\n").join(lines)
 
 
 def _zone() -> str:

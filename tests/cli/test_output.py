@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import sys
 import time
 from datetime import UTC, date, datetime
@@ -81,10 +82,10 @@ ROWS = [
 def listed(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     show_table(("to", "sent", "details", "SMTP id"), ROWS, whole=("to", "SMTP id"))
-    return capsys.readouterr().out.splitlines()
+    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -112,7 +113,8 @@ async def test_secrets_and_sessions_are_never_printed(machine: Machine, sandbox:
     _, out, err = await machine.table("--mailbox", ALICE)
     secrets = [sandbox.environment[f"DIRECTSUITE_{name}"] for name in ("TOKEN", "LOGIN_PASSWORD")]
     assert [each for each in (*secrets, PASSWORD, ALICE) if each in out + err] == []
-    assert "the login is accepted" in out
+    assert out.splitlines()[-1].endswith("clock, login")
+    assert out.splitlines()[0].split() == ["of", "check", "result", "in", "words"]
 
 
 async def test_a_token_that_may_not_is_told_from_one_that_is_unknown(machine: Machine) -> None:
@@ -153,3 +155,14 @@ def test_a_connection_that_fails_after_all_points_to_the_checks_before_it_and_no
     error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
     said = doctor_checks._advice(error, "signing")
     assert said == "GetDocInfo: no connection: see to what the checks before it say, and try again"
+
+
+async def test_what_failed_stands_first_and_what_is_well_in_one_row_for_each_service(
+    machine: Machine, sandbox: Sandbox
+) -> None:
+    take(machine, sandbox, DIRECTSUITE_TOKEN=WRONG)
+    _, out, _ = await machine.table()
+    order = [re.split(r"\s{2,}", line)[2] for line in out.splitlines()[1:]]
+    assert order == sorted(order, key=["failed", "warning", "not checked", "ok"].index)
+    assert order.count("failed") == 2
+    assert order.count("ok") == 5
