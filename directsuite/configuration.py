@@ -229,7 +229,7 @@ def private_bytes(path: Path, name: str) -> bytes:
             return file.read()
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "its name can't be one"
-    raise ConfigurationError(f"{name} can't be read ({reason}): give another")
+    raise ConfigurationError(f"{name} can't be read, {reason}: give another")
 
 
 def secret_of_file(path: Path, name: str) -> Secret:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import ending_of
 from directsuite.cli.options import ConfigOptions
-from directsuite.cli.output import show_json, show_table, show_text
+from directsuite.cli.output import show_json, show_text
 from directsuite.cli.process import ExitStatus, say
 from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.errors import ConfigurationError
@@ -40,11 +42,11 @@ def show(options: ConfigOptions) -> int:
             )
         else:
             profiles = ", ".join(configuration.profiles) or "none"
-            show_text(f"Settings file: {configuration.file or f'none; {DEFAULT_FILE} would be read'}")
-            show_text(f"Profile: {configuration.profile or 'none'} (the file has {profiles})")
-            show_table(
-                ("setting", "value", "from"), [row for row in rows if row[1] is not None], whole=("setting", "from")
-            )
+            show_text(f"# settings file: {configuration.file or f'none; {DEFAULT_FILE} would be read'}")
+            show_text(f"# profile: {configuration.profile or 'none'}; the file has {profiles}")
+            for name, value, origin in rows:
+                if value is not None:
+                    show_text(f"{name} = {_HIDDEN if value is _HIDDEN else json.dumps(value, default=str)}  # {origin}")
         if problem is None:
             return ExitStatus.DONE
         status, sentence = ending_of(problem)

@@ -25,7 +25,7 @@ from typing import Any, Literal, cast
 
 import attrs
 
-from directsuite.cli.errors import NO_TEXT, RefusedError, refuse_no_text
+from directsuite.cli.errors import NO_TEXT, RefusedError, naming, refuse_no_text
 from directsuite.configuration import DEFAULT_FILE, PREFIX, Configuration, private_bytes, secret_of_file
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
@@ -133,7 +133,7 @@ def mailbox_access(
         raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}, or mailbox in the settings file")
     refuse_no_text(address, option)
     if not is_address(address):
-        raise RefusedError(f"{option} is no address: nurse@direct.example.org is one")
+        raise RefusedError(f"{naming(option, address)} is no address: nurse@direct.example.org is one")
     return MailboxAccess(settings, address, mailbox_password(address, "--password-file").secret(password_file))
 
 

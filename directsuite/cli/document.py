@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import RefusedError
+from directsuite.cli.errors import RefusedError, naming
 from directsuite.cli.options import DocumentOptions, DocumentOutputOptions, SignOptions
 from directsuite.cli.output import members_of, progress, show_json, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
-from directsuite.cli.sign import signatures_of
+from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
 from directsuite.core.failures import reason_of
 from directsuite.errors import DirectSuiteError
 from directsuite.signing.models import DocumentInfo, DocumentSignature, StoredDocument
@@ -102,6 +103,8 @@ async def _write(
         show_json({"output": str(options.output)})
     else:
         say(f"written to {options.output.name}")
+    if isinstance(options, SignOptions) and is_invisible(options) and not options.json:
+        say(INVISIBLE)
     return ExitStatus.DONE
 
 
@@ -118,7 +121,7 @@ async def _verify(sources: Sequence[Path], options: DocumentOptions) -> int:
         show_table(
             ("file", "signature", "signer", "time", "reason", "valid"),
             [
-                (file, each.name, each.signer_name, each.signature_time, each.reason, _in_words(each.is_valid))
+                (file, each.name, each.signer_name, _moment(each.signature_time), each.reason, _in_words(each.is_valid))
                 for file, signed in found
                 for each in signed
             ],
@@ -131,6 +134,13 @@ async def _verify(sources: Sequence[Path], options: DocumentOptions) -> int:
     if invalid:
         say(f"{invalid} of {len(found)} PDFs have a signature that isn't valid")
     return ExitStatus.FAILED if unsigned or invalid else ExitStatus.DONE
+
+
+def _moment(text: str | None) -> datetime | str | None:
+    """A time of a signature, which some services write in forms of their own."""
+    with suppress(ValueError):
+        return None if text is None else datetime.fromisoformat(text)
+    return text
 
 
 def _in_words(is_valid: bool | None) -> str:
@@ -169,7 +179,7 @@ async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocume
         with source.open("rb"):
             pass
     except OSError as error:
-        raise RefusedError(f"the PDF can't be read ({reason_of(error)}): give another") from None
+        raise RefusedError(f"{naming('the PDF', source)} can't be read, {reason_of(error)}: give another") from None
     stored = await signing.save(source)
     try:
         yield stored

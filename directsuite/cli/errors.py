@@ -85,6 +85,11 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
 """The exit status and what to do, by the error's class or its nearest base; empty where the error's text says it."""
 
 
+def naming(what: str, value: object) -> str:
+    """`what`, with the value that was typed where stderr may show it."""
+    return f"{what} ({printable(str(value))})" if shows_details() else what
+
+
 def refuse_no_text(text: str | None, source: str) -> None:
     """Raise RefusedError where `text` came as bytes that are no text here. source: its option or variable."""
     with contextlib.suppress(UnicodeEncodeError):  # the error would hold the text, as a cause or context

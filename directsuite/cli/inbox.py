@@ -17,7 +17,7 @@ from typing import Any
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
-from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.html_text import text_of
 from directsuite.cli.options import InboxListOptions, InboxOptions, InboxReadOptions, InboxSaveOptions
 from directsuite.cli.output import (
@@ -320,7 +320,7 @@ async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[t
 
 
 @contextlib.asynccontextmanager
-async def missing_folder_explained(box: Mailbox, folder: str) -> AsyncGenerator[None]:
+async def missing_folder_explained(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
     """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
     try:
         yield
@@ -329,7 +329,8 @@ async def missing_folder_explained(box: Mailbox, folder: str) -> AsyncGenerator[
     except ServiceError:
         if await _is_missing(box, folder):
             raise NotThereError(
-                "the mailbox has no such folder: give --folder INBOX, or another as INBOX.Sent; names begin with INBOX"
+                f"{naming(option, folder)}: the mailbox has no such folder; `directsuite inbox folders` lists those "
+                "that it has"
             ) from None
         raise
 

@@ -140,7 +140,9 @@ async def _changed(
         there = [uid for uid in uids if uid in listed]
         if not there:
             raise NotThereError(NO_SUCH_MESSAGE)
-        await work(box, there)
+        destination = options.to if isinstance(options, InboxMoveOptions) else options.folder
+        async with missing_folder_explained(box, destination, option="--to"):
+            await work(box, there)
     missing = [uid for uid in uids if uid not in listed]
     if options.json:
         show_json({"uids": there, "missing": missing})

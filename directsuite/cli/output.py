@@ -14,8 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import date, datetime
 from itertools import zip_longest
-from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import attrs
 from rich.cells import cell_len
@@ -42,7 +41,7 @@ from directsuite.secret import Secret
 Unit = Literal["bytes", "pieces", "waiting"]
 
 _WIDTH = 1_000  # columns where nobody says how many there are, so that a line stays a line
-_NARROWEST = 8  # columns of text that is broken into lines
+_NARROWEST = 12  # columns of text that is broken into lines
 _DELAY = 1.0  # seconds before a bar is shown
 _LEFT_OUT = ("extra", "source")
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
@@ -79,47 +78,67 @@ def members_of(model: object) -> dict[str, Any]:
     return {name: _member(value) for name, value in values.items() if not isinstance(value, Secret | bytes)}
 
 
-def show_table(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
-    whole: Sequence[str] = (),
-    styles: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Print a table without lines, whose cells are made printable.
+def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **more: Unpack[TableOptions]) -> None:
+    """Print a table: the parameters are those of `table`."""
+    console = table_console()
+    with console.capture() as captured:
+        console.print(table(console, titles, rows, **more), soft_wrap=True)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
-    right: the titles of columns of numbers. whole: those of ids, addresses and file names, which people copy: they are
-    never broken, and where the terminal is too narrow, they stand on a line of their own below the row. styles: the
-    colours of cells, by their text.
-    """
-    rows = [tuple(row) for row in rows]
-    is_list = bool(titles[0])  # and not one thing, with what it has in a line each
-    columns = [
-        _Column(f"{title} ({_zone()})" if is_list and any(isinstance(row[n], datetime) for row in rows) else title, n)
-        for n, title in enumerate(titles)
-    ]
-    cells = [[brief(each) if is_list and isinstance(each, datetime) else cell(each) for each in row] for row in rows]
-    for column, title in zip(columns, titles, strict=True):
-        column.width = max(cell_len(text) for text in (column.title, *(row[column.index] for row in cells)))
-        column.justify = "right" if title in right else "left"
-        column.is_flexible = title not in whole and title not in right
+
+def table_console() -> Console:
+    """Stdout, where a row stays a line if nobody says how wide it is."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
+    return console
+
+
+class TableOptions(TypedDict, total=False):
+    """The options of `table`."""
+
+    right: Sequence[str]
+    """The titles of columns of numbers."""
+    whole: Sequence[str]
+    """The titles of columns of ids, addresses and file names, which people copy: they are never broken. Where the
+    terminal is too narrow, they stand on a line of their own below the row.
+    """
+    styles: Mapping[str, str]
+    """The colours of cells, by their text."""
+
+
+def table(
+    console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **more: Unpack[TableOptions]
+) -> Text:
+    """A table without lines, whose cells are made printable."""
+    right, whole, styles = more.get("right", ()), more.get("whole", ()), more.get("styles", {})
+    rows = [tuple(row) for row in rows]
+    is_list = bool(titles[0])  # and not one thing, with what it has in a line each
+    columns = list[_Column]()
+    for index, title in enumerate(titles):
+        has_moments = any(isinstance(row[index], datetime) for row in rows)
+        columns.append(
+            _Column(
+                f"{title} ({_zone()})" if is_list and has_moments else title,
+                index,
+                justify="right" if title in right else "left",
+                is_flexible=not (title in whole or title in right or has_moments),
+            )
+        )
+    cells = [[brief(each) if is_list and isinstance(each, datetime) else cell(each) for each in row] for row in rows]
+    for column in columns:
+        column.width = max(cell_len(text) for text in (column.title, *(row[column.index] for row in cells)))
     below = [column for column, title in zip(columns, titles, strict=True) if title in whole]
     moved = list[_Column]()
     while not _fit(columns, console.width) and below:
         moved.insert(0, below.pop())
         columns.remove(moved[0])
-    with console.capture() as captured:
-        console.print(_row(console, columns, [Text(column.title, "dim") for column in columns]), soft_wrap=True)
-        for row in cells:
-            texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
-            console.print(_row(console, columns, texts), soft_wrap=True)
-            for text in filter(None, (row[column.index] for column in moved)):
-                console.print(Text(f"    {text}"), soft_wrap=True)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    lines = [_row(console, columns, [Text(column.title, "dim") for column in columns])]
+    for row in cells:
+        texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
+        lines.append(_row(console, columns, texts))
+        lines += [Text(f"    {row[column.index]}") for column in moved if row[column.index]]
+    return Text("\n").join(lines)
 
 
 @attrs.define

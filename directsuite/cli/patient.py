@@ -13,7 +13,7 @@ from typing import Any
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import login, private_document, private_passwords, settings_for
-from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
 from directsuite.cli.output import members_of, progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
@@ -116,7 +116,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        passwords = private_passwords(path, _PASSWORDS_FILE)
+        passwords = private_passwords(path, naming(_PASSWORDS_FILE, path))
         if not passwords or not all(name and password for name, password in passwords.items()):
             raise RefusedError('the passwords file lacks a username or a password: "ada" = "…" is a line of it')
         return _set(_suite(command, options), [UserPassword(*each) for each in passwords.items()], options)
@@ -126,7 +126,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
 
 def individual_of(path: Path) -> IDProofedIndividualRESTful:
     """The person whom a file describes. Raises RefusedError, which names the member that is wrong, not its value."""
-    members = private_document(path, _INDIVIDUAL_FILE, _HOLDING)
+    members = private_document(path, naming(_INDIVIDUAL_FILE, path), _HOLDING)
     if members.keys() - _MEMBERS:  # unnamed: where a file is something else, a key may be anything
         raise RefusedError(f"{_INDIVIDUAL_FILE} has a member that nobody knows; known are {', '.join(_MEMBERS)}")
     for name, value in members.items():

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, cast
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MAILBOX, MailboxAccess, configured, is_address, mailbox_access
-from directsuite.cli.errors import RefusedError, refuse_no_text
+from directsuite.cli.errors import RefusedError, naming, refuse_no_text
 from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
 from directsuite.cli.process import ExitStatus, say
@@ -240,7 +240,8 @@ def addresses_of(option: str, values: Sequence[str]) -> list[str]:
             named = _NAMED.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             if not is_address(address):
-                raise RefusedError(f"number {number} of {option} is no address: {option} nurse@direct.example.org")
+                what = naming(f"number {number} of {option}", address)
+                raise RefusedError(f"{what} is no address: {option} nurse@direct.example.org")
             addresses.append(address)
     return addresses
 
@@ -266,7 +267,8 @@ def _text(options: TextOptions) -> str | None:
     try:
         content = sys.stdin.buffer.read() if options.body_file == _STDIN else options.body_file.read_bytes()
     except OSError as error:
-        raise RefusedError(f"the file of --body-file can't be read ({reason_of(error)}): give another") from None
+        what = naming("the file of --body-file", options.body_file)
+        raise RefusedError(f"{what} can't be read, {reason_of(error)}: give another") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -281,11 +283,10 @@ def _attachment(path: Path, number: int) -> Attachment:
             with path.open("rb"):
                 pass
     except OSError as error:
-        raise RefusedError(
-            f"number {number} of --attach can't be read ({reason_of(error)}): see to that file"
-        ) from None
+        what = naming(f"number {number} of --attach", path)
+        raise RefusedError(f"{what} can't be read, {reason_of(error)}: see to that file") from None
     if not is_file:
-        raise RefusedError(f"number {number} of --attach is no file: save it as one")
+        raise RefusedError(f"{naming(f'number {number} of --attach', path)} is no file: save it as one")
     refuse_no_text(path.name, f"the name of number {number} of --attach")
     return Attachment.from_path(path)
 

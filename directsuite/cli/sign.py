@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import RefusedError, ending_of, in_own_words, refuse_no_text
+from directsuite.cli.errors import RefusedError, ending_of, in_own_words, naming, refuse_no_text
 from directsuite.cli.options import SignOptions
 from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
 from directsuite.cli.process import ExitStatus, say
@@ -77,7 +77,7 @@ def _begin(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, i
         raise RefusedError("--output is the root of all folders, beside which is no place for a journal: name one")
     sources = Sources(paths, output=options.output, recursive=options.recursive)
     for number, problem in sources.problems.items():
-        say(f"number {number} of the sources {problem}: it isn't signed")
+        say(f"{naming(f'number {number} of the sources', paths[number - 1])} {problem}: it isn't signed")
     if not sources:
         raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
     if options.again and not _has_journal(_journal_path(options.output)):
@@ -186,6 +186,8 @@ def _report(
     counts = {"signed before": signed_before, "failed": len(failed), "not signed": len(admission.refused)}
     words = [f"{signed} signed", *(f"{count} {what}" for what, count in counts.items() if count)]
     show_text(f"{', '.join(words)}; into {options.output}")
+    if signed and is_invisible(options):
+        say(INVISIBLE)
     _show_rows(("file", "why it isn't signed"), [*failed, *admission.refused])
 
 
@@ -378,6 +380,14 @@ def _remove_journal(path: Path) -> None:
     """Remove it with the files that SQLite keeps beside it."""
     for end in ("", "-wal", "-shm"):
         path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+
+
+INVISIBLE = "the signatures are invisible: --widget X,Y,WIDTH,HEIGHT shows them, --name signs a field of the PDF"
+
+
+def is_invisible(options: SignOptions) -> bool:
+    """Return True if nothing says where a signature stands."""
+    return not options.name and not options.widget
 
 
 def signatures_of(options: SignOptions) -> list[Signature]:

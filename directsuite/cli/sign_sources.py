@@ -311,7 +311,7 @@ def _problem_of_source(source: Path) -> str | None:
             return _NO_FILE
         return None if _says_pdf(source) else _NO_PDF
     except OSError as error:
-        return f"can't be read ({reason_of(error)})"
+        return f"can't be read, {reason_of(error)}"
 
 
 def _says_pdf(file: Path) -> bool:

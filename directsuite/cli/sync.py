@@ -385,7 +385,7 @@ class LiveTable:
     def show(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Show those mailboxes that need somebody first, as many as there is room for. now: Unix time."""
         rows = [MailboxRow(progress=each, now=now) for each in mailboxes.values()]
-        self._live.update(table_of(rows, room=max(3, self._console.height - 6)), refresh=True)
+        self._live.update(table_of(self._console, rows, room=max(3, self._console.height - 6)), refresh=True)
 
     def say(self, event: str, words: str) -> None:
         """Print above the table what happened to the worker itself."""

@@ -20,12 +20,12 @@ from typing import Any
 
 import attrs
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
+from directsuite.cli.output import table, table_console
 from directsuite.cli.process import ExitStatus
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
@@ -38,7 +38,6 @@ SILENT = 30.0
 """Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
 CONNINFO = "DIRECTSUITE_POSTGRES"
 
-_WIDTH = 200  # columns where nobody says how many there are, so that a line stays a line
 _STYLES = {
     SyncStatus.FAILING: "bold red",
     SyncStatus.CATCHING_UP: "yellow",
@@ -299,31 +298,26 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
     )
 
 
-def table_of(rows: Sequence[MailboxRow], *, room: int | None = None) -> Table:
-    """A table of at most `room` rows; a last one says how many more there are."""
+def table_of(console: Console, rows: Sequence[MailboxRow], *, room: int | None = None) -> Text:
+    """A table of at most `room` mailboxes; a last line says how many more there are."""
     with_messages = any(each.messages is not None for each in rows)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("mailbox", "status"):
-        table.add_column(title, overflow="fold")
-    for title in ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined"):
-        table.add_column(title, justify="right")
-    table.add_column("problem", overflow="fold", ratio=1)
+    numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
+    cells = list[Sequence[object]]()
     for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.status))[:room]:
         progress = row.progress
         counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.quarantined]
         if with_messages:
             counts.insert(0, row.messages or 0)
         since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
-        table.add_row(
-            Text(progress.name),
-            Text(str(progress.status), style=_STYLES[progress.status]),
-            duration(row.lag),
-            *(str(count or "") for count in counts),
-            Text("" if progress.problem is None else f"{progress.problem}{since}"),
-        )
+        problem = "" if progress.problem is None else f"{progress.problem}{since}"
+        shown = [count or "" for count in counts]
+        cells.append((progress.name, str(progress.status), duration(row.lag), *shown, problem))
+    styles = {str(status): style for status, style in _STYLES.items()}
+    titles = ("mailbox", "status", *numbers, "problem")
+    text = table(console, titles, cells, right=numbers, whole=("mailbox",), styles=styles)
     if room is not None and room < len(rows):
-        table.add_row(Text(f"and {len(rows) - room} more", style="dim"))
-    return table
+        text.append(f"\nand {len(rows) - room} more", "dim")
+    return text
 
 
 def duration(seconds: float | None) -> str:
@@ -349,12 +343,10 @@ def _mailboxes_in_words(count: int) -> str:
 
 
 def _show(report: StatusReport) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
+    console = table_console()
     console.print(Text(report.worker))
     if report.mailboxes:
-        console.print(table_of(report.mailboxes))
+        console.print(table_of(console, report.mailboxes), soft_wrap=True)
     for each in report.mailboxes:
         for folder, problem in each.progress.folders.items():
             console.print(Text(f"{each.progress.name}, {folder}: {problem}"))

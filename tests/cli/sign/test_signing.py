@@ -143,7 +143,7 @@ async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> N
     assert told.status == 1
     assert told.err == (
         "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
-        "directsuite: number 3 of the sources can't be read (No such file or directory): it isn't signed\n"
+        "directsuite: number 3 of the sources can't be read, No such file or directory: it isn't signed\n"
         "directsuite: 1 PDF not signed: see to the reason of each, and give the command again\n"
     )
     lines = told.out.splitlines()
