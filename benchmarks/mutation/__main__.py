@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 TESTS: dict[str, tuple[str, ...]] = {
-    "outcome": ("outcome", "outcome_words", "outcomes_table", "odd_answers"),
-    "retry": ("retry", "retry_after", "retry_policy"),
+    "outcome": ("outcome", "outcome_words", "outcomes_table", "odd_answers", "refusals", "decoding_order"),
+    "retry": ("retry", "retry_after", "retry_policy", "backoff"),
     "credentials": ("credentials", "token_renewal", "token_life", "renewal_ahead", "keep_alive", "closing_drains"),
 }
 """Modules of the core, and the tests in tests/core that are theirs: few and quick, since each mutant runs them."""
@@ -40,8 +40,8 @@ def prepare(folder: Path, module: str) -> None:
     for name in ("directsuite", "tests", "benchmarks"):
         shutil.copytree(_ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
     shutil.copy(_ROOT / "pyproject.toml", folder)
-    files = (_ROOT / "tests" / "core" / f"test_{name}.py" for name in TESTS[module])
-    tests = "\n    ".join(str(file.relative_to(_ROOT)) for file in files if file.exists())
+    files = [_ROOT / "tests" / "core" / f"test_{name}.py" for name in TESTS[module]]
+    tests = "\n    ".join(str(file.relative_to(_ROOT)) for file in files)
     (folder / "setup.cfg").write_text(_SETTINGS.format(module=module, tests=tests))
 
 

@@ -198,3 +198,47 @@ async def test_time_that_the_service_names_goes_first(retry_after: float | None,
 def test_moment_that_the_service_names_is_counted_from_now() -> None:
     in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     assert retry_after(in_an_hour) == pytest.approx(3600, abs=60)
+
+
+def own_wait(state: RetryCallState) -> float:
+    return 1.0
+
+
+def of_nothing() -> float:
+    return 1.0
+
+
+class OwnWait:
+    def __call__(self, state: RetryCallState) -> float:
+        return 1.0
+
+
+ODD: list[Any] = [wait_fixed, OwnWait, of_nothing, 1.0, "1", AsyncRetrying(), retry_if_exception_type()]
+
+
+@pytest.mark.parametrize("wait", [wait_fixed(1), wait_fixed(1) + wait_fixed(2), own_wait, OwnWait()])
+def test_a_wait_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any) -> None:
+    assert ds.RetryPolicy(wait=wait).wait is wait
+
+
+@pytest.mark.parametrize("stop", [None, stop_after_attempt(2), stop_after_attempt(2) | stop_after_attempt(3), own_wait])
+def test_a_stop_is_one_of_tenacity_s_or_a_function_of_the_state(stop: Any) -> None:
+    assert ds.RetryPolicy(stop=stop).stop is stop
+
+
+@pytest.mark.parametrize("wait", [*ODD, stop_after_attempt(2), None])
+def test_no_other_wait_is_taken(wait: Any) -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.RetryPolicy(wait=wait)
+    assert caught.value.explanation == (
+        "wait has to be one of tenacity's waits, or a function of its RetryCallState that gives seconds"
+    )
+
+
+@pytest.mark.parametrize("stop", [*ODD, wait_fixed(1)])
+def test_no_other_stop_is_taken(stop: Any) -> None:
+    with pytest.raises(ds.ConfigurationError) as caught:
+        ds.RetryPolicy(stop=stop)
+    assert "stop has to be one of tenacity's stops, or a function of its RetryCallState that gives a bool" in str(
+        caught.value
+    )
