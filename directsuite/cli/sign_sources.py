@@ -228,7 +228,7 @@ class Admission(AsyncIterable[Pdf]):
         return [Verdict(each, *self._decide(each, entries.get(each.name))) for each in some]
 
     def _decide(self, candidate: Candidate, entry: Entry | None) -> tuple[Decision, str | None]:
-        is_signed = entry is not None and entry.state in (State.SIGNED, State.DONE)
+        is_signed = entry is not None and entry.state.is_signed
         if self._again and (entry is None or not entry.has_failed):
             return Decision.NOT_FAILED if is_signed else Decision.NOT_SIGNED, None
         if candidate.problem is not None:

@@ -13,6 +13,10 @@ meanwhile, for which another lease has to wait.
 from __future__ import annotations
 
 from directsuite.durable.database import Tables, sql
+from directsuite.jobs.signing.workflow import State
+
+_NEW, _FAILED = int(State.NEW), int(State.FAILED)
+_FINAL = ", ".join(str(int(state)) for state in State if state.is_final)
 
 TABLES = Tables(
     "signing",
@@ -91,21 +95,23 @@ SEEN = sql("""
     RETURNING id
 """)
 HOLD = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR UPDATE")
-RELEASE = sql("""
+RELEASE = sql(f"""
     UPDATE directsuite.signing_chunk c SET seen_at = NULL, woken_at = NULL, done = NOT EXISTS (
-        SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state < 5)
+        SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state NOT IN ({_FINAL}))
     WHERE id = :chunk AND fence = :fence
-""")
+""")  # noqa: S608  of constants
 OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
 _COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
-NAMES = sql("SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state < 5 ORDER BY number")
+NAMES = sql(f"""
+    SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL}) ORDER BY number
+""")  # noqa: S608  of constants
 ENTRIES = sql(f"""
     SELECT {_COLUMNS} FROM directsuite.signing_document
     WHERE job = :job AND chunk = :chunk AND name = ANY(:names::bytea[])
 """)  # noqa: S608  of constants
 FAILURES = sql(f"""
-    SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND state = 6 AND number > :after
+    SELECT {_COLUMNS} FROM directsuite.signing_document WHERE job = :job AND state = {_FAILED} AND number > :after
     ORDER BY number LIMIT coalesce(:most, 9223372036854775807)
 """)  # noqa: S608  of constants
 _PUT = """
@@ -136,10 +142,10 @@ FORGET_BEFORE = sql("""
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
 """)  # of chunks that are done, too, which nobody leases any more
 
-RENEW = sql("""
-    UPDATE directsuite.signing_document SET state = 1, problem = NULL, tries = 0, source_sha = NULL
-    WHERE job = :job AND state = 6 AND problem = coalesce(:problem::text, problem) RETURNING chunk
-""")
+RENEW = sql(f"""
+    UPDATE directsuite.signing_document SET state = {_NEW}, problem = NULL, tries = 0, source_sha = NULL
+    WHERE job = :job AND state = {_FAILED} AND problem = coalesce(:problem::text, problem) RETURNING chunk
+""")  # noqa: S608  of constants
 REOPEN = sql("UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)")
 STATES = sql("SELECT state, count(*) FROM directsuite.signing_document WHERE job = :job GROUP BY state")
 COUNTS = sql("""

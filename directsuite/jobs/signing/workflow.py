@@ -82,6 +82,11 @@ class State(enum.IntEnum):
     """The service, or the target, refuses it."""
 
     @property
+    def is_signed(self) -> bool:
+        """Whether the target has it."""
+        return self in (State.SIGNED, State.DONE)
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing more is to be done by itself."""
         return self in (State.DONE, State.FAILED)
@@ -111,7 +116,7 @@ class Entry:
     @property
     def has_failed(self) -> bool:
         """Whether it failed, and has not been signed since; another try may have begun."""
-        return self.state is State.FAILED or (self.problem is not None and self.state < State.SIGNED)
+        return self.state is State.FAILED or (self.problem is not None and not self.state.is_signed)
 
     def renewed(self) -> Entry:
         """As it was before it failed: whatever is in its place then is signed."""
