@@ -31,7 +31,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "--mailbox ADDRESS --once",
         "--mailboxes mailboxes.txt --passwords passwords.toml",
     ),
-    "sync status": ("--store sync.db", "--store sync.db --max-age 120"),
+    "sync status": ("--store sync.db", "--store sync.db --failing", "--store sync.db --max-age 120"),
     "sync audit": ("--store sync.db",),
     "sync retry": ("--store sync.db --mailbox ADDRESS",),
     "sign": (

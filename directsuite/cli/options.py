@@ -171,6 +171,8 @@ class SyncStatusOptions(StoreOptions):
     """The worker's report; beside the store where nothing is given."""
     max_age: Annotated[float | None, _Seconds] = None
     """Seconds that the worker's last report may be old."""
+    failing: Annotated[bool, Flag] = False
+    """Show only mailboxes that fail."""
     json: Json = False
 
 

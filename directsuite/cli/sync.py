@@ -414,7 +414,11 @@ class Lines:
             return
         changed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
         words = "; ".join(part for part in (changed, event.problem) if part)
-        self._write("round", f"a mailbox: {words}", {**counts, "more": event.more, "problem": event.problem})
+        self._write(
+            "round",
+            f"{'a mailbox' if event.mailbox is None else f'mailbox {event.mailbox}'}: {words}",
+            {"mailbox": event.mailbox, **counts, "more": event.more, "problem": event.problem},
+        )
 
     def show(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Print a summary, a minute after the one before. now: Unix time."""

@@ -134,6 +134,9 @@ async def _status(options: SyncStatusOptions) -> int:
         else:
             report = await report_of_worker(store, None if path is None else read_status(path), time.time())
     refuse_unknown(options.mailbox, {each.progress.name for each in report.mailboxes})
+    if options.failing:
+        failing = [each for each in report.mailboxes if each.progress.status is SyncStatus.FAILING]
+        report = attrs.evolve(report, mailboxes=failing)
     if options.mailbox:
         shown = [each for each in report.mailboxes if each.progress.name in options.mailbox]
         report = attrs.evolve(report, mailboxes=shown)
@@ -311,10 +314,10 @@ def table_of(console: Console, rows: Sequence[MailboxRow], *, room: int | None =
         since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
         problem = "" if progress.problem is None else f"{progress.problem}{since}"
         shown = [count or "" for count in counts]
-        cells.append((progress.name, str(progress.status), duration(row.lag), *shown, problem))
+        cells.append((progress.number, progress.name, str(progress.status), duration(row.lag), *shown, problem))
     styles = {str(status): style for status, style in _STYLES.items()}
-    titles = ("mailbox", "status", *numbers, "problem")
-    text = table(console, titles, cells, right=numbers, whole=("mailbox",), styles=styles)
+    titles = ("no.", "mailbox", "status", *numbers, "problem")
+    text = table(console, titles, cells, right=("no.", *numbers), whole=("mailbox",), styles=styles)
     if room is not None and room < len(rows):
         text.append(f"\nand {len(rows) - room} more", "dim")
     return text
@@ -331,6 +334,8 @@ def duration(seconds: float | None) -> str:
 
 
 def _row(progress: MailboxProgress, stored: MailboxStatus | None, now: float) -> MailboxRow:
+    if stored is not None:
+        progress = attrs.evolve(progress, number=stored.number)
     return MailboxRow(progress=progress, now=now, folders=() if stored is None else stored.folders)
 
 
@@ -371,6 +376,7 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
     }
     return {
         "mailbox": progress.name,
+        "number": progress.number,
         "status": str(progress.status),
         "up_to_date_at": _iso_time(progress.up_to_date_at),
         "lag": row.lag,

@@ -212,10 +212,13 @@ class FolderStatus:
 
 @attrs.frozen(kw_only=True)
 class MailboxStatus:
-    """What a store knows of a mailbox. folders: by their names."""
+    """What a store knows of a mailbox."""
 
+    number: int
+    """The store's own number of it, which names nobody."""
     name: str = attrs.field(repr=False)
     folders: Sequence[FolderStatus]
+    """By their names."""
 
 
 @attrs.define(kw_only=True)

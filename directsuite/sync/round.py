@@ -99,6 +99,8 @@ class MailboxRounds:
         self._clock = clock
         self._now_ms = now_ms
         self._health = health or SinkHealth()
+        self.mailbox: int | None = None
+        """The store's number of the mailbox, once it was claimed."""
         self._commits: Commits | None = None
         self._number = 0
         self._in_doubt = False
@@ -124,6 +126,7 @@ class MailboxRounds:
         report = RoundReport()
         if self._commits is None:
             lease = await self._store.claim(self._name)
+            self.mailbox = lease.mailbox
             self._commits = Commits(self._store, lease, self._deliver, now_ms=self._now_ms, health=self._health)
         commits = self._commits
         commits.begin()

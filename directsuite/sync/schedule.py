@@ -159,10 +159,12 @@ class Worker:
             self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
             elapsed = self._clock.monotonic() - began
             self._suite.runtime.emit(
-                RoundFinished(failure=type(error).__name__, problem=status.problem, elapsed=elapsed)
+                RoundFinished(
+                    mailbox=status.number, failure=type(error).__name__, problem=status.problem, elapsed=elapsed
+                )
             )
             return RoundResult(report=None, next_in=_back_off(status, error))
-        self._suite.runtime.emit(_finished(report, status.problem, self._clock.monotonic() - began))
+        self._suite.runtime.emit(_finished(report, status, self._clock.monotonic() - began))
         next_in = self._next_in(mailbox, report)
         return RoundResult(report=report, next_in=next_in, fruitless=mailbox.fruitless >= _FRUITLESS)
 
@@ -182,7 +184,10 @@ class Worker:
                 now_ms=lambda: round(self._now() * 1000),
                 health=self._health,
             )
-        return await mailbox.rounds.round()
+        try:
+            return await mailbox.rounds.round()
+        finally:
+            mailbox.status.number = mailbox.rounds.mailbox
 
     async def _open(self, name: str) -> Remote:
         try:
@@ -402,9 +407,10 @@ def _back_off(status: MailboxProgress, error: BaseException | None = None) -> fl
     return _jittered(backoff.after(status.failures))
 
 
-def _finished(report: RoundReport, problem: str | None, elapsed: float) -> RoundFinished:
+def _finished(report: RoundReport, status: MailboxProgress, elapsed: float) -> RoundFinished:
     return RoundFinished(
-        problem=problem,
+        mailbox=status.number,
+        problem=status.problem,
         new=report.changes[Kind.NEW],
         moved=report.changes[Kind.MOVED],
         restored=report.changes[Kind.RESTORED],

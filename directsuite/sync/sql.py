@@ -151,7 +151,7 @@ APPLY_REQUEST: Mapping[str, Statement] = {
 }
 
 STATUS = sql("""
-    SELECT b.name, f.name, f.uid_validity, f.audited_ms, m.state, count(m.uid) FROM directsuite.mailbox b
+    SELECT b.id, b.name, f.name, f.uid_validity, f.audited_ms, m.state, count(m.uid) FROM directsuite.mailbox b
     LEFT JOIN directsuite.folder f ON f.mailbox = b.id LEFT JOIN directsuite.msg m ON m.folder = f.id
     GROUP BY b.id, f.id, m.state ORDER BY b.name COLLATE "C", f.name COLLATE "C", m.state
 """)

@@ -72,6 +72,8 @@ class MailboxProgress:
     """When the failures began, in Unix time."""
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
     """The problem of each folder that failed."""
+    number: int | None = None
+    """The store's own number of it, which names nobody; None before its first round."""
 
     def lag(self, now: float) -> float | None:
         """Seconds since it was last up to date; None if it never was."""
@@ -83,8 +85,10 @@ class MailboxProgress:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RoundFinished(Event):
-    """A round of a mailbox has ended. The first five fields count messages."""
+    """A round of a mailbox has ended. The five fields after `mailbox` count messages."""
 
+    mailbox: int | None = None
+    """The store's own number of it, which names nobody and which MailboxProgress has, too."""
     new: int = 0
     moved: int = 0
     restored: int = 0

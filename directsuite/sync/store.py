@@ -226,8 +226,11 @@ class DatabaseStore:
     async def status(self) -> Sequence[MailboxStatus]:
         """What is known of every mailbox, by their names."""
         found = await self.database.fetch(sql.STATUS)
-        by_name = itertools.groupby(found, key=operator.itemgetter(0))
-        return [MailboxStatus(name=name, folders=_folder_statuses(of_it)) for name, of_it in by_name]
+        by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
+        return [
+            MailboxStatus(number=number, name=name, folders=_folder_statuses(of_it))
+            for (number, name), of_it in by_mailbox
+        ]
 
 
 class SqliteStore(DatabaseStore):
@@ -297,7 +300,7 @@ def _folder(values: Sequence[Any]) -> Folder:
 
 def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
     """Each of several rows, one for each state. A mailbox without folders has one row with nothing in it."""
-    named = (values[1:] for values in found if values[1] is not None)
+    named = (values[2:] for values in found if values[2] is not None)
     return [
         FolderStatus(
             name=name,

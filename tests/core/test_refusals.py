@@ -8,13 +8,14 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.operation import Operation
-from directsuite.core.outcome import Refusals, Refused, class_of_status, interpret
+from directsuite.core.outcome import Refusals, Refused, class_of_status, interpret, unreadable
 from directsuite.core.response import Answer
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
+from directsuite.wire.parsing import MismatchError
 
 MESSAGING, REGISTRATION, SIGNING = messaging.REFUSALS, registration.REFUSALS, signing.REFUSALS
 
@@ -190,3 +191,9 @@ def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     error = read(messaging.SEND, b'{"success": true}')
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.path, error.explanation.rpartition(": ")[2]) == ("$", "$ should be nested less deeply")
+
+
+def test_a_part_of_an_answer_that_does_not_fit_is_told_by_its_place() -> None:
+    error = unreadable(messaging.SEND, MismatchError("a text", "$.smtpId"))
+    assert error.explanation == "the answer does not fit the operation: $.smtpId should be a text"
+    assert (error.path, error.operation, error.service) == ("$.smtpId", "Send", messaging.SEND.service)

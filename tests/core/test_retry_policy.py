@@ -242,3 +242,15 @@ def test_no_other_stop_is_taken(stop: Any) -> None:
     assert "stop has to be one of tenacity's stops, or a function of its RetryCallState that gives a bool" in str(
         caught.value
     )
+
+
+async def test_a_wait_may_be_of_no_time() -> None:
+    assert "slept 0" in await Course(ds.RetryPolicy(attempts=2, wait=lambda _: 0)).run()
+
+
+@pytest.mark.parametrize("seconds", ["1", None, True, -1.0, float("nan")])
+async def test_a_wait_that_gives_no_seconds_is_refused_in_words(seconds: Any) -> None:
+    course = Course(ds.RetryPolicy(attempts=2, wait=lambda _: seconds))
+    with pytest.raises(ds.ConfigurationError) as caught:
+        await course.run()
+    assert caught.value.explanation == "the retry policy's wait has to give seconds: a number, 0 or more"

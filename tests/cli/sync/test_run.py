@@ -116,7 +116,10 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
     ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(bob="wrong"), "--once", "--json")
     lines = [json.loads(line) for line in ended.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
-    assert {"event": "round", "new": 2, "more": False, "problem": None} in lines
+    document = json.loads((await desk.run("status", "--json")).out)
+    numbers = {each["mailbox"]: each["number"] for each in document["mailboxes"]}
+    assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
+    assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
     assert [line["problem"] for line in lines[:-1] if line["problem"]] == [
         "The password is refused: give the right one."

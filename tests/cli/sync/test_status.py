@@ -56,8 +56,8 @@ async def test_after_a_worker_it_tells_what_that_left(desk: Desk) -> None:
     assert (ended.status, ended.err) == (0, "")
     first, header, *rows = ended.out.splitlines()
     assert first.startswith("no worker is running: the last one ended")
-    assert header.split()[:2] == ["mailbox", "status"]
-    assert sorted(row.split()[0] for row in rows) == [ALICE, BOB]
+    assert header.split()[:3] == ["no.", "mailbox", "status"]
+    assert sorted(row.split()[1] for row in rows) == [ALICE, BOB]
     assert all("up to date" in row for row in rows)
 
 
@@ -66,9 +66,11 @@ async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> 
     ended = await desk.run("status")
     assert ended.status == 1
     row = ended.out.splitlines()[2]
-    assert row.startswith(BOB)
+    assert row.split()[1] == BOB
     assert "The password is refused: give the right one." in row
     assert (await desk.run("status", "--mailbox", ALICE)).status == 0
+    failing = await desk.run("status", "--failing")
+    assert [line.split()[1] for line in failing.out.splitlines()[2:]] == [BOB]
     unknown = await desk.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
     assert (unknown.status, unknown.out) == (2, "")
     assert unknown.err.startswith("directsuite: number 2 of --mailbox is not known to the store")
