@@ -150,6 +150,8 @@ async def _list(command: Command, access: MailboxAccess, since: datetime | None,
             newest, more = await _newest(box, since, options, None if options.all else options.limit)
     if options.json:
         show_json([_document(message) for message in newest])
+    elif not newest:
+        say("no such messages" if _has_conditions(options) else "the folder has no messages")
     else:
         show_table(
             ("uid", "received", "from", "subject", "files", "size"),
@@ -160,6 +162,10 @@ async def _list(command: Command, access: MailboxAccess, since: datetime | None,
     if more:
         say(f"{more} more: --limit {options.limit + more}, --all, or --before {newest[-1].uid} for the next ones")
     return ExitStatus.DONE
+
+
+def _has_conditions(options: InboxListOptions) -> bool:
+    return any((options.since, options.unread, options.sender, options.subject, options.before))
 
 
 async def _newest(
