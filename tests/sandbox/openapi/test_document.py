@@ -10,8 +10,12 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
+from directsuite.registration.models import SUCCESS
+from directsuite.registration.operations import CODES
+from directsuite.sandbox.refusals import RegistrationCode
 from directsuite.sandbox.server import openapi_document
 from tests.specification import METHODS
+from tests.wire import specification_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -215,3 +219,45 @@ def test_every_array_says_what_its_elements_are() -> None:
     found = dict(arrays(DOCUMENT))
     assert len(found) > 20
     assert [path for path, schema in found.items() if "items" not in schema] == []
+
+
+NAMES = {
+    "Signature": "SignBody",
+    "MultiSignRequest": "MultiSignBody",
+    "DocumentSignature": "SignatureObject",
+    "FaxMessageInformation": "MessageInformation",
+    "FaxMessage": "MessageObject",
+    "FaxRecipient": "RecipientObject",
+}
+"""Schemas that are called otherwise than the types of the package."""
+NO_SCHEMA = {"MessageStatusLog"}
+"""What stands within another schema."""
+READ_OTHERWISE = {
+    "DocumentSignature": {"modification"},  # the sandbox tells more than the specification says
+    "DocumentUpdate": {"identifier"},  # some servers send it
+    "FormField": {"type"},  # the specification doesn't show its fields
+    "GetAuditFileResponse": {"message", "errorMessage"},  # the specification doesn't name its base
+    "MessageDetail": {"attachmentList"},  # the sandbox can answer so, as some servers do
+}
+"""Members that one reading of the specification has and the other doesn't, where it leaves that open."""
+
+
+def members_of(schema: Mapping[str, Any]) -> set[str]:
+    """The members of a schema, those of its bases included."""
+    if "$ref" in schema:
+        return members_of(SCHEMAS[schema["$ref"].rsplit("/", 1)[1]])
+    return set(schema.get("properties", {})).union(*(members_of(part) for part in schema.get("allOf", ())))
+
+
+@pytest.mark.parametrize("name", sorted(specification_types.TYPES.keys() - NO_SCHEMA))
+def test_two_readings_of_the_specification_have_the_same_members(name: str) -> None:
+    written = {field.split()[0] for field in specification_types.TYPES[name].split(";") if field.strip()}
+    called = (NAMES.get(name, name), f"{name}Object", f"{name}Type", name.replace("Response", "ResponseType"))
+    schema = next(SCHEMAS[each] for each in called if each in SCHEMAS)
+    assert written ^ members_of(schema) == READ_OTHERWISE.get(name, set())
+
+
+def test_every_code_of_registration_that_one_reading_knows_the_other_does() -> None:
+    documented = set(SCHEMAS["ResellerAPIResponseType"]["properties"]["code"]["enum"])
+    assert documented == {SUCCESS, *CODES}
+    assert {str(code.value) for code in RegistrationCode} <= documented
