@@ -39,7 +39,7 @@ CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
 """PEM files: whom to trust in place of the machine's authorities, and the client's own certificate and key."""
 SECRETS = ("token", "mailbox_password", "login_password")
 """Each has a variable, or a file that a setting with `_file` at its end names."""
-IDENTITY = ("mailbox", "login_username", "token_file", "mailbox_password_file", "login_password_file")
+IDENTITY = ("mailbox", "login_username", *(f"{name}_file" for name in SECRETS))
 """Who calls: the settings of the file that are no parameters of Settings, beside CERTIFICATES."""
 
 

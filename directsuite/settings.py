@@ -181,7 +181,6 @@ def settings_of(kind: type[S], configuration: Configuration) -> S:
             names = ", ".join(sorted(known))
             raise ConfigurationError(f"{entry.origin}: unknown setting {name}; known: {names}, [profiles.NAME]")
     values = {name: _parsed(entry, PLAIN[name]) for name, entry in configuration.items() if name in PLAIN}
-    problem = ""
     try:
         if "retry_attempts" in values:
             values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))

@@ -10,7 +10,8 @@
               ├────► doctor    says what is wrong with URLs, credentials and clocks
               ├────► demo      uses all four services, checks what they did, and reports
               ├────► sandbox   serves until a signal comes
-              └────► guide     shows the guides
+              ├────► guide     shows the guides
+              └────► config    shows what is configured, and where
 
 `app` and `options` say which commands and options there are. They import nothing of the client, so that `--help` is
 quick; the module that does a command's work is imported when the command runs. What commands have in common:

@@ -24,11 +24,9 @@ from directsuite.cli.options import (
     ConfigOptions,
     DemoOptions,
     DoctorOptions,
-    DocumentOptions,
     DocumentOutputOptions,
     FaxListOptions,
     FaxNumber,
-    FaxOptions,
     FaxWatchOptions,
     Flag,
     InboxDeleteOptions,
@@ -50,6 +48,7 @@ from directsuite.cli.options import (
     StoreOptions,
     SyncRunOptions,
     SyncStatusOptions,
+    TokenOptions,
     Uid,
     Uids,
     named,
@@ -362,7 +361,7 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
 
 
 @sign.command(sort_key=1, help_epilogue=epilogue("sign verify"))
-def verify(sources: Sources, /, *, options: DocumentOptions = DocumentOptions()) -> int:
+def verify(sources: Sources, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
     Exit status 0 says that each PDF has a signature, and that none is found to be invalid.
@@ -373,7 +372,7 @@ def verify(sources: Sources, /, *, options: DocumentOptions = DocumentOptions())
 
 
 @sign.command(sort_key=2, help_epilogue=epilogue("sign info"))
-def info(source: Path, /, *, options: DocumentOptions = DocumentOptions()) -> int:
+def info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show the pages, fields, signatures and properties of a PDF.
 
     Parameters
@@ -423,7 +422,7 @@ def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions
 
 
 @fax.command(name="show", sort_key=2, help_epilogue=epilogue("fax show"))
-def show_fax(number: FaxNumber, handle: str, /, *, options: FaxOptions = FaxOptions()) -> int:
+def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show one fax with its recipients.
 
     Parameters

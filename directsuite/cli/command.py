@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from directsuite.cli import process
+from directsuite.cli.credentials import is_somebody_there
 from directsuite.cli.errors import NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus, say
 from directsuite.core.events import AttemptFailed, AttemptSucceeded, Event, Listener, OutcomeLeftUnknown
@@ -81,6 +83,16 @@ def _report(event: Event) -> None:
     if isinstance(event, AttemptSucceeded | AttemptFailed):
         result = event.error if event.status is None else f"HTTP {event.status}"
         say(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
+
+
+def confirm(question: str, *, unasked: str, declined: str) -> None:
+    """Raise RefusedError unless somebody says yes. unasked: its text where nobody can be asked. declined: else."""
+    if not is_somebody_there():
+        raise RefusedError(unasked)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RefusedError(declined)
 
 
 @contextlib.contextmanager

@@ -5,8 +5,8 @@ A secret is never an argument, which other users of the machine can see. The fir
     the option's file ──► the variable ──► the file that the configuration names ──► the keyring
         ──► a question, where stdin is a terminal
 
-Files of secrets and of people are read only where others can't read them. Every refusal is a RefusedError that says
-what to set and holds no word of a secret or a file.
+Files of secrets and of people are read only where others can't read them. Every refusal is a RefusedError, or a
+ConfigurationError, that says what to set and holds no word of a secret or a file.
 """
 
 from __future__ import annotations

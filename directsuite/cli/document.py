@@ -15,7 +15,7 @@ from typing import Any
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import RefusedError, naming
-from directsuite.cli.options import DocumentOptions, DocumentOutputOptions, SignOptions
+from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions
 from directsuite.cli.output import members_of, progress, show_json, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
@@ -63,12 +63,12 @@ def clear(source: Path, options: DocumentOutputOptions) -> int:
     return _command().run(lambda: _writing(source, options, _clear))
 
 
-def verify(sources: Sequence[Path], options: DocumentOptions) -> int:
+def verify(sources: Sequence[Path], options: TokenOptions) -> int:
     """Show the signatures of PDFs, and return the exit status: done where each has some, and all are valid."""
     return _command().run(lambda: _verify(sources, options))
 
 
-def info(source: Path, options: DocumentOptions) -> int:
+def info(source: Path, options: TokenOptions) -> int:
     """Show the pages, fields and properties of a PDF, and return the exit status."""
     return _command().run(lambda: _info(source, options))
 
@@ -108,7 +108,7 @@ async def _write(
     return ExitStatus.DONE
 
 
-async def _verify(sources: Sequence[Path], options: DocumentOptions) -> int:
+async def _verify(sources: Sequence[Path], options: TokenOptions) -> int:
     suite = _suite(options)
     found = list[tuple[str, list[DocumentSignature]]]()
     async with suite, progress("verifying", unit="pieces", total=len(sources)) as bar:
@@ -147,7 +147,7 @@ def _in_words(is_valid: bool | None) -> str:
     return "" if is_valid is None else "valid" if is_valid else "NOT VALID"
 
 
-async def _info(source: Path, options: DocumentOptions) -> int:
+async def _info(source: Path, options: TokenOptions) -> int:
     suite = _suite(options)
     async with suite, progress("reading"):
         found = await _read(suite, source)
@@ -188,5 +188,5 @@ async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocume
             await signing.delete(stored.identifier, timeout=_DELETING)
 
 
-def _suite(options: DocumentOptions | SignOptions) -> DirectSuite:
+def _suite(options: TokenOptions | SignOptions) -> DirectSuite:
     return DirectSuite(settings_for("signing"), token=token(options.token_file), listeners=request_listeners())

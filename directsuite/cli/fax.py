@@ -12,7 +12,7 @@ from directsuite.cli.command import Command
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import NotThereError, RefusedError
 from directsuite.cli.inbox import with_zone
-from directsuite.cli.options import FaxListOptions, FaxOptions, FaxWatchOptions
+from directsuite.cli.options import FaxListOptions, FaxWatchOptions, TokenOptions
 from directsuite.cli.output import cell, members_of, progress, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
 from directsuite.errors import BadRequestError, NotFoundError
@@ -33,7 +33,7 @@ def list_faxes(number: str, options: FaxListOptions) -> int:
     return command.run(begin)
 
 
-def show_fax(number: str, handle: str, options: FaxOptions) -> int:
+def show_fax(number: str, handle: str, options: TokenOptions) -> int:
     """Show one fax, and return the exit status."""
     command = Command(
         options={"fax_number": "the fax number", "message_handle": "the handle"},
@@ -42,7 +42,7 @@ def show_fax(number: str, handle: str, options: FaxOptions) -> int:
     return command.run(lambda: _show(_suite(command, number, options), number, handle, options))
 
 
-def _suite(command: Command, number: str, options: FaxOptions) -> DirectSuite:
+def _suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
     if not number.strip():
         raise RefusedError("the fax number is empty: give your own, as 15550100100")
     return command.suite(settings_for("fax"), token=token(options.token_file))
@@ -117,7 +117,7 @@ async def _list(suite: DirectSuite, number: str, since: datetime | None, options
     return ExitStatus.DONE
 
 
-async def _show(suite: DirectSuite, number: str, handle: str, options: FaxOptions) -> int:
+async def _show(suite: DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
     async with suite, progress("asking"):
         answer = await suite.fax.get_single_message_info(number, handle)
     if not answer.message_detail:

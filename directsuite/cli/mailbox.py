@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from directsuite.cli.command import Command
+from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
 from directsuite.cli.errors import NotThereError, RefusedError
 from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained
@@ -33,6 +33,8 @@ from directsuite.messaging.models import (
 )
 from directsuite.messaging.service import Mailbox
 
+_Work = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
+
 _THREAD = ("In-Reply-To", "References")
 _OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
 _LOOK = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
@@ -46,9 +48,11 @@ def list_folders(options: MailboxOptions) -> int:
 
 def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
     """Move messages to another folder, and return the exit status."""
-    return _change(
-        uids, options, "moved", lambda box, there: box.move_messages_by_uids(options.folder, options.to, there)
-    )
+
+    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+        return box.move_messages_by_uids(options.folder, options.to, there)
+
+    return _change(uids, options, "moved", _into(options.to, work))
 
 
 def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
@@ -57,7 +61,7 @@ def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.copy_messages_by_uids(options.folder, options.to, there, verify=True)
 
-    return _change(uids, options, "copied", work)
+    return _change(uids, options, "copied", _into(options.to, work))
 
 
 def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
@@ -67,11 +71,15 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.delete_messages_by_uids(options.folder, there, forever=options.forever)
 
-    def confirm() -> None:
+    def check() -> None:
         if not options.yes:
-            _confirm(f"{_counted(set(uids))} of {options.folder} will be {done}. Go on?")
+            confirm(
+                f"{_counted(set(uids))} of {options.folder} will be {done}. Go on?",
+                unasked="there is no terminal to ask on: say --yes if it is meant",
+                declined="not confirmed: nothing was deleted",
+            )
 
-    return _change(uids, options, done, work, confirm)
+    return _change(uids, options, done, work, check)
 
 
 def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
@@ -108,11 +116,22 @@ def reply(uid: int, options: InboxReplyOptions) -> int:
     return command.run(begin)
 
 
+def _into(destination: str, work: _Work) -> _Work:
+    """The same work, whose refusal says if there is no such folder to put messages into."""
+
+    async def explained(box: Mailbox, there: Sequence[int]) -> None:
+        """Do the work."""
+        async with missing_folder_explained(box, destination, option="--to"):
+            await work(box, there)
+
+    return explained
+
+
 def _change(
     uids: Sequence[int],
     options: InboxOptions,
     done: str,
-    work: Callable[[Mailbox, Sequence[int]], Awaitable[object]],
+    work: _Work,
     check: Callable[[], None] = lambda: None,
 ) -> int:
     """Do something with those of the messages that are there, and say how many they were."""
@@ -131,7 +150,7 @@ async def _changed(
     uids: Sequence[int],
     options: InboxOptions,
     done: str,
-    work: Callable[[Mailbox, Sequence[int]], Awaitable[object]],
+    work: _Work,
 ) -> int:
     async with command.suite(access.settings) as suite, progress("working"):
         box = suite.mailbox(access.address, access.password)
@@ -140,9 +159,7 @@ async def _changed(
         there = [uid for uid in uids if uid in listed]
         if not there:
             raise NotThereError(NO_SUCH_MESSAGE)
-        destination = options.to if isinstance(options, InboxMoveOptions) else options.folder
-        async with missing_folder_explained(box, destination, option="--to"):
-            await work(box, there)
+        await work(box, there)
     missing = [uid for uid in uids if uid not in listed]
     if options.json:
         show_json({"uids": there, "missing": missing})
@@ -226,13 +243,3 @@ def _access(options: MailboxOptions) -> MailboxAccess:
 
 def _counted(uids: Sequence[int] | set[int]) -> str:
     return f"{len(uids)} message{'s' * (len(uids) != 1)}"
-
-
-def _confirm(question: str) -> None:
-    """Raise RefusedError unless somebody says yes."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise RefusedError("there is no terminal to ask on: say --yes if it is meant")
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RefusedError("not confirmed: nothing was deleted")

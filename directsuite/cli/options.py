@@ -231,8 +231,8 @@ class SignOptions(CommonOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class DocumentOptions(CommonOptions):
-    """The options of `sign verify` and `sign info`."""
+class TokenOptions(CommonOptions):
+    """The options of `sign verify`, `sign info` and `fax show`: nothing but a token is needed."""
 
     token_file: TokenFile = None
     json: Json = False
@@ -240,7 +240,7 @@ class DocumentOptions(CommonOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class DocumentOutputOptions(DocumentOptions):
+class DocumentOutputOptions(TokenOptions):
     """The options of `sign flatten` and `sign clear`."""
 
     output: Annotated[Path, Parameter(converter=named)]
@@ -249,27 +249,15 @@ class DocumentOutputOptions(DocumentOptions):
     """Replace a file that is there."""
 
 
-_Since = Annotated[datetime | None, Parameter(show_default=False)]
 FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
 
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class FaxOptions(CommonOptions):
-    """The options of `fax show`."""
+class FaxesOptions(TokenOptions):
+    """The options that `fax list` and `fax watch` have in common."""
 
-    token_file: TokenFile = None
-    json: Json = False
-
-
-@Parameter(name="*")
-@attrs.frozen(kw_only=True, repr=False)
-class FaxListOptions(FaxOptions):
-    """The options of `fax list`."""
-
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
-    """How many at the most."""
-    since: _Since = None
+    since: Annotated[datetime | None, Parameter(show_default=False)] = None
     """Only those updated from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     status: str | None = None
     """Only those in this state."""
@@ -277,13 +265,18 @@ class FaxListOptions(FaxOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
-class FaxWatchOptions(FaxOptions):
+class FaxListOptions(FaxesOptions):
+    """The options of `fax list`."""
+
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
+    """How many at the most."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class FaxWatchOptions(FaxesOptions):
     """The options of `fax watch`."""
 
-    since: _Since = None
-    """Only those updated from then on, as after an earlier watch."""
-    status: str | None = None
-    """Only those in this state."""
     interval: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60.0
     """Seconds between two requests."""
 

@@ -145,9 +145,10 @@ def table(
 class _Column:
     title: str
     index: int
+    justify: Literal["left", "right"]
+    is_flexible: bool
+    """Whether its texts may be broken into lines."""
     width: int = 0
-    justify: Literal["left", "right"] = "left"
-    is_flexible: bool = True
 
 
 def _fit(columns: Sequence[_Column], width: int) -> bool:
@@ -206,9 +207,8 @@ def brief(value: datetime) -> str:
 
 def _here(value: datetime) -> datetime:
     """A moment in the time zone of this machine; as it came, where it has none there."""
-    with contextlib.suppress(
-        OSError, OverflowError, ValueError
-    ):  # beyond the years 1 to 9999, or what the system knows
+    # Beyond the years 1 to 9999, or what the system knows, it has none.
+    with contextlib.suppress(OSError, OverflowError, ValueError):
         return value.astimezone()
     return value
 

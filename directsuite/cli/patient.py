@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from directsuite.cli.command import Command
+from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import login, private_document, private_passwords, settings_for
 from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
@@ -101,7 +101,11 @@ def add(path: Path, options: PatientAddOptions) -> int:
         individual = individual_of(path)
         suite = _suite(command, options)
         if not options.yes:
-            _confirm(options.domain)
+            confirm(
+                f"This provisions a Direct address in {options.domain} and debits the login's account. Go on?",
+                unasked="this debits the account, and there is no terminal to ask on: say --yes if it is meant",
+                declined="not confirmed: nothing was provisioned or debited",
+            )
         return _add(suite, individual, options)
 
     return command.run(begin)
@@ -157,16 +161,6 @@ def _suite(command: Command, options: PatientOptions) -> DirectSuite:
     if not options.domain.strip() or "@" in options.domain:
         raise RefusedError("--domain is the part behind the @, as direct.example.org")
     return command.suite(settings_for("registration"), login=login(options.login, options.password_file))
-
-
-def _confirm(domain: str) -> None:
-    """Raise RefusedError unless somebody says yes."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise RefusedError("this debits the account, and there is no terminal to ask on: say --yes if it is meant")
-    sys.stderr.write(f"This provisions a Direct address in {domain} and debits the login's account. Go on? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RefusedError("not confirmed: nothing was provisioned or debited")
 
 
 async def _find(

@@ -101,8 +101,9 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
 def effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
     """All effects of the ledger in the order in which they happened, or those of one operation."""
     rows = connection.execute(
-        "SELECT id, operation, subject, detail, at FROM effect WHERE ? IN (operation, '') ORDER BY id",
-        (operation or "",),
+        "SELECT id, operation, subject, detail, at FROM effect "
+        "WHERE :operation IS NULL OR operation = :operation ORDER BY id",
+        {"operation": operation},
     )
     return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
