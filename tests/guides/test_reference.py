@@ -1,0 +1,105 @@
+"""The site that README's last command builds: README, the guides and the API reference."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import directsuite as ds
+import directsuite.types
+from tests.guides.documents import text_of
+from tests.testing.project import ROOT
+
+pytestmark = pytest.mark.process
+
+
+class Page(HTMLParser):
+    """A page of the site: its anchors, those with a docstring, and its links."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.explained: set[str] = set()
+        self.links: set[str] = set()
+        self._last = ""
+        self.text = file.read_text("utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if tag == "a" and "href" in found:
+            self.links.add(found["href"])
+        if anchor := found.get("id"):
+            self.anchors.add(anchor)
+            if tag in ("section", "div"):
+                self._last = anchor
+        elif found.get("class") == "docstring":
+            self.explained.add(self._last)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    """The pages that README's command has written, each under its path."""
+    pytest.importorskip("pdoc", reason="pdoc isn't installed")
+    folder = tmp_path_factory.mktemp("reference")
+    command = re.search(r"```sh\n\.venv/bin/python (\.pdoc.* )reference\n```", text_of("README"))
+    assert command is not None
+    words = [sys.executable, *shlex.split(command[1]), str(folder)]
+    made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stderr) == (0, "")
+    return {file.relative_to(folder): Page(file) for file in folder.rglob("*.html")}
+
+
+def test_every_guide_has_a_page(site: dict[Path, Page]) -> None:
+    guides = {file.stem for file in (ROOT / "directsuite" / "guides").glob("*.md")}
+    assert guides == {path.stem for path in site if path.parts[0] == "guides"}
+
+
+def test_every_public_name_has_one_place(site: dict[Path, Page]) -> None:
+    public = set(dir(ds)) | set(directsuite.types.__all__) - {"__version__"}
+    found = [anchor for page in site.values() for anchor in page.anchors & public]
+    assert public - set(found) == {"__version__"}
+
+
+def test_the_other_modules_have_their_names(site: dict[Path, Page]) -> None:
+    modules = {".".join(path.with_suffix("").parts) for path in site if path.parts[0] == "directsuite"}
+    for name in modules - {"directsuite.types"}:
+        module = importlib.import_module(name)
+        public = set(getattr(module, "__all__", []))
+        assert public - site[Path(*name.split(".")).with_suffix(".html")].anchors == set(), name
+
+
+def test_every_class_and_method_is_explained(site: dict[Path, Page]) -> None:
+    expected = {value.__name__ for name in dir(ds) if inspect.isclass(value := getattr(ds, name))}
+    for facade in (ds.DirectSuite, ds.Signing, ds.Fax, ds.Mailbox, ds.TUser, ds.Registration):
+        expected |= {f"{facade.__name__}.{name}" for name in dir(facade) if not name.startswith("_")}
+    unexplained = expected - {name for page in site.values() for name in page.explained}
+    assert unexplained == {f"DirectSuite.{name}" for name in ("signing", "fax", "registration")} & unexplained
+
+
+def test_every_link_leads_somewhere(site: dict[Path, Page]) -> None:
+    lost: list[str] = []
+    for path, page in site.items():
+        for link in map(urlsplit, page.links):
+            target = Path(*(path.parent / link.path).parts) if link.path else path
+            parts: list[str] = []
+            for part in target.parts:
+                parts = parts[:-1] if part == ".." else [*parts, part]
+            found = site.get(Path(*parts))
+            if not link.scheme and (found is None or unquote(link.fragment) not in {"", *found.anchors}):
+                lost.append(f"{path}: {link.geturl()}")
+    assert lost == []
+
+
+def test_pages_are_small_and_say_nothing_of_the_wire(site: dict[Path, Page]) -> None:
+    assert {str(path): len(page.text) for path, page in site.items() if len(page.text) > 300_000} == {}
+    assert [str(path) for path, page in site.items() if "Wire(" in page.text] == []
