@@ -133,10 +133,17 @@ def ending_of(
 
 
 def _service_words(error: errors.DirectSuiteError) -> str:
-    """What the service says itself, in quotes; empty where it says nothing or nobody may see it."""
-    if not isinstance(error, errors.ServiceError) or not error.message or not shows_details():
+    """What the service says itself; empty where it says nothing or nobody may see it."""
+    if not isinstance(error, errors.ServiceError) or not shows_details():
         return ""
-    words = printable(" ".join(error.message.split()))
+    return quoted(error.message)
+
+
+def quoted(message: str | None) -> str:
+    """What the service says itself, in quotes after a sentence of ours; empty where it says nothing."""
+    words = printable(" ".join((message or "").split()))
+    if not words:
+        return ""
     return f' ("{words if len(words) <= _QUOTED else f"{words[: _QUOTED - 1]}…"}")'
 
 

@@ -26,7 +26,7 @@ from directsuite.cli.errors import RefusedError, ending_of, in_own_words, naming
 from directsuite.cli.options import SignOptions
 from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
 from directsuite.cli.process import ExitStatus, say
-from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict
+from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, problem_of
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
@@ -165,11 +165,11 @@ async def _sign(
 def _report(
     job: SigningJob,
     admission: Admission,
-    failed: Sequence[tuple[str, str]],
+    failed: Sequence[Entry],
     stopped: str | None,
     options: SignOptions,
 ) -> None:
-    """Show what was signed and what wasn't. failed: names, and why. stopped: why it did not come to its end."""
+    """Show what was signed and what wasn't. stopped: why it did not come to its end."""
     signed, signed_before = job.progress.done, admission.counts[Decision.SIGNED_BEFORE]
     if options.json:
         show_json(
@@ -177,7 +177,10 @@ def _report(
                 "output": str(options.output),
                 "signed": signed,
                 "signed_before": signed_before,
-                "failed": [{"name": name, "problem": problem} for name, problem in failed],
+                "failed": [
+                    {"name": each.name, "problem": each.problem, "service_message": each.service_message}
+                    for each in failed
+                ],
                 "refused": [{"name": name, "problem": problem} for name, problem in admission.refused],
                 "stopped": stopped,
             }
@@ -188,7 +191,8 @@ def _report(
     show_text(f"{', '.join(words)}; into {options.output}")
     if signed and is_invisible(options):
         say(INVISIBLE)
-    _show_rows(("file", "why it isn't signed"), [*failed, *admission.refused])
+    rows = [(each.name, problem_of(each)) for each in failed]
+    _show_rows(("file", "why it isn't signed"), [*rows, *admission.refused])
 
 
 def _status(sources: Sources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
@@ -317,12 +321,12 @@ class _JournalOfRun(Journal):
         return await super().abandon(entry, then=then, **how)
 
 
-async def _failures(journal: _JournalOfRun, sources: Sources) -> list[tuple[str, str]]:
+async def _failures(journal: _JournalOfRun, sources: Sources) -> list[Entry]:
     """The failures of this command, or of these sources: the journal has those of earlier commands, too."""
-    failures, last = list[tuple[str, str]](), 0
+    failures, last = list[Entry](), 0
     while some := await journal.failures(after=last, most=_AT_A_TIME):
         there = journal.failed | await asyncio.to_thread(sources.those_of, [each.name for each in some])
-        failures += [(each.name, each.problem or "it failed") for each in some if each.name in there]
+        failures += [each for each in some if each.name in there]
         last = some[-1].number
     return failures
 

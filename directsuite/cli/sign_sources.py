@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.cli.errors import RefusedError
+from directsuite.cli.errors import RefusedError, quoted
 from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import STAGING, examined
@@ -240,7 +240,7 @@ class Admission(AsyncIterable[Pdf]):
         if entry is not None and is_signed:
             return self._decide_on_signed(candidate, entry, is_there=is_there)
         if entry is not None and entry.state is State.FAILED and not self._again:
-            return Decision.FAILED, entry.problem or "it failed"
+            return Decision.FAILED, problem_of(entry)
         untouched = entry is None or entry.state is State.FAILED or (entry.state is State.NEW and not entry.tries)
         if untouched and is_there and not self._overwrite:
             return Decision.REFUSED, _EXISTS
@@ -300,6 +300,11 @@ def _candidate(name: str, file: Path) -> Candidate:
         return Candidate(name, file, None if _says_pdf(file) else f"it {_NO_PDF}")
     except OSError as error:
         return Candidate(name, file, f"it can't be read ({reason_of(error)})")
+
+
+def problem_of(failed: Entry) -> str:
+    """Why a document failed, with the service's own words."""
+    return f"{failed.problem or 'it failed'}{quoted(failed.service_message)}"
 
 
 def _problem_of_source(source: Path) -> str | None:

@@ -286,7 +286,7 @@ class SigningJob:
         self._failed += 1
         self._in_a_row += end.problem not in ABOUT_THE_NAME
         if self._in_a_row >= _IN_A_ROW:
-            why = f"{_IN_A_ROW} documents failed one after the other, at last with {end.problem}"
+            why = f"{_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
             self._stop(JobStoppedError(why, _RENEW))
 
     def _stop(self, stopped: JobStoppedError, cause: Exception | None = None) -> None:

@@ -49,7 +49,7 @@ class LostChunkError(JournalError):
     """The lease is over, here or because another worker has the next: this one has nothing to write any more."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A, version=2)
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A, version=3)
 _WOKEN = 100  # chunks that workers are told of at a time: more than that are leased in no second
 
 
@@ -171,10 +171,17 @@ class Chunk(JobJournal):
         return entry
 
     async def abandon(
-        self, entry: Entry, *, at: float, then: State = State.NEW, problem: str | None = None, is_try: bool = True
+        self,
+        entry: Entry,
+        *,
+        at: float,
+        then: State = State.NEW,
+        problem: str | None = None,
+        service_message: str | None = None,
+        is_try: bool = True,
     ) -> Entry:
         """Have nothing to do any more with what is stored for a document. at: Unix time. is_try: whether it counts."""
-        abandoned = abandoned_entry(entry, then, problem, is_try=is_try)
+        abandoned = abandoned_entry(entry, then, problem, service_message, is_try=is_try)
         is_stored, asked = entry.identifier is not None, entry.state is State.SIGNING
         counts = {"abandoned": int(is_stored and then is not State.DONE), "asked": int(is_stored and asked)}
 
@@ -335,7 +342,7 @@ async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str
 
 def _entry(values: Sequence[Any]) -> Entry:
     """The entry of a row, its values in their order."""
-    number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem = values
+    number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem, service_message = values
     return Entry(
         number=number,
         name=_name(name),
@@ -346,6 +353,7 @@ def _entry(values: Sequence[Any]) -> Entry:
         output_sha=output_sha,
         tries=tries,
         problem=problem,
+        service_message=service_message,
     )
 
 

@@ -41,7 +41,7 @@ TABLES = Tables(
                 number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL,
                 chunk bigint NOT NULL REFERENCES directsuite.signing_chunk, name bytea NOT NULL,
                 state smallint NOT NULL DEFAULT 1, identifier text, saved_at float8, source_sha text, output_sha text,
-                tries bigint NOT NULL DEFAULT 0, problem text, UNIQUE (job, name)
+                tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
             )
         """),
         # A file has one chunk, of which no index tells anything.
@@ -102,7 +102,7 @@ RELEASE = sql(f"""
 """)  # noqa: S608  of constants
 OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
-_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem"
+_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem, service_message"
 NAMES = sql(f"""
     SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL}) ORDER BY number
 """)  # noqa: S608  of constants
@@ -116,7 +116,8 @@ FAILURES = sql(f"""
 """)  # noqa: S608  of constants
 _PUT = """
     SET state = :state, identifier = :identifier, saved_at = :saved_at, source_sha = :source_sha,
-        output_sha = :output_sha, tries = :tries, problem = :problem
+        output_sha = :output_sha, tries = :tries, problem = :problem,
+        service_message = :service_message
 """
 PUT = sql(f"""
     WITH held AS (SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR SHARE)
@@ -143,7 +144,8 @@ FORGET_BEFORE = sql("""
 """)  # of chunks that are done, too, which nobody leases any more
 
 RENEW = sql(f"""
-    UPDATE directsuite.signing_document SET state = {_NEW}, problem = NULL, tries = 0, source_sha = NULL
+    UPDATE directsuite.signing_document
+    SET state = {_NEW}, problem = NULL, service_message = NULL, tries = 0, source_sha = NULL
     WHERE job = :job AND state = {_FAILED} AND problem = coalesce(:problem::text, problem) RETURNING chunk
 """)  # noqa: S608  of constants
 REOPEN = sql("UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)")

@@ -12,7 +12,7 @@ from typing import TypeVar
 import attrs
 
 from directsuite.core.failures import is_being_cancelled
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.jobs.signing.documents import Pdf, RemoteFile, SourceError, examined
 from directsuite.jobs.signing.journal import Chunk
 from directsuite.jobs.signing.targets import Target
@@ -31,6 +31,7 @@ from directsuite.jobs.signing.workflow import (
     is_anothers,
     is_last_try,
     next_step,
+    service_message_of,
 )
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
@@ -101,10 +102,10 @@ class DocumentWorkflow:
         return entry
 
     async def fail(self, entry: Entry, error: DirectSuiteError | SourceError) -> Entry:
-        """Count a document as failed, whatever the service may still do with it: in our own words, not a service's."""
+        """Count a document as failed, whatever the service may still do with it."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
-        return await self._fail(entry, f"{type(error).__name__}: {_why(error)}")
+        return await self._fail(entry, _why(error), service_message_of(error))
 
     async def cleanup(self, concurrency: int) -> None:
         """Delete what is abandoned, as far as that goes: what can't be deleted now is tried later.
@@ -162,7 +163,7 @@ class DocumentWorkflow:
                 raise error
             case Reaction.STOP:
                 await self.journal.put(entry)
-                raise StagingError(_why(error).removeprefix("destination: ")) from None
+                raise StagingError(_why(error)) from None
             case _:
                 raise error
 
@@ -241,7 +242,7 @@ class DocumentWorkflow:
         if entry.identifier is not None and not await self._is_deleted(entry.identifier):
             return await self.journal.abandon(entry, at=self.now(), then=State.DONE)
         return await self.journal.put(
-            attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None, problem=None)
+            attrs.evolve(entry, state=State.DONE, identifier=None, saved_at=None, problem=None, service_message=None)
         )
 
     async def _is_deleted(self, identifier: str) -> bool:
@@ -272,9 +273,11 @@ class DocumentWorkflow:
         work.facts = attrs.evolve(work.facts, source=None, output=None)
         return await self.journal.abandon(entry, at=self.now(), is_try=is_try)
 
-    async def _fail(self, entry: Entry, problem: str) -> Entry:
+    async def _fail(self, entry: Entry, problem: str, service_message: str | None = None) -> Entry:
         self._stored.discard(entry.identifier)
-        return await self.journal.abandon(entry, at=self.now(), then=State.FAILED, problem=problem)
+        return await self.journal.abandon(
+            entry, at=self.now(), then=State.FAILED, problem=problem, service_message=service_message
+        )
 
 
 def _present(value: T | None) -> T:
@@ -285,6 +288,8 @@ def _present(value: T | None) -> T:
 
 
 def _why(error: DirectSuiteError | SourceError) -> str:
+    if isinstance(error, InvalidArgumentError):
+        return error.explanation.removeprefix(f"{error.parameter}: ")
     return error.kind if isinstance(error, SourceError) else error.explanation
 
 

@@ -56,6 +56,7 @@ MISSING = (NotFoundError, BadRequestError)
 
 _KEPT = 3.5 * 3600
 """Seconds for which a stored document is sure to be there: the service keeps it for 4 hours without activity."""
+_KEPT_MESSAGE = 1000  # characters of what the service wrote
 _MAX_TRIES = 5
 """Stored documents that may be abandoned for a document before it counts as failed."""
 
@@ -112,6 +113,8 @@ class Entry:
     """Stored documents that were abandoned for it."""
     problem: str | None = None
     """Why it failed, until it is done."""
+    service_message: str | None = None
+    """What the service wrote about that, where it refused the document. It may name patients: do not log it unread."""
 
     @property
     def has_failed(self) -> bool:
@@ -120,13 +123,15 @@ class Entry:
 
     def renewed(self) -> Entry:
         """As it was before it failed: whatever is in its place then is signed."""
-        return Entry(number=self.number, name=self.name, problem=self.problem)
+        return Entry(number=self.number, name=self.name, problem=self.problem, service_message=self.service_message)
 
     def __repr__(self) -> str:
         return f"Entry(number={self.number}, state={self.state.name})"
 
 
-def abandoned_entry(entry: Entry, then: State, problem: str | None, *, is_try: bool = True) -> Entry:
+def abandoned_entry(
+    entry: Entry, then: State, problem: str | None, service_message: str | None = None, *, is_try: bool = True
+) -> Entry:
     """An entry whose stored document is abandoned. is_try: whether that counts, where it begins anew."""
     return attrs.evolve(
         entry,
@@ -135,8 +140,16 @@ def abandoned_entry(entry: Entry, then: State, problem: str | None, *, is_try: b
         saved_at=None,
         tries=entry.tries + (then is State.NEW and is_try),
         problem=entry.problem if then is State.NEW else problem,
+        service_message=entry.service_message if then is State.NEW else service_message,
         output_sha=entry.output_sha if then is State.DONE else None,
     )
+
+
+def service_message_of(error: DirectSuiteError) -> str | None:
+    """What the service wrote with a refusal, as far as any database keeps it; None where it wrote nothing."""
+    if not isinstance(error, ServiceError) or not error.message:
+        return None
+    return error.message[:_KEPT_MESSAGE].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def is_last_try(entry: Entry) -> bool:

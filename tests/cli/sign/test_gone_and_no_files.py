@@ -29,7 +29,8 @@ async def test_a_file_that_goes_away_while_it_waits_is_told(desk: Desk, monkeypa
         patch.setattr(Admission, "_verdicts", decided)
         told = await desk.sign("in", *SIGNED, "--json")
     assert (told.status, told.document["signed"]) == (1, 1)
-    assert told.document["failed"] == [{"name": "b.pdf", "problem": "it can't be read (No such file or directory)"}]
+    [failed] = told.document["failed"]
+    assert (failed["name"], failed["problem"]) == ("b.pdf", "it can't be read (No such file or directory)")
     told = await desk.sign("in", *SIGNED)  # the sources don't have it any more
     assert (told.status, told.out) == (0, f"0 signed, 1 signed before; into {desk.folder / 'out'}\n")
 

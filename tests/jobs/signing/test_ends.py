@@ -31,7 +31,7 @@ class FailsWithPoison(FragileService):
             await until(lambda: self.made - len(self.stored) >= others)  # they have come through meanwhile
             raise ds.ServerError("it fails", operation="Save", status=500)
         if pdf == POISON * 2:
-            raise ds.ServiceError("too large", operation="Save", status=413)
+            raise ds.ServiceError("too large", operation="Save", status=413, message="at most\0 9 MB \ud800")
         return await super().save(pdf)
 
 
@@ -202,14 +202,15 @@ async def test_one_document_with_which_the_service_fails_does_not_hold_up_the_ot
     progress = await jobs.job(source(), service=FailsWithPoison(), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (30, 1)
     [failed] = await jobs.journal.failures()
-    assert (failed.name, failed.problem) == ("poison.pdf", "ServerError: it fails")
+    assert (failed.name, failed.problem) == ("poison.pdf", "it fails")
 
 
 async def test_a_refusal_of_any_kind_is_the_documents_own(jobs: Jobs) -> None:
     progress = await jobs.job(pdfs("large.pdf", content=POISON * 2), service=FailsWithPoison()).run()
     assert (progress.failed, jobs.clock.slept) == (1, [])
     [failed] = await jobs.journal.failures()
-    assert failed.problem == "ServiceError: too large"
+    assert (failed.problem, failed.service_message) == ("too large", "at most 9 MB ?")
+    assert "9 MB" not in repr(failed)
 
 
 async def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: J
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
         await jobs.job(pdfs(*names), service=service, concurrency=1).run()
-    why = "20 documents failed one after the other, at last with ServiceError: too large"
+    why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: see what is wrong with them")
     assert [word for word in ("run_failed", "renew", "passes them over") if word not in str(stopped.value)] == []
