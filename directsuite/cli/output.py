@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime
 from itertools import zip_longest
@@ -19,6 +19,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 import attrs
 from rich.cells import cell_len
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -271,6 +272,17 @@ async def progress(
     finally:
         starting.cancel()
         bars.stop()
+
+
+@contextlib.contextmanager
+def live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
+    """Show what `render` gives, anew each second, on a terminal alone; gone at the end. It runs in another thread."""
+    console = Console(stderr=True, highlight=False) if console is None else console
+    if not console.is_terminal:
+        yield
+        return
+    with Live(console=console, transient=True, refresh_per_second=1, get_renderable=lambda: render(console)):
+        yield
 
 
 class _Rate(ProgressColumn):

@@ -6,17 +6,20 @@ With --watch the messages are followed side by side, until all are over or the t
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+from rich.console import Console
+from rich.text import Text
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
 from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.cli.options import StatusOptions
-from directsuite.cli.output import members_of, progress, show_json, show_table
+from directsuite.cli.output import live, members_of, progress, show_json, show_table, table
 from directsuite.cli.process import ExitStatus, say
 from directsuite.core.clock import AT_ONCE, Clock, SystemClock
 from directsuite.core.failures import HOPELESS, Scope, scope_of
@@ -64,6 +67,24 @@ class Watch:
     patience: float = GIVE_UP_AFTER
     """Seconds in which all has to be over."""
     clock: Clock = attrs.field(factory=SystemClock)
+    _next_looks: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
+    """On the clock, of the messages that are followed."""
+
+    @property
+    def known(self) -> list[DirectMessageLog]:
+        """The records of all messages."""
+        return [record for records in self.records.values() for record in records]
+
+    def table(self, console: Console) -> Text:
+        """What is known of each recipient, and the seconds until the next look."""
+        rows, now = list[tuple[str | None, ...]](), self.clock.monotonic()
+        for smtp_id, records in self.records.items():
+            due = self._next_looks.get(smtp_id)
+            soon = None if due is None else f"{max(0.0, due - now):.0f} s"
+            rows += [(record.to, record.status, record.status_details, soon) for record in records]
+            if not records:
+                rows.append((smtp_id, "not known yet", None, soon))
+        return table(console, ("to", "status", "details", "next look in"), rows, whole=("to",))
 
     async def run(self) -> None:
         """Return when all are over or given up, or no look can succeed any more.
@@ -72,9 +93,10 @@ class Watch:
         """
         ends_at = self.clock.monotonic() + self.patience
         counts = {smtp_id: len(by_recipient(records)) for smtp_id, records in self.records.items()}
-        while counts:
-            await self._follow(counts, ends_at)
-            counts = await self._late() if self.failure is None else {}
+        with live(self.table):
+            while counts:
+                await self._follow(counts, ends_at)
+                counts = await self._late() if self.failure is None else {}
 
     async def _follow(self, counts: Mapping[str, int], ends_at: float) -> None:
         """Take in what becomes of these messages. counts: the recipients of each that are known."""
@@ -85,10 +107,10 @@ class Watch:
                 self.given_up.add(smtp_id)
             if delivery is not None:
                 self.records[smtp_id] = delivery.records
-            bar.advance()
+            self._next_looks.pop(smtp_id, None)
 
         try:
-            async with progress("following", unit="pieces", total=len(counts)) as bar, asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as group:
                 for smtp_id, count in counts.items():
                     group.create_task(followed(smtp_id, count))
         except* DirectSuiteError:  # it ended the others, too, and is the failure
@@ -99,10 +121,16 @@ class Watch:
 
         count: its recipients that are known, 0 where the service doesn't know it yet.
         """
+
+        def looked(records: Sequence[DirectMessageLog], wait: float) -> None:
+            self.records[smtp_id] = records or self.records[smtp_id]
+            self._next_looks[smtp_id] = self.clock.monotonic() + wait
+
+        follow = functools.partial(self.box.track, smtp_id, on_look=looked)
         try:
             if not count:
                 try:
-                    delivery = await self.box.track(smtp_id, give_up_after=min(UNTIL_KNOWN, self.patience))
+                    delivery = await follow(give_up_after=min(UNTIL_KNOWN, self.patience))
                 except DirectSuiteError as error:
                     if scope_of(error) not in (Scope.SERVICE, Scope.UNCERTAIN):
                         raise
@@ -110,7 +138,7 @@ class Watch:
                     if not (delivery.given_up and delivery.records):
                         return delivery
             left = max(AT_ONCE, ends_at - self.clock.monotonic())  # with no time left it is looked at once
-            return await self.box.track(smtp_id, recipients=max(1, count), give_up_after=left)
+            return await follow(recipients=max(1, count), give_up_after=left)
         except DirectSuiteError as error:
             if not _is_refusal(error):
                 self.failure = error
@@ -164,8 +192,17 @@ async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str]
         watch = Watch(box=box, records={each: records_of(each, records) for each in smtp_ids if each not in denied})
         if options.watch:
             _tell_of_unknown(watch, refusal)
-            await watch.run()
-    records = [record for of_one in watch.records.values() for record in of_one] if options.watch else records
+            try:
+                await watch.run()
+            except asyncio.CancelledError:
+                _show(watch.known, options)
+                raise
+            records = watch.known
+    _show(records, options)
+    return _status(command, watch, records, denied)
+
+
+def _show(records: Sequence[DirectMessageLog], options: StatusOptions) -> None:
     if options.json:
         show_json([members_of(record) for record in records])
     elif records:
@@ -174,7 +211,6 @@ async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str]
             [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
             whole=("to", "SMTP id"),
         )
-    return _status(command, watch, records, denied)
 
 
 def _may_be_of_one(error: ServiceError) -> bool:

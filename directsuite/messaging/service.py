@@ -41,7 +41,7 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, follow
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnLook, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
@@ -212,6 +212,7 @@ class Mailbox(Facade):
         *,
         recipients: int | Iterable[Recipient | str] = 1,
         give_up_after: float = GIVE_UP_AFTER,
+        on_look: OnLook | None = None,
         timeout: float | None = None,
     ) -> Delivery:
         """Follow a message to its recipients, and return what became of it. smtp_id: what `send` returned.
@@ -224,10 +225,12 @@ class Mailbox(Facade):
 
         give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a look that
         fails then. A look that fails before is made again; only what another would repeat, such as AuthenticationError,
-        is raised at once. timeout: of each look. For many messages, or across restarts: `directsuite.jobs.delivery`.
+        is raised at once. timeout: of each look. on_look: called after each look that isn't the last, with the latest
+        record of each recipient and the seconds until the next. For many messages, or across restarts:
+        `directsuite.jobs.delivery`.
         """
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after)
+        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_look=on_look)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """How many messages `folder` holds.

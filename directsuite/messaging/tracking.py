@@ -181,6 +181,10 @@ class Delivery:
         return f"Delivery(recipients={count}, undelivered={len(self.undelivered)}, given_up={self.given_up})"
 
 
+OnLook = Callable[[Sequence[DirectMessageLog], float], None]
+"""What is told of a look that isn't the last: the latest record of each recipient, and the seconds until the next."""
+
+
 async def follow(
     facade: Facade,
     ask: Callable[[], Awaitable[DirectMessageStatusReportResponse]],
@@ -188,6 +192,7 @@ async def follow(
     *,
     recipients: int | Iterable[Recipient | str],
     give_up_after: float,
+    on_look: OnLook | None,
 ) -> Delivery:
     """Look at one message until it is over or given up. ask: one look.
 
@@ -198,6 +203,7 @@ async def follow(
     count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)
     clock, sleep = facade.runtime.clock, facade.runtime.sleep
     began, failures, last = clock.monotonic(), 0, give_up_after - AT_ONCE
+    latest = list[DirectMessageLog]()
     while True:
         age = clock.monotonic() - began
         try:
@@ -215,5 +221,7 @@ async def follow(
                 return Delivery(smtp_id=smtp_id, records=latest, given_up=True)
             failures = 0
             wait = next_look(age, give_up_after).latest - age
-        due = clock.monotonic() + min(wait, max(0.0, give_up_after - age))
-        await wait_until(due, clock.monotonic, sleep)
+        wait = min(wait, max(0.0, give_up_after - age))
+        if on_look is not None:
+            on_look(latest, wait)
+        await wait_until(clock.monotonic() + wait, clock.monotonic, sleep)

@@ -42,6 +42,17 @@ async def test_a_command_that_reads_is_given_again(typist: Typist, number: signa
     assert ended == (status, "directsuite: stopped; nothing was changed: give the same command again\n")
 
 
+async def test_what_is_known_of_watched_messages_is_shown(typist: Typist) -> None:
+    sent = await typist.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
+    typist.sandbox.inject_fault("GetMessageStatus", "hang")
+    async with process_of("status", sent.out.strip(), "--watch") as process:
+        await until_faulty(typist)
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+    assert process.returncode == 130
+    assert out.decode().splitlines()[1].split()[:2] == ["nomdn@elsewhere.test", "Waiting"]
+
+
 async def test_a_send_that_was_under_way_is_looked_for_first(typist: Typist) -> None:
     typist.sandbox.inject_fault("Send", "hang", processed=True)
     status, err = await stopped(typist, signal.SIGINT, *SEND)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import directsuite as ds
 from directsuite.cli.status import Watch, records_of
@@ -152,6 +153,26 @@ async def test_what_a_refused_password_ends_keeps_what_was_known(stage: Clinic) 
     assert isinstance(watch.failure, ds.AuthenticationError)
     assert sum(stage.time.slept) <= 5
     assert stage.requests["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
+
+
+async def test_the_states_and_the_next_look_are_shown_while_it_waits(stage: Clinic) -> None:
+    slow, screens = await stage.send(SLOW), list[str]()
+    console = Console(width=80)
+
+    class Shown(ds.Mailbox):
+        """Notes what is shown before each look."""
+
+        async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
+            screens.append("\n".join(line.rstrip() for line in watch.table(console).plain.splitlines()))
+            return await super().get_message_status(smtp_id, **timeout)
+
+    watch = Watch(box=Shown(stage.box._transport, ALICE, PASSWORD), records={slow: []}, clock=stage.time)
+    await watch.run()
+    assert "not known yet" in screens[0]
+    assert screens[1].splitlines()[0].split() == ["to", "status", "details", "next", "look", "in"]
+    assert screens[1].splitlines()[1].split()[:2] == [SLOW, "Waiting"]
+    assert screens[1].splitlines()[1].endswith(" 0 s")
+    assert watch.table(console).plain.split()[-1] == "Delivered"
 
 
 def waiting(smtp_id: str, recipient: str) -> ds.DirectMessageLog:

@@ -78,6 +78,16 @@ async def test_recipients_reach_their_ends_one_by_one(stage: Clinic) -> None:
     assert sum(stage.time.slept) == pytest.approx(3_660)
 
 
+async def test_each_look_but_the_last_is_told(stage: Clinic) -> None:
+    looks = list[tuple[list[str], float]]()
+    await stage.box.track(
+        await stage.send(SLOW),
+        on_look=lambda records, wait: looks.append(([str(each.status) for each in records], wait)),
+    )
+    assert looks[0][0] == ["Waiting"]
+    assert sum(wait for _, wait in looks) == pytest.approx(sum(stage.time.slept))
+
+
 async def test_one_of_a_tuser_is_followed_too(stage: Clinic) -> None:
     tuser = stage.suite.tuser("front-desk", PASSWORD, ALICE)
     sent = await tuser.send(ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW)]))
