@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import attrs
 from cyclopts import Group, Parameter, Token, convert
@@ -145,6 +145,8 @@ class SyncRunOptions(CommonOptions):
     """Seconds that what is under way gets when a signal comes."""
     status_file: _File = None
     """The worker's report, which status reads; beside the store where nothing is given."""
+    log_names: Annotated[bool, Flag] = False
+    """Name mailboxes in log lines, which have their numbers alone otherwise."""
     json: Annotated[bool, Flag] = False
     """Tell what happens as lines of JSON on stdout."""
 
@@ -173,6 +175,12 @@ class SyncStatusOptions(StoreOptions):
     """Seconds that the worker's last report may be old."""
     failing: Annotated[bool, Flag] = False
     """Show only mailboxes that fail."""
+    sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
+    """What comes first: the mailboxes that fail, those that lag most or have most messages, or by address or number."""
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    """How many to show: 200 in a table and all with --json where nothing is given."""
+    offset: Annotated[int, Parameter(validator=Number(gte=0))] = 0
+    """How many to pass over."""
     json: Json = False
 
 

@@ -45,7 +45,16 @@ from directsuite.cli.credentials import (
 from directsuite.cli.errors import RefusedError, refuse_no_text
 from directsuite.cli.options import DEFAULT_STORE, SyncRunOptions
 from directsuite.cli.process import ExitStatus, forgiving_stdout
-from directsuite.cli.sync_status import MailboxRow, conninfo, numbered, refusal_of_store, table_of, usable_store
+from directsuite.cli.sync_status import (
+    CONNINFO,
+    MailboxRow,
+    conninfo,
+    numbered,
+    refusal_of_store,
+    table_of,
+    those_that_need_somebody_first,
+    usable_store,
+)
 from directsuite.configuration import Configuration
 from directsuite.core.events import Event, Listener
 from directsuite.core.failures import reason_of
@@ -73,6 +82,7 @@ _SUMMARY_EVERY = 60.0  # seconds
 _COUNTS = ("new", "moved", "restored", "gone", "quarantined")
 _INBOX = "INBOX"
 _OTHER_PASSWORDS = f"give --passwords FILE, or {MAILBOX_PASSWORD} for a single mailbox, or put it into a keyring"
+_Mailboxes = Callable[[], Mapping[str, MailboxProgress]]
 _LOGGER = logging.getLogger("directsuite")
 
 
@@ -91,7 +101,7 @@ class _Worker:
 
     work: Callable[[], Awaitable[object]]
     stop: Callable[[], None]
-    mailboxes: Callable[[], Mapping[str, MailboxProgress]]
+    mailboxes: _Mailboxes
 
 
 def run(options: SyncRunOptions) -> int:
@@ -150,7 +160,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
 async def _keep_in_step(
     options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, Listener], Awaitable[_Worker]]
 ) -> int:
-    display = display_for(as_json=options.json)
+    display = display_for(as_json=options.json, mailboxes=(lambda: worker.mailboxes()) if options.log_names else None)
     status_file = options.status_file
     if status_file is None and not options.postgres:
         status_file = status_file_of(options.store or DEFAULT_STORE)
@@ -173,6 +183,7 @@ async def _keep_in_step(
                 asyncio.get_running_loop().call_later(options.grace, work.cancel)
 
         with display, signals_call(came, (signal.SIGINT, signal.SIGTERM)):
+            display.say("started", f"messages go into {_place_of(options)}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.work())
             async with _reported(worker, status_file, display):
                 await _ended(work, worker)
@@ -186,6 +197,13 @@ async def _keep_in_step(
             display.say("done", counted_by_status(mailboxes))
             is_up_to_date = all(each.status is SyncStatus.UP_TO_DATE for each in mailboxes.values())
             return ExitStatus.DONE if is_up_to_date else ExitStatus.FAILED
+
+
+def _place_of(options: SyncRunOptions) -> str:
+    """Where messages are written."""
+    if options.maildir is not None:
+        return f"Maildirs below {options.maildir.absolute()}"
+    return f"the database of {CONNINFO}" if options.postgres else f"{(options.store or DEFAULT_STORE).absolute()}"
 
 
 async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
@@ -385,18 +403,24 @@ class LiveTable:
     def show(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Show those mailboxes that need somebody first, as many as there is room for. now: Unix time."""
         rows = [MailboxRow(progress=each, now=now) for each in mailboxes.values()]
-        self._live.update(table_of(self._console, rows, room=max(3, self._console.height - 6)), refresh=True)
+        room = max(3, self._console.height - 6)
+        self._live.update(table_of(self._console, those_that_need_somebody_first(rows), room=room), refresh=True)
 
     def say(self, event: str, words: str) -> None:
         """Print above the table what happened to the worker itself."""
-        self._console.print(words, highlight=False, markup=False)
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 class Lines:
-    """Elsewhere: a line for each round that brought something or failed, and one a minute; none names anybody."""
+    """Elsewhere: a line for each round that brought something or failed, and one a minute; none names anybody.
 
-    def __init__(self, *, as_json: bool) -> None:
+    mailboxes: gives those that lines may name, nevertheless.
+    """
+
+    def __init__(self, *, as_json: bool, mailboxes: _Mailboxes | None = None) -> None:
         self._as_json = as_json
+        self._mailboxes = mailboxes
+        self._names: Mapping[int | None, str] = {}
         self._summarized_at: float | None = None
 
     def __enter__(self) -> Self:
@@ -414,11 +438,21 @@ class Lines:
             return
         changed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
         words = "; ".join(part for part in (changed, event.problem) if part)
+        name = self._name_of(event.mailbox)
+        named = "" if name is None else f" ({name})"
         self._write(
             "round",
-            f"{'a mailbox' if event.mailbox is None else f'mailbox {event.mailbox}'}: {words}",
-            {"mailbox": event.mailbox, **counts, "more": event.more, "problem": event.problem},
+            f"{'a mailbox' if event.mailbox is None else f'mailbox {event.mailbox}{named}'}: {words}",
+            {"mailbox": event.mailbox}
+            | ({} if name is None else {"name": name})
+            | {**counts, "more": event.more, "problem": event.problem},
         )
+
+    def _name_of(self, number: int | None) -> str | None:
+        """The name of a mailbox, which gets its number when its first round begins."""
+        if self._mailboxes is not None and number not in self._names:
+            self._names = {each.number: each.name for each in self._mailboxes().values()}
+        return self._names.get(number)
 
     def show(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Print a summary, a minute after the one before. now: Unix time."""
@@ -446,10 +480,10 @@ class Lines:
         sys.stdout.flush()
 
 
-def display_for(*, as_json: bool) -> LiveTable | Lines:
-    """The display that fits where the output goes."""
+def display_for(*, as_json: bool, mailboxes: _Mailboxes | None = None) -> LiveTable | Lines:
+    """The display that fits where the output goes; the parameters are those of Lines."""
     console = Console(highlight=False)
-    return LiveTable(console) if console.is_terminal and not as_json else Lines(as_json=as_json)
+    return LiveTable(console) if console.is_terminal and not as_json else Lines(as_json=as_json, mailboxes=mailboxes)
 
 
 def counted_by_status(mailboxes: Mapping[str, MailboxProgress]) -> str:

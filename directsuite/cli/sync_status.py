@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from directsuite.cli.command import Command
 from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
 from directsuite.cli.output import table, table_console
-from directsuite.cli.process import ExitStatus
+from directsuite.cli.process import ExitStatus, say
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -46,6 +47,7 @@ _STYLES = {
 }
 """In the order in which they stand in the table: those that need somebody come first."""
 _ORDER = list(_STYLES)
+_MOST_ROWS = 200  # of the table
 _IN_WORDS = {
     OperatorRequest.AUDIT: "everything is compared with the server",
     OperatorRequest.RETRY: "what was quarantined, or fails, is tried again",
@@ -94,6 +96,16 @@ class MailboxRow:
         )
 
 
+_SORTED_BY: Mapping[str, Callable[[MailboxRow], Any]] = {
+    "status": lambda row: (_ORDER.index(row.progress.status), row.progress.number or 0),
+    "lag": lambda row: -math.inf if row.lag is None else -row.lag,  # first what was never up to date
+    "messages": lambda row: -(row.messages or 0),
+    "mailbox": lambda row: row.progress.name,
+    "number": lambda row: row.progress.number or math.inf,
+}
+"""The order of rows, by --sort."""
+
+
 @attrs.frozen(kw_only=True, repr=False)
 class StatusReport:
     """All that is known, from the worker and from the store."""
@@ -140,10 +152,15 @@ async def _status(options: SyncStatusOptions) -> int:
     if options.mailbox:
         shown = [each for each in report.mailboxes if each.progress.name in options.mailbox]
         report = attrs.evolve(report, mailboxes=shown)
+    rows = sorted(report.mailboxes, key=_SORTED_BY[options.sort])[options.offset :]
+    limit = options.limit or (len(rows) if options.json else _MOST_ROWS)
     if options.json:
-        _show_json(report)
+        _show_json(attrs.evolve(report, mailboxes=rows[:limit]))
     else:
-        _show(report)
+        _show(attrs.evolve(report, mailboxes=rows[:limit]))
+        if rows[limit:]:
+            following = options.offset + limit
+            say(f"{len(rows) - limit} more: --limit {len(rows)}, or --offset {following} for the next ones")
     is_failing = any(each.progress.status is SyncStatus.FAILING for each in report.mailboxes)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
 
@@ -306,7 +323,7 @@ def table_of(console: Console, rows: Sequence[MailboxRow], *, room: int | None =
     with_messages = any(each.messages is not None for each in rows)
     numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
     cells = list[Sequence[object]]()
-    for row in sorted(rows, key=lambda each: _ORDER.index(each.progress.status))[:room]:
+    for row in rows[:room]:
         progress = row.progress
         counts = [progress.changes[Kind.NEW], row.moved, progress.changes[Kind.GONE], row.quarantined]
         if with_messages:
@@ -331,6 +348,11 @@ def duration(seconds: float | None) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def those_that_need_somebody_first(rows: Iterable[MailboxRow]) -> list[MailboxRow]:
+    """Rows in the order of --sort status."""
+    return sorted(rows, key=_SORTED_BY["status"])
 
 
 def _row(progress: MailboxProgress, stored: MailboxStatus | None, now: float) -> MailboxRow:

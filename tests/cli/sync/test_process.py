@@ -108,7 +108,7 @@ async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: D
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
     assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
-    assert [json.loads(line)["event"] for line in out.splitlines()] == ["stopping", "stopped"]
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["started", "stopping", "stopped"]
     desk.sandbox.clear_faults()
     assert (await desk.run("run", *options)).status == 0
     assert subjects(desk.folder) == ["one"]

@@ -121,10 +121,22 @@ async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
     assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
-    assert [line["problem"] for line in lines[:-1] if line["problem"]] == [
+    assert lines[0] == {"event": "started", "words": f"messages go into {desk.folder / 'directsuite-sync.db'}"}
+    assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
         "The password is refused: give the right one."
     ]
     assert ended.status == 1
+
+
+async def test_log_lines_name_mailboxes_where_that_is_wanted(desk: Desk) -> None:
+    await desk.deliver(ALICE, "one")
+    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--log-names")
+    assert f" mailbox 1 ({ALICE}): 1 new\n" in ended.out
+    await desk.deliver(ALICE, "two")
+    ended = await desk.run(
+        "run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--log-names", "--json"
+    )
+    assert json.loads(ended.out.splitlines()[1])["name"] == ALICE
 
 
 async def test_a_store_that_fails_under_the_worker_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

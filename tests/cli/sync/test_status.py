@@ -76,11 +76,31 @@ async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> 
     assert unknown.err.startswith("directsuite: number 2 of --mailbox is not known to the store")
 
 
+async def test_mailboxes_are_sorted_and_paged(desk: Desk) -> None:
+    await ran(desk, bob="wrong")
+    orders = {
+        "status": [BOB, ALICE],
+        "lag": [BOB, ALICE],
+        "messages": [ALICE, BOB],
+        "mailbox": [ALICE, BOB],
+        "number": [ALICE, BOB],
+    }
+    for order, names in orders.items():
+        document = json.loads((await desk.run("status", "--json", "--sort", order)).out)
+        assert [each["mailbox"] for each in document["mailboxes"]] == names, order
+    first = await desk.run("status", "--limit", "1")
+    assert (BOB in first.out, ALICE in first.out) == (True, False)
+    assert first.err == "directsuite: 1 more: --limit 2, or --offset 1 for the next ones\n"
+    second = await desk.run("status", "--limit", "1", "--offset", "1")
+    assert (BOB in second.out, ALICE in second.out, second.err) == (False, True, "")
+    assert (first.status, second.status) == (1, 1)
+
+
 async def test_as_json_it_is_one_document(desk: Desk) -> None:
     await ran(desk, bob="wrong")
     document = json.loads((await desk.run("status", "--json")).out)
     assert document["worker"]["running"] is False
-    alice, bob = document["mailboxes"]
+    bob, alice = document["mailboxes"]
     assert (alice["mailbox"], alice["status"], alice["messages"]) == (ALICE, "up to date", 1)
     assert alice["since_the_start"] == {"new": 1, "moved": 0, "gone": 0}
     assert alice["folders"]["INBOX"]["messages"] == 1
