@@ -18,9 +18,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -33,7 +34,7 @@ from directsuite.cli.process import ExitStatus, say
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.failures import reason_of
 from directsuite.durable import files
-from directsuite.errors import DirectSuiteError, OutcomeUnknownError
+from directsuite.errors import DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 from directsuite.messaging.send_once import request_id
@@ -118,7 +119,7 @@ async def _show_dry_run(message: Message, options: SendOptions) -> int:
 
 
 async def _send(command: Command, access: MailboxAccess, message: Message, options: SendOptions) -> int:
-    async with command.suite(access.settings) as suite:
+    async with command.suite(access.settings) as suite, _saying_the_size(command, message):
         box = suite.mailbox(access.address, access.password)
         before = False
         if options.key is None:
@@ -141,6 +142,19 @@ async def _send(command: Command, access: MailboxAccess, message: Message, optio
     elif not options.json:
         say(f"{said}; `directsuite status` with this id tells how far it has come")
     return ExitStatus.DONE
+
+
+@contextlib.asynccontextmanager
+async def _saying_the_size(command: Command, message: Message) -> AsyncGenerator[None]:
+    """Have a service that finds the message too large answered with its size."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            size = size_in_words(round(_size(message) * _ENCODED))
+            says = f"its files take {size} on the way: send less, or ask the service's provider for the limit"
+            command.advice = {ServiceError: says}
+        raise
 
 
 async def _send_once(

@@ -281,6 +281,7 @@ _STATUSES: dict[int, tuple[type[ServiceError], str]] = {
     401: (AuthenticationError, "no valid access token in the request"),
     403: (PermissionDeniedError, "permission denied for the requested action"),
     404: (NotFoundError, "endpoint not found: check the URL in the settings, or the thing asked for is gone"),
+    413: (ServiceError, "the request is larger than the service takes"),
     429: (RateLimitedError, "too many requests"),
 }
 

@@ -111,6 +111,17 @@ async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(typi
     assert await sent(typist) == 1
 
 
+async def test_a_message_that_is_too_large_is_told_with_its_size(typist: Typist) -> None:
+    (typist.folder / "scan.pdf").write_bytes(bytes(3_000_000))
+    typist.sandbox.inject_fault("Send", "status", status=413)
+    ended = await typist.run("send", *TO_BOB, "--attach", "scan.pdf")
+    assert ended.status == 5
+    assert ended.err == (
+        "directsuite: Send: the request is larger than the service takes (HTTP 413): its files take 4.0 MB on the way: "
+        "send less, or ask the service's provider for the limit\n"
+    )
+
+
 async def test_with_a_key_it_goes_once_however_often_it_is_given(typist: Typist) -> None:
     first, second = await typist.run(*KEYED), await typist.run(*KEYED, "--json")
     assert (first.status, second.status) == (0, 0)

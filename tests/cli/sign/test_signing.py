@@ -225,13 +225,15 @@ async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: D
     told = await desk.sign("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
     assert told.err == "directsuite: 1 PDF failed: see to the reason of each, and give the command with --again\n"
-    assert "the service refused the request (HTTP 413)" in told.out
+    assert "the request is larger than the service takes (HTTP 413)" in told.out
     assert len(desk.files()) == 1
     told = await desk.sign("in", *SIGNED)  # it is not tried again by itself
     assert (told.status, len(desk.files())) == (1, 1)
     told = await desk.sign("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
-    assert "passed over: it failed before (the service refused the request (HTTP 413)); --again" in told.out
+    assert (
+        "passed over: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
+    )
     told = await desk.sign("in", *SIGNED, "--again")
     assert (told.status, told.out) == (0, f"1 signed; into {desk.folder / 'out'}\n")
     assert len(desk.files()) == 2

@@ -145,8 +145,8 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: De
     told = await desk.sign("in", *_OUT, "--concurrency", "1")
     assert told.status == 1
     assert told.err.splitlines() == [
-        "directsuite: 20 documents failed one after the other; the last: the service refused the "
-        "request (HTTP 413): see to that before you go on",
+        "directsuite: 20 documents failed one after the other; the last: the request is larger "
+        "than the service takes (HTTP 413): see to that before you go on",
         "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on",
         "directsuite: 20 PDFs failed, and are passed over, too: see to the reason of each, and give the command with "
         "--again",
