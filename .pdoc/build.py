@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shutil
 import sys
 import warnings
 from collections import defaultdict
@@ -30,6 +31,7 @@ import directsuite.types
 from directsuite.wire.models import Model
 
 HERE = Path(__file__).parent
+GUIDES = HERE.parent / "directsuite" / "guides"
 MODULES = (
     "directsuite.sync",
     "directsuite.sync.fleet",
@@ -57,6 +59,8 @@ def main(folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         text = pdoc.render.html_module(module=module, all_modules=modules)
         file.write_text(linked(text, homes, "../" * name.count(".")), "utf-8")
+    for picture in GUIDES.glob("*.svg"):
+        shutil.copy(picture, folder / "guides")
     (folder / "search.js").write_text(pdoc.render.search_index(modules), "utf-8")
 
 
@@ -71,10 +75,11 @@ def texts() -> Iterator[ModuleType]:
     """The pages of README, CHANGELOG and the guides, with their links to one another."""
     root = HERE.parent
     files = {"index": root / "README.md", "changelog": root / "CHANGELOG.md"}
-    files |= {f"guides.{file.stem}": file for file in sorted(root.glob("directsuite/guides/*.md"))}
+    files |= {f"guides.{file.stem}": file for file in sorted(GUIDES.glob("*.md"))}
     for name, file in files.items():
         text = re.sub(r"\((?:directsuite/(guides/))?([\w-]+)\.md([#)])", r"(\1\2.html\3", file.read_text("utf-8"))
-        yield page_of(name, text.replace("(CHANGELOG.html", "(changelog.html"))
+        text = text.replace("(CHANGELOG.html", "(changelog.html").replace("(directsuite/guides/", "(guides/")
+        yield page_of(name, text)
 
 
 def subpackages() -> list[ModuleType]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 import directsuite as ds
-from directsuite.sandbox.serving import DOMAIN, FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, TUSER
+from directsuite.sandbox.samples import DOMAIN, FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, TUSER
 
 if TYPE_CHECKING:
     import random

@@ -16,10 +16,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from directsuite.sandbox import fax, patients, registration
-from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.parsing import content_of
-from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
+from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
+from directsuite.sandbox.server import DEMO_CLIENT, Sandbox
 
 if TYPE_CHECKING:
     from directsuite.sandbox.messaging.service import Profiles
@@ -27,22 +25,6 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
-
-DOMAIN = "direct.example.test"
-MAILBOXES = (f"alice@{DOMAIN}", f"bob@{DOMAIN}")
-MAILBOX_LOGIN = "sandbox"
-TUSER = ("demo-tuser", "demo-login")
-FAX_NUMBER = "15550100100"
-INDIVIDUALS = (
-    ("Ada", "Example", "1234", "1980-02-29", "ALASKA"),
-    ("Grace", "Sample", "5678", "1975-12-09", "Vermont"),
-)
-
-_WELCOME = (
-    b"From: bob@direct.example.test\r\nTo: alice@direct.example.test\r\nSubject: Welcome to the sandbox\r\n"
-    b"Message-ID: <welcome@direct.example.test>\r\nMIME-Version: 1.0\r\n"
-    b"Content-Type: text/plain; charset=utf-8\r\n\r\nThis mailbox is yours to play with.\r\n"
-)
 
 
 class CannotStartError(Exception):
@@ -107,29 +89,6 @@ def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str
     return f"it cannot listen on {host}, port {port} ({reason}): give another --host, or another --port"
 
 
-def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
-    """Add two mailboxes, a T-User, a dozen faxes and two proofed individuals; once for a state that is kept."""
-    # Both mailboxes come in one transaction with all the rest: where they are, so is everything.
-    if all(mailboxes.account_id(connection, address) is not None for address in MAILBOXES):
-        return
-    for address in MAILBOXES:
-        if mailboxes.account_id(connection, address) is None:
-            mailboxes.create_account(connection, address, MAILBOX_LOGIN, at_ms=now)
-    mailboxes.create_tuser(connection, *TUSER, MAILBOXES)
-    registration.add_reseller(connection, *DEMO_LOGIN, [DOMAIN])
-    for first_name, last_name, ssn4, dob, state in INDIVIDUALS:
-        person = patients.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
-        contact = patients.Contact(email=f"{first_name.lower()}@example.test", state=state, country="US")
-        patients.add_individual(connection, person, contact)
-    for number in range(1, 13):
-        status = "waiting" if number == 12 else "complete"
-        fax.add_fax(connection, fax.NewFax(fax_number=FAX_NUMBER, status=status, description=f"Fax {number}"), now=now)
-    alice = mailboxes.account_id(connection, MAILBOXES[0])
-    if alice is not None:
-        inbox = mailboxes.folder_id(connection, alice, mailboxes.INBOX)
-        mailboxes.append(connection, inbox, content_of(_WELCOME), received_ms=now)
-
-
 def summary(sandbox: Sandbox) -> str:
     """The environment as lines to paste into a shell, and the logins as comments."""
     exports = [f"export {name}={value}" for name, value in sandbox.environment.items()]
@@ -137,8 +96,9 @@ def summary(sandbox: Sandbox) -> str:
         [
             "# the four services on loopback, with the demo account",
             *exports,
-            f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}",
+            f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
+            f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
         ]

@@ -30,6 +30,7 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.explained: set[str] = set()
         self.links: set[str] = set()
+        self.pictures: set[str] = set()
         self._last = ""
         self.text = file.read_text("utf-8")
         self.feed(self.text)
@@ -38,6 +39,8 @@ class Page(HTMLParser):
         found = {name: value or "" for name, value in attrs}
         if tag == "a" and "href" in found:
             self.links.add(found["href"])
+        if tag == "img" and not found["src"].startswith("data:"):
+            self.pictures.add(found["src"])
         if anchor := found.get("id"):
             self.anchors.add(anchor)
             if tag in ("section", "div"):
@@ -56,7 +59,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     words = [sys.executable, *shlex.split(command[1]), str(folder)]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (made.returncode, made.stderr) == (0, "")
-    return {file.relative_to(folder): Page(file) for file in folder.rglob("*.html")}
+    pages = {file.relative_to(folder): Page(file) for file in folder.rglob("*.html")}
+    pictures = [folder / path.parent / picture for path, page in pages.items() for picture in page.pictures]
+    assert all(picture.is_file() for picture in pictures)
+    return pages
 
 
 def test_every_guide_has_a_page(site: dict[Path, Page]) -> None:

@@ -15,13 +15,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from directsuite.cli import main
 from directsuite.cli.app import app
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
-from directsuite.sandbox.serving import MAILBOX_LOGIN, MAILBOXES, add_sample_content
+from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
 from tests.guides.documents import DOCUMENTS, text_of
+from tests.testing.project import ROOT
 
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```)", re.DOTALL | re.MULTILINE)
 VARYING = (
@@ -41,6 +44,14 @@ VARYING = (
 """What no two runs have alike."""
 NOT_SHOWN = {"fax watch", "demo", "guide", "sandbox"}
 """What goes on until Ctrl-C, or shows a bar as it goes, or a whole guide."""
+PICTURE = ROOT / "directsuite" / "guides" / "terminal.svg"
+PICTURED = (
+    "directsuite inbox list --from hospital",
+    "directsuite inbox save 6 --into received",
+    "directsuite sign consents --output signed --widget 72,620,200,70 --reason Consent",
+    "directsuite inbox reply 6 --body 'Thank you.' --attach signed/first.pdf",
+    "directsuite inbox move 6 --to INBOX.Done",
+)
 FILES = {
     "letter.txt": "Dear Bob,\n\nplease see my patient.\n",
     "ada.toml": 'first_name = "Ada"\nlast_name = "Example"\nssn4 = "1234"\ndob = 1980-02-29\ndirect_username = "ada"\n'
@@ -102,6 +113,21 @@ async def test_the_guide_shows_what_the_commands_print(desk: Path, monkeypatch: 
     if os.environ.get("WRITE_SCREENS"):
         DOCUMENTS["screens"].write_text(guide, "utf-8")
     assert guide == written
+
+
+async def test_readme_has_a_picture_of_the_terminal(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR")
+    screens = [await screen_of(command, monkeypatch) for command in PICTURED]
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(Text.from_ansi("\n".join(screens)))
+    picture = console.export_svg(title="directsuite", unique_id="terminal")
+    picture = re.sub(
+        r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL
+    )  # a browser would fetch them from elsewhere
+    if os.environ.get("WRITE_SCREENS"):
+        PICTURE.write_text(picture, "utf-8")
+    assert picture == PICTURE.read_text("utf-8")
 
 
 def test_every_command_is_shown() -> None:

@@ -15,8 +15,9 @@ import aiohttp
 import pytest
 
 from directsuite.sandbox import serving
+from directsuite.sandbox.samples import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import TUSER, add_sample_content, run
+from directsuite.sandbox.serving import run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -71,7 +72,7 @@ async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: sig
             assert (await answer.json())["success"]
         credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
         async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=credentials) as answer:
-            assert (await answer.json())["count"] == 1
+            assert (await answer.json())["count"] == 7
         process.send_signal(number)
         _, errors = await asyncio.wait_for(process.communicate(), 10)
         assert (process.returncode, errors) == (0, b"")
@@ -112,7 +113,7 @@ async def test_reset_brings_the_announced_content_back() -> None:
         async with http.post(f"{urls['control']}/reset", json={}) as answer:
             assert answer.status == 200
         async with http.post(f"{urls['message']}/GetMessageCount/INBOX", json=credentials) as answer:
-            assert (await answer.json())["count"] == 1
+            assert (await answer.json())["count"] == 7
         async with http.post(f"{urls['registration']}/login", json=dict(zip(_LOGIN, TUSER, strict=True))) as answer:
             assert (await answer.json())["success"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from directsuite.sandbox.serving import MAILBOX_LOGIN, MAILBOXES
+from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
