@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from directsuite.wire.codec import register_hooks as register_hooks
     from directsuite.wire.models import Model as Model
     from directsuite.wire.models import OpenEnum as OpenEnum
+    from directsuite.wire.models import reveal as reveal
 else:
     _NAMES = {
         "core.credentials": "AccessToken TokenSource",
@@ -156,7 +157,7 @@ else:
         "signing.service": "Signing",
         "suite": "DirectSuite",
         "wire.codec": "make_converter register_hooks",
-        "wire.models": "Model OpenEnum",
+        "wire.models": "Model OpenEnum reveal",
     }
     _MODULES = {name: f"directsuite.{module}" for module, names in _NAMES.items() for name in names.split()}
     __all__ = sorted([*_MODULES, "__version__"])

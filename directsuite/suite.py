@@ -183,6 +183,10 @@ class DirectSuite:
 
         return TUser(self._transport, username, password, direct_addr)
 
+    def __repr__(self) -> str:
+        services = [service.value for service in Service if self._transport.has(service)]
+        return f"<DirectSuite of {', '.join(services) or 'no services'}: {self._session.state}>"
+
     @property
     def runtime(self) -> Runtime:
         """The suite's clock, sleep and events, for the package's own use."""

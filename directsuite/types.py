@@ -55,6 +55,7 @@ from directsuite.messaging.models import (
     SmtpIdsRequest,
     UidsRequest,
 )
+from directsuite.messaging.tracking import OnLook
 from directsuite.oauth.grants import Grant, Token
 from directsuite.registration.models import (
     AddUsersResponse,
@@ -211,6 +212,7 @@ __all__ = [
     "MessageStatusLog",
     "MessageWithHeader",
     "MultiSignRequest",
+    "OnLook",
     "Page",
     "PaymentConfirmation",
     "PdfDestination",

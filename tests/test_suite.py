@@ -96,6 +96,15 @@ def test_login_of_another_form_is_refused_without_being_shown(login: object) -> 
     assert not any("Zaphod" in repr(value) or value is login for values in own for value in values.values())
 
 
+async def test_suite_and_facades_tell_their_services_and_whether_they_are_open() -> None:
+    suite = ds.DirectSuite(ds.Settings(message_url="https://mail.example.test/api"))
+    assert repr(suite) == "<DirectSuite of messaging: not open>"
+    async with suite:
+        assert repr(suite.mailbox("zaphod@x.test", "Zaphod1")) == "<Mailbox of a suite that is open>"
+    assert repr(suite) == "<DirectSuite of messaging: closed>"
+    assert repr(ds.DirectSuite()) == "<DirectSuite of no services: not open>"
+
+
 def test_facades_cost_no_connection_and_no_loop() -> None:
     suite = ds.DirectSuite.from_env(ENVIRON)
     box = suite.mailbox("alice@direct.example.test", "p")

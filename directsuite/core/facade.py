@@ -74,6 +74,9 @@ class Facade:
             if inspect.isfunction(method) and not name.startswith("_"):
                 setattr(cls, name, scrub_traceback(method))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of a suite that is {self._transport.environment.session.state}>"
+
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
         """The same facade with another timeout (seconds for each whole call) or retry policy."""
         options = self._options

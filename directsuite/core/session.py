@@ -138,6 +138,13 @@ class Session:
             raise _closed()
         return waiting.result()
 
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.closed:
+            return "closed"
+        return "not open" if self._http is None else "open"
+
     async def open(self) -> None:
         """Create the session in the running loop. A suite opens once."""
         if self.closed:

@@ -62,6 +62,10 @@ class Transport:
         self.timeout = environment.timeout
         self.codec = environment.codec
 
+    def has(self, service: Service) -> bool:
+        """Return True if the settings give a URL for this service."""
+        return service in self._endpoints and self._endpoints[service].base_url is not None
+
     async def call(
         self,
         operation: Operation[R],

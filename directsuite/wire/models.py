@@ -2,8 +2,8 @@
 
 A model is a frozen, slotted, keyword-only attrs class. Its fields are snake_case here and camelCase on the wire;
 `Annotated[..., Wire("GMTOffset")]` gives the specification's spelling where it is another. Fields that the
-specification doesn't know stay in `extra` and go back out. A `repr` shows only what `_shown` lists: never a name,
-an address, a subject or a body.
+specification doesn't know stay in `extra` and go back out. A `repr` shows the values of those fields alone that
+`_shown` lists: never a name, an address, a subject or a body.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Model(ValueSemantics):
     """The base of every type of the specification."""
 
     _shown: ClassVar[tuple[str, ...]] = ()
+    """Fields and properties whose values a `repr` shows."""
     _loose: ClassVar[bool] = False
     """Whether the specification leaves the type's fields open: what can't be read as expected stays in `extra`."""
 
@@ -77,8 +78,46 @@ class Model(ValueSemantics):
     """Members of the JSON object that the specification doesn't list, as they came."""
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
-        return f"{type(self).__name__}({shown})"
+        """The fields that are set; those that `_shown` doesn't list as placeholders with their sizes."""
+        names = dict.fromkeys((*self._shown, *_names_of(self)))
+        return _text_of(self, names, lambda name, value: repr(value) if name in self._shown else _placeholder(value))
+
+
+def reveal(value: object) -> str:
+    """All that a model holds, or the models in a list, as text: what `repr` gives, with every value in clear.
+
+    It shows patient data and secrets: print it, and don't log it.
+    """
+    if isinstance(value, Model):
+        return _text_of(value, _names_of(value), lambda _, field: reveal(field))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(reveal, cast('Iterable[object]', value)))}]"
+    return repr(value.reveal() if isinstance(value, Secret) else value)
+
+
+def _names_of(model: Model) -> list[str]:
+    return [field.name for field in attrs.fields(type(model))]
+
+
+def _text_of(model: Model, names: Iterable[str], shown: Callable[[str, object], str]) -> str:
+    values = ((name, getattr(model, name)) for name in names)
+    fields = (f"{name}={shown(name, value)}" for name, value in values if value not in (None, "", b"", [], {}))
+    return f"{type(model).__name__}({', '.join(fields)})"
+
+
+def _placeholder(value: object) -> str:
+    """What tells that a value is there, and how large it is, and not what it is."""
+    match value:
+        case str():
+            return f"<{len(value)} chars>"
+        case bytes():
+            return f"<{len(value)} bytes>"
+        case list() | dict():
+            return f"<{len(cast('list[object]', value))}>"
+        case Model() | Secret() | bool():
+            return repr(value)
+        case _:
+            return "<set>"
 
 
 def is_loose(cls: type[Model]) -> bool:

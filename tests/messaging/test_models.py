@@ -58,6 +58,23 @@ def test_the_path_of_an_attachment_never_goes_on_the_wire() -> None:
     assert "Zaphod" not in repr(ds.Attachment.from_path("/private/Zaphod/scan.pdf"))
 
 
+def test_a_repr_shows_what_is_set_and_how_large_it_is() -> None:
+    scan = ds.Attachment(content=b"%PDF-", filename="Zaphod.pdf", content_type="application/pdf; name=Zaphod.pdf")
+    message = ds.Message(subject="Zaphod", recipients=[ds.Recipient("zaphod@x.test")], attachment_list=[scan])
+    assert repr(message) == "Message(subject=<6 chars>, html_body=False, recipients=<1>, attachment_list=<1>)"
+    assert repr(scan) == (
+        "Attachment(media_type='application/pdf', content=<5 bytes>, content_type=<32 chars>, filename=<10 chars>)"
+    )
+    assert repr(ds.Login("zaphod", "Zaphod1")) == "Login(username=<6 chars>, password=Secret('***'))"
+
+
+def test_everything_is_revealed_to_those_who_ask_for_it() -> None:
+    message = ds.Message(subject="Zaphod", recipients=[ds.Recipient("zaphod@x.test")])
+    recipient = "Recipient(email='zaphod@x.test', type=<RecipientType.TO: 'TO'>)"
+    assert ds.reveal([message]) == f"[Message(subject='Zaphod', html_body=False, recipients=[{recipient}])]"
+    assert ds.reveal(ds.Login("zaphod", "Zaphod1")) == "Login(username='zaphod', password='Zaphod1')"
+
+
 def test_a_recipient_is_a_to_where_nothing_else_is_said() -> None:
     assert CODEC.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
     assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC

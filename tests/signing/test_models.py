@@ -77,6 +77,4 @@ def test_a_stored_document_tells_when_it_was_saved() -> None:
     document = CODEC.decode(ds.StoredDocument, b'{"identifier":"d1","createdTime":1467740835000,"documentDigest":""}')
     assert document.created_time == datetime(2016, 7, 5, 17, 47, 15, tzinfo=UTC)
     assert document.document_digest == ""
-    assert (
-        repr(document) == f"StoredDocument(identifier='d1', document_type=None, created_time={document.created_time!r})"
-    )
+    assert repr(document) == f"StoredDocument(identifier='d1', created_time={document.created_time!r})"
