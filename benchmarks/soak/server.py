@@ -53,7 +53,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def running_server() -> AsyncGenerator[Server]:
     """A sandbox with sample content, in memory, ended by SIGTERM."""
-    command = (sys.executable, "-m", "directsuite.sandbox", "--memory", "--port", "0")
+    command = (sys.executable, "-m", "directsuite.sandbox", "--memory", "--port", "0", "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -70,9 +70,8 @@ async def running_server() -> AsyncGenerator[Server]:
 
 async def _ready(process: asyncio.subprocess.Process) -> Mapping[str, str]:
     assert process.stdout is not None
-    while not (line := await process.stdout.readline()).startswith(b"{"):
-        if not line:
-            raise RuntimeError("the sandbox ended before it was ready")
+    if not (line := await process.stdout.readline()):
+        raise RuntimeError("the sandbox ended before it was ready")
     urls: Mapping[str, str] = json.loads(line)["urls"]
     return urls
 

@@ -9,7 +9,6 @@ from pathlib import Path  # cyclopts reads the annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.validators import Number, mutually_exclusive
 
 from directsuite._version import __version__
 from directsuite.cli.examples import epilogue
@@ -22,13 +21,14 @@ from directsuite.cli.options import (
     TRYING,
     CommonOptions,
     ConfigOptions,
+    ControlListOptions,
+    ControlOptions,
     DemoOptions,
     DoctorOptions,
     DocumentOutputOptions,
     FaxListOptions,
     FaxNumber,
     FaxWatchOptions,
-    Flag,
     InboxDeleteOptions,
     InboxForwardOptions,
     InboxListOptions,
@@ -41,6 +41,10 @@ from directsuite.cli.options import (
     PatientAddOptions,
     PatientFindOptions,
     PatientOptions,
+    SandboxClockOptions,
+    SandboxFaultOptions,
+    SandboxFaxOptions,
+    SandboxOptions,
     SendOptions,
     SignOptions,
     Sources,
@@ -53,13 +57,12 @@ from directsuite.cli.options import (
     Uids,
     named,
 )
-from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, require, say
+from directsuite.cli.process import ExitStatus, require, say
 from directsuite.cli.usage import secret_among, wrong_usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_KEPT = Group("Where the state is kept", validator=mutually_exclusive)
 _EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
 
 _COMPLETION_NEEDS = {"zsh": ", where ~/.zshrc runs compinit"}
@@ -112,6 +115,14 @@ sign = App(
     result_action="return_value",
     group=SERVICES,
     sort_key=1,
+)
+sandbox = App(
+    name="sandbox",
+    help_epilogue=epilogue("sandbox"),
+    group_commands=COMMANDS,
+    result_action="return_value",
+    group=TRYING,
+    sort_key=3,
 )
 fax = _group("fax", "Tell how faxes stand: list, show, watch.", SERVICES, 2)
 patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
@@ -296,6 +307,7 @@ app.command(sign)
 app.command(fax)
 app.command(patient)
 app.command(config)
+app.command(sandbox)
 
 
 @sync.command(name="run", help_epilogue=epilogue("sync run"))
@@ -557,50 +569,128 @@ def install_completion(
     return ExitStatus.DONE
 
 
-@app.command(group=TRYING, sort_key=3, help_epilogue=epilogue("sandbox"))
-def sandbox(
-    *,
-    port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=65535))] = None,
-    host: str = "127.0.0.1",
-    data: Annotated[Path | None, Parameter(group=_KEPT, converter=named)] = None,
-    memory: Annotated[bool, Flag, Parameter(group=_KEPT)] = False,
-    profile: Annotated[list[Literal["strict", "java", "attachment-list"]] | None, Parameter(negative="")] = None,
-) -> int:
+@sandbox.default
+def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
     """Run the four services on this machine, with demo content.
 
-    It ends with Ctrl-C.
+    It prints each call, and ends with Ctrl-C. The other commands drive one that runs.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.serve(options)
+
+
+@sandbox.command(name="env", sort_key=1, help_epilogue=epilogue("sandbox env"))
+def sandbox_env(*, options: ControlOptions = ControlOptions()) -> int:
+    """Print the variables that a client needs, for a shell: eval "$(directsuite sandbox env)"."""
+    from directsuite.cli import sandbox
+
+    return sandbox.env(options)
+
+
+@sandbox.command(name="account", sort_key=2, help_epilogue=epilogue("sandbox account"))
+def sandbox_account(address: str, password: str = "sandbox", /, *, options: ControlOptions = ControlOptions()) -> int:  # noqa: S107  no secret
+    """Add a mailbox.
 
     Parameters
     ----------
-    port: int
-        Where to listen; 0 takes a free port, 8025 where nothing is given.
-    host: str
-        A loopback address.
-    data: Path
-        The folder that keeps the state; directsuite-sandbox where nothing is given.
-    memory: bool
-        Keep the state in memory and forget it at the end.
-    profile: list
-        Answer otherwise than the specification says, as some servers do; may be given several times.
+    address: str
+        The Direct address; any domain will do.
+    password: str
+        The mailbox's password, which is no secret here.
     """
-    import asyncio
+    from directsuite.cli import sandbox
 
-    from directsuite.sandbox import serving
-    from directsuite.sandbox.control import is_loopback
+    return sandbox.account(options, address, password)
 
-    if not is_loopback(host):
-        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
-        return ExitStatus.REFUSED
-    if missing(EXTRAS["sandbox"]):
-        say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
-    folder = None if memory else data or serving.DEFAULT_FOLDER
-    port = serving.DEFAULT_PORT if port is None else port
-    try:
-        asyncio.run(serving.serve(folder, host=host, port=port, profile=profile or "strict"))
-    except serving.CannotStartError as error:
-        say(f"the sandbox cannot start: {error}")
-        return ExitStatus.FAILED
-    return ExitStatus.DONE  # SIGINT and SIGTERM are meant to end it
+
+@sandbox.command(name="patient", sort_key=3, help_epilogue=epilogue("sandbox patient"))
+def sandbox_patient(
+    first_name: str, last_name: str, ssn4: str, dob: str, /, *, options: ControlOptions = ControlOptions()
+) -> int:
+    """Add an identity-proofed individual, whom `directsuite patient add` can provision.
+
+    Parameters
+    ----------
+    first_name: str
+        The first name.
+    last_name: str
+        The last name.
+    ssn4: str
+        The last four digits of the social security number.
+    dob: str
+        The date of birth, as 1980-02-29.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.patient(options, first_name, last_name, ssn4, dob)
+
+
+@sandbox.command(name="fax", sort_key=4, help_epilogue=epilogue("sandbox fax"))
+def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOptions()) -> int:
+    """Add a fax, or give one another status.
+
+    Parameters
+    ----------
+    number: str
+        The fax number.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.fax(options, number)
+
+
+@sandbox.command(name="clock", sort_key=5, help_epilogue=epilogue("sandbox clock"))
+def sandbox_clock(*, options: SandboxClockOptions = SandboxClockOptions()) -> int:
+    """Show the sandbox's time, or change it: sessions, tokens and deliveries follow."""
+    from directsuite.cli import sandbox
+
+    return sandbox.clock(options)
+
+
+@sandbox.command(name="fault", sort_key=6, help_epilogue=epilogue("sandbox fault"))
+def sandbox_fault(
+    operation: str | None = None,
+    kind: str | None = None,
+    /,
+    *,
+    options: SandboxFaultOptions = SandboxFaultOptions(),
+) -> int:
+    """Have an operation go wrong, or list what does.
+
+    Parameters
+    ----------
+    operation: str
+        The specification's name of an operation, such as Send, or '*' for all. Without it, faults are listed.
+    kind: str
+        What goes wrong: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
+        expire_session.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.fault(options, operation, kind)
+
+
+@sandbox.command(name="ledger", sort_key=7, help_epilogue=epilogue("sandbox ledger"))
+def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptions = ControlListOptions()) -> int:
+    """List what really happened: messages sent, documents signed, patients provisioned.
+
+    Parameters
+    ----------
+    operation: str
+        The specification's name of an operation; without it, all are listed.
+    """
+    from directsuite.cli import sandbox
+
+    return sandbox.ledger(options, operation)
+
+
+@sandbox.command(name="reset", sort_key=8, help_epilogue=epilogue("sandbox reset"))
+def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
+    """Bring back the content of the first start."""
+    from directsuite.cli import sandbox
+
+    return sandbox.reset(options)
 
 
 @app.command(group=TRYING, sort_key=2, help_epilogue=epilogue("demo"))

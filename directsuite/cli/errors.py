@@ -155,7 +155,7 @@ def in_own_words(explanation: str) -> str:
 
 def _explanation(error: errors.DirectSuiteError) -> str:
     said = in_own_words(error.explanation.rstrip("."))
-    if isinstance(error, errors.ConnectFailedError):
+    if isinstance(error, errors.TransportError):
         said = _CONNECTION_ERROR.sub(_connection_words, said)
     return said if error.operation is None else f"{error.operation}: {said}"
 

@@ -55,6 +55,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("--mailbox ADDRESS",),
     "demo": ("--messages 20 --documents 2",),
     "sandbox": ("--memory", "--port 0 --profile java"),
+    "sandbox env": ("", "--at http://127.0.0.1:9000"),
+    "sandbox account": ("carol@direct.example.test",),
+    "sandbox patient": ("Ada Example 1234 1980-02-29",),
+    "sandbox fax": ("15550100100 --status waiting", "15550100100 --handle HANDLE --status complete"),
+    "sandbox clock": ("", "--advance 600", "--set 2026-05-01T09:00"),
+    "sandbox fault": ("", "Send reset_after", "'*' status --status 503 --times 3", "--clear"),
+    "sandbox ledger": ("", "Send --json"),
+    "sandbox reset": ("",),
     "guide": ("", "errors"),
 }
 """The arguments of each command."""

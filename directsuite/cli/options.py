@@ -529,3 +529,93 @@ class DemoOptions:
     """How many PDFs are signed."""
     faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35
     """How many fax records are walked."""
+
+
+_DRIVEN = Group("Which sandbox", sort_key=9)
+_STATE = Group("Where the state is kept", validator=mutually_exclusive)
+_TIME = Group("What the clock does", validator=mutually_exclusive)
+DEFAULT_SANDBOX = "http://127.0.0.1:8025"
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SandboxOptions:
+    """The options of `sandbox`."""
+
+    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8025
+    """Where to listen; 0 takes a free port."""
+    host: str = "127.0.0.1"
+    """A loopback address."""
+    data: Annotated[Path | None, Parameter(group=_STATE, converter=named)] = None
+    """The folder that keeps the state; directsuite-sandbox where nothing is given."""
+    memory: Annotated[bool, Flag, Parameter(group=_STATE)] = False
+    """Keep the state in memory and forget it at the end."""
+    profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Several] = ()
+    """Answer otherwise than the specification says, as some servers do; may be given several times."""
+    quiet: Annotated[bool, Flag] = False
+    """Print no calls."""
+    json: Annotated[bool, Flag] = False
+    """Print one line of JSON when it is ready, for programs, and nothing else."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class ControlOptions:
+    """The options of the commands that drive a running sandbox."""
+
+    at: Annotated[str, Parameter(group=_DRIVEN, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_SANDBOX
+    """Where the sandbox listens."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class ControlListOptions(ControlOptions):
+    """The options of `sandbox ledger`."""
+
+    json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SandboxFaxOptions(ControlOptions):
+    """The options of `sandbox fax`."""
+
+    status: Literal["waiting", "complete"] = "complete"
+    """The fax's status."""
+    description: str = ""
+    """The new fax's description."""
+    handle: str | None = None
+    """Change the fax of this handle, and add none."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SandboxClockOptions(ControlOptions):
+    """The options of `sandbox clock`."""
+
+    advance: Annotated[float | None, _Seconds, Parameter(group=_TIME)] = None
+    """Let so many seconds pass."""
+    set: Annotated[datetime | None, Parameter(group=_TIME)] = None
+    """Set it: 2026-05-01T09:00, in this machine's time zone where none is given."""
+    freeze: Annotated[bool, Flag, Parameter(group=_TIME)] = False
+    """Stop it."""
+    resume: Annotated[bool, Flag, Parameter(group=_TIME)] = False
+    """Let it go on."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class SandboxFaultOptions(ControlOptions):
+    """The options of `sandbox fault`."""
+
+    status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 503
+    """The HTTP status of the kind status."""
+    retry_after: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
+    """The seconds of its Retry-After header."""
+    times: Annotated[int, Parameter(validator=Number(gte=1))] = 1
+    """How often it happens."""
+    always: Annotated[bool, Flag] = False
+    """It happens for ever."""
+    clear: Annotated[bool, Flag] = False
+    """Remove all faults."""
+    json: Json = False

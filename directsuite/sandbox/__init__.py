@@ -5,7 +5,8 @@ It is a reading of the specification of its own: it imports nothing of the clien
 
     serving.py        the server with sample content, for both command lines
     server.py         Sandbox: one port for all of it, with the OpenAPI document, openapi.yaml
-    control.py        the control API, over HTTP
+    control.py        the control API, over HTTP;  client.py: a client of it
+    calls.py          which calls were answered, and how fast;  samples.py: the content of the first start
     state.py          what a sandbox keeps, and what a test does to it
     database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock
     refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
@@ -13,9 +14,10 @@ It is a reading of the specification of its own: it imports nothing of the clien
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """
 
+from directsuite.sandbox.client import Control, ControlError
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.messaging.service import Profiles
 from directsuite.sandbox.server import Sandbox
 from directsuite.sandbox.state import Seed
 
-__all__ = ["Clock", "Profiles", "Sandbox", "Seed"]
+__all__ = ["Clock", "Control", "ControlError", "Profiles", "Sandbox", "Seed"]

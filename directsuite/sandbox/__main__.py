@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from directsuite.sandbox.messaging.service import PROFILES
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PORT, run
+from directsuite.sandbox.messaging.service import PROFILES, Profiles
+from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PORT, Serving, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
+    parser.add_argument("--quiet", action="store_true", help="print no calls")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
     chosen = parser.parse_args(arguments)
+    folder = None if chosen.memory else chosen.data
+    profile: Profiles = chosen.profile or "strict"
     return run(
-        None if chosen.memory else chosen.data, host=chosen.host, port=chosen.port, profile=chosen.profile or "strict"
+        Serving(
+            folder=folder, host=chosen.host, port=chosen.port, profile=profile, quiet=chosen.quiet, json=chosen.json
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """The control API under /_sandbox: what a test or a demo does to the sandbox from outside, JSON in and out.
 
     GET    health                           POST   reset                       {"account"?}
+    GET    environment                      variables with which a client finds the sandbox
     GET    clock                            POST   clock/freeze                {"at"?}
     POST   clock/set      {"at"}            POST   clock/advance               {"seconds"}
     POST   clock/resume   {}                GET    ledger?operation=

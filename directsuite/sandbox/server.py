@@ -23,6 +23,7 @@ import msgspec.yaml
 from aiohttp import web
 
 from directsuite.sandbox import credentials, oauth, registration
+from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, control_routes, is_loopback, local_only
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
@@ -91,6 +92,8 @@ class Sandbox(SandboxState):
         self._habits = profile, csv_above, missing_status
         self._host = host
         self._port = port
+        self.calls = Calls()
+        """What was answered since it was made."""
         self._closing = AsyncExitStack()
         self._demo_token = credentials.new_secret()
 
@@ -129,6 +132,7 @@ class Sandbox(SandboxState):
 
     def _application(self) -> web.Application:
         middlewares = [
+            self.calls.recording(),
             refusals,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
             credentials.bearer_check(self._database, self.clock),
@@ -140,6 +144,7 @@ class Sandbox(SandboxState):
         self._faults.know(application.router.named_resources())
         application.add_routes(control_routes(self))
         application.router.add_get(f"{BASE}/health", local_only(self._health), allow_head=False)
+        application.router.add_get(f"{BASE}/environment", local_only(self._environment), allow_head=False)
         application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
         application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
         return application
@@ -187,6 +192,9 @@ class Sandbox(SandboxState):
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
+
+    async def _environment(self, request: web.Request) -> web.Response:
+        return web.json_response({"environment": self.environment})
 
     async def _authority(self, request: web.Request) -> web.Response:
         if not pdf_libraries_installed():

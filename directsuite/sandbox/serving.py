@@ -1,11 +1,13 @@
 """The sandbox as a server with sample content, until SIGINT or SIGTERM: what both command lines run.
 
-It prints the environment of the demo account, ready to paste, and then one JSON line, {"ready": true, "urls": {…}}.
+It prints the environment of the demo account, ready to paste, and then a line for each call. For programs it prints
+one line of JSON, {"ready": true, "urls": {…}}, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -16,10 +18,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
+
+from directsuite.sandbox.calls import AnsweredCall
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from directsuite.sandbox.messaging.service import Profiles
 
 DEFAULT_PORT = 8025
@@ -31,38 +38,65 @@ class CannotStartError(Exception):
     """The sandbox did not open; the text says why, and what to do."""
 
 
-def run(
-    folder: Path | None = None, *, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, profile: Profiles = "strict"
-) -> int:
-    """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start.
+@attrs.frozen(kw_only=True)
+class Serving:
+    """What is served, and what is printed."""
 
-    folder: where the state is kept; None for memory.
-    """
+    folder: Path | None = DEFAULT_FOLDER
+    """Where the state is kept; None for memory."""
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    profile: Profiles = "strict"
+    quiet: bool = False
+    """Print no calls."""
+    json: bool = False
+    """Print for programs."""
+
+
+def run(options: Serving) -> int:
+    """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start."""
     try:
-        asyncio.run(serve(folder, host=host, port=port, profile=profile))
+        asyncio.run(serve(options))
     except CannotStartError as error:
         sys.stderr.write(f"the sandbox cannot start: {error}\n")
         return 1
     return 0
 
 
-async def serve(folder: Path | None, *, host: str, port: int, profile: Profiles = "strict") -> None:
+async def serve(options: Serving) -> None:
     """Serve until SIGINT or SIGTERM comes. Raises CannotStartError, for a port in use or a damaged state."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
-        sandbox = await _opened(running, folder, host, port, profile)
-        ready = json.dumps({"ready": True, "urls": sandbox.urls})
-        sys.stdout.write(f"{summary(sandbox)}\n{ready}\n")
-        sys.stdout.flush()
+        sandbox = await _opened(running, options)
+        sandbox.environment |= {"DIRECTSUITE_MAILBOX": MAILBOXES[0], "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
+        if options.json:
+            _print(json.dumps({"ready": True, "urls": sandbox.urls}))
+        else:
+            _print(summary(sandbox, options))
+            if not options.quiet:
+                sandbox.calls.listeners.append(_print_call)
         await stop.wait()
 
 
-async def _opened(running: AsyncExitStack, folder: Path | None, host: str, port: int, profile: Profiles) -> Sandbox:
+def _print(text: str) -> None:
+    """Whoever reads it may be gone by then, which is no reason to stop."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def _print_call(call: AnsweredCall) -> None:
+    at = call.at.astimezone().isoformat(" ", "seconds")[:19]
+    _print(f"{at}  {call.operation:<40} {call.status or 'no answer':>3}  {call.milliseconds:.0f} ms")
+
+
+async def _opened(running: AsyncExitStack, options: Serving) -> Sandbox:
+    folder, host, port = options.folder, options.host, options.port
     try:
-        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=profile)
+        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=options.profile)
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"
@@ -89,17 +123,23 @@ def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str
     return f"it cannot listen on {host}, port {port} ({reason}): give another --host, or another --port"
 
 
-def summary(sandbox: Sandbox) -> str:
+def summary(sandbox: Sandbox, options: Serving) -> str:
     """The environment as lines to paste into a shell, and the logins as comments."""
-    exports = [f"export {name}={value}" for name, value in sandbox.environment.items()]
+    kept = "in memory, and forgotten at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [
-            "# the four services on loopback, with the demo account",
-            *exports,
+            f"# the four services on loopback; their state is kept {kept}",
+            *exports(sandbox.environment),
             f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
             f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
+            '# in another terminal: eval "$(directsuite sandbox env)"; Ctrl-C ends the sandbox',
         ]
     )
+
+
+def exports(environment: Mapping[str, str]) -> list[str]:
+    """Variables as lines for a shell."""
+    return [f"export {name}={value}" for name, value in environment.items()]

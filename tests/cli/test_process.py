@@ -223,7 +223,7 @@ def test_demo_without_the_sandbox_extra_names_the_remedy_and_writes_nothing(
 def test_sandbox_without_its_extra_runs_and_says_what_will_refuse(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def serves(folder: Path | None, *, host: str, port: int, profile: object) -> None:
+    async def serves(_: object) -> None:
         """It ends at once."""
 
     monkeypatch.setitem(sys.modules, "pikepdf", None)

@@ -21,7 +21,7 @@ from directsuite.cli import main
 from directsuite.sandbox import __main__ as module
 from directsuite.sandbox import serving
 from directsuite.sandbox.messaging.service import Profiles
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT
+from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, Serving
 
 Program = Callable[..., int]
 
@@ -43,7 +43,7 @@ def by_module(*arguments: str) -> int:
         (["--memory"], (None, "127.0.0.1", DEFAULT_PORT, "strict")),
         (["--data", "kept"], (Path("kept"), "127.0.0.1", DEFAULT_PORT, "strict")),
         (["--host", "::1", "--port", "0"], (DEFAULT_FOLDER, "::1", 0, "strict")),
-        (["--memory", "--profile", "java"], (None, "127.0.0.1", DEFAULT_PORT, ["java"])),
+        (["--memory", "--profile", "java"], (None, "127.0.0.1", DEFAULT_PORT, ("java",))),
     ],
     ids=["nothing", "memory", "data", "host and port", "profile"],
 )
@@ -52,8 +52,8 @@ def test_options_are_handed_on(
 ) -> None:
     given: list[tuple[Path | None, str, int, Profiles]] = []
 
-    async def serves(folder: Path | None, *, host: str, port: int, profile: Profiles) -> None:
-        given.append((folder, host, port, profile))
+    async def serves(chosen: Serving) -> None:
+        given.append((chosen.folder, chosen.host, chosen.port, chosen.profile))
 
     monkeypatch.setattr(serving, "serve", serves)
     assert main(["sandbox", *options]) == 0
@@ -141,7 +141,7 @@ def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.Captu
 @pytest.mark.process
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "directsuite", "sandbox", "--memory", "--port", "0"),
+        *(sys.executable, "-W", "error", "-m", "directsuite", "sandbox", "--memory", "--port", "0", "--json"),
         stdout=PIPE,
         stderr=PIPE,
     )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from directsuite.sandbox import serving
+from directsuite.sandbox import Control, serving
 from directsuite.sandbox.samples import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import run
+from directsuite.sandbox.serving import Serving, run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,7 +30,17 @@ _LOGIN = ("username", "password")
 @asynccontextmanager
 async def command(*arguments: str) -> AsyncGenerator[Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", "directsuite.sandbox", "--port", "0", *arguments, stdout=PIPE, stderr=PIPE
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "directsuite.sandbox",
+        "--port",
+        "0",
+        "--json",
+        *arguments,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     try:
         yield process
@@ -41,18 +51,13 @@ async def command(*arguments: str) -> AsyncGenerator[Process]:
 
 
 async def ready(process: Process) -> tuple[dict[str, str], dict[str, str]]:
-    """The environment that the command prints, and the URLs of its JSON line."""
+    """The environment that the sandbox gives, and the URLs of the command's JSON line."""
     assert process.stdout is not None
-    environment: dict[str, str] = {}
-    while line := (await asyncio.wait_for(process.stdout.readline(), 20)).decode():
-        if line.startswith("export "):
-            name, _, value = line.removeprefix("export ").strip().partition("=")
-            environment[name] = value
-        elif line.startswith("{"):
-            body = json.loads(line)
-            assert body["ready"] is True
-            return environment, body["urls"]
-    raise AssertionError("the command ended before it was ready")
+    line = await asyncio.wait_for(process.stdout.readline(), 20)
+    body = json.loads(line)
+    assert body["ready"] is True
+    async with Control(body["urls"]["control"].removesuffix("/_sandbox")) as control:
+        return await control.environment(), body["urls"]
 
 
 @pytest.mark.process
@@ -92,7 +97,7 @@ async def test_demo_is_seeded_once_into_a_state_that_is_kept(tmp_path: Path) -> 
 
 
 def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(host="192.0.2.1", port=0) == 1
+    assert run(Serving(host="192.0.2.1", port=0)) == 1
     assert "loopback" in capsys.readouterr().err
 
 
@@ -139,7 +144,7 @@ def _mailboxes(connection: sqlite3.Connection) -> int:
 @pytest.mark.process
 @pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite"])
 async def test_profiles_are_given_one_by_one(module: str) -> None:
-    options = ("--memory", "--port", "0", "--profile", "java", "--profile", "attachment-list")
+    options = ("--memory", "--port", "0", "--json", "--profile", "java", "--profile", "attachment-list")
     program = (module, *(("sandbox",) if module == "directsuite" else ()), *options)
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *program, stdout=asyncio.subprocess.PIPE)
     _, urls = await ready(process)
@@ -167,9 +172,9 @@ def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program
 
 
 async def test_error_while_serving_is_not_called_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> str:
+    def broken(*_: object) -> str:
         raise BrokenPipeError
 
     monkeypatch.setattr(serving, "summary", broken)
     with pytest.raises(BrokenPipeError):
-        await serving.serve(None, host="127.0.0.1", port=0)
+        await serving.serve(Serving(folder=None, port=0))

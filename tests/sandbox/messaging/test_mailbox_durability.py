@@ -31,15 +31,13 @@ AUTHENTICATION = {"username": ALICE, "password": MAILBOX_LOGIN}
 async def served(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
     """The sandbox in a process of its own, and its URLs; killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "directsuite.sandbox", "--data", str(folder), "--port", "0"),
+        *(sys.executable, "-m", "directsuite.sandbox", "--data", str(folder), "--port", "0", "--json"),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     try:
-        line = b""
-        while not line.startswith(b"{"):
-            line = await process.stdout.readline()
-            assert line, "the sandbox did not start"
+        line = await process.stdout.readline()
+        assert line, "the sandbox did not start"
         yield process, json.loads(line)["urls"]
     finally:
         if process.returncode is None:

@@ -1,0 +1,153 @@
+"""A client of the control API: what can be done to a sandbox that runs elsewhere on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+DEFAULT_URL = "http://127.0.0.1:8025"
+
+
+class ControlError(Exception):
+    """The sandbox refused, or none is there. status: of the answer; None where there was none."""
+
+    def __init__(self, description: str, status: int | None = None) -> None:
+        super().__init__(description)
+        self.status = status
+
+
+class Control:
+    """A running sandbox, from outside.
+
+        async with Control() as control:
+            await control.advance(timedelta(minutes=10))
+
+    url: where the sandbox listens. Each method raises ControlError.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL) -> None:
+        self._url = f"{url.rstrip('/')}/_sandbox"
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def environment(self) -> dict[str, str]:
+        """The environment variables with which a client finds the sandbox."""
+        return dict((await self._ask("GET", "environment"))["environment"])
+
+    async def add_mailbox(self, address: str, password: str) -> None:
+        """Add a mailbox."""
+        await self._ask("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
+
+    async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
+        """Add a T-User who acts for these addresses."""
+        members = {"username": username, "password": password, "direct_addresses": list(direct_addresses)}
+        await self._ask("POST", "accounts", {"kind": "tuser", **members})
+
+    async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
+        """Add a login of the registration service, for these domains."""
+        members = {"username": username, "password": password, "domains": list(domains)}
+        await self._ask("POST", "accounts", {"kind": "reseller", **members})
+
+    async def add_individual(self, first_name: str, last_name: str, ssn4: str, dob: str) -> int:
+        """Add an identity-proofed individual; the id. ssn4: the last four digits; dob: YYYY-MM-DD."""
+        members = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
+        return int((await self._ask("POST", "individuals", members))["created"])
+
+    async def set_patient_state(self, address: str, state: str | None) -> None:
+        """Force the state of a patient's address; None lets it follow the clock again."""
+        await self._ask("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
+
+    async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
+        """Add a fax; its handle. status: waiting or complete."""
+        members = {"fax_number": fax_number, "status": status, "description": description}
+        return str((await self._ask("POST", "fax", members))["created"])
+
+    async def set_fax_status(self, handle: str, status: str) -> None:
+        """Give a fax another status, as of now."""
+        await self._ask("PATCH", f"fax/{quote(handle, safe='')}", {"status": status})
+
+    async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
+        """Deliver a raw message (RFC 5322) into a mailbox; its uid."""
+        path = f"inbound/{quote(address, safe='')}?folder={quote(folder, safe='')}"
+        return int((await self._ask("POST", path, raw))["created"])
+
+    async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
+        """Give the delivery of a sent message to a recipient a status for good."""
+        path = f"messages/{quote(smtp_id, safe='')}/status"
+        await self._ask("POST", path, {"recipient": recipient, "status": status})
+
+    async def now(self) -> datetime:
+        """The sandbox's time."""
+        return _time_of(await self._ask("GET", "clock"))
+
+    async def advance(self, by: timedelta) -> datetime:
+        """Let time pass; what it is then."""
+        return _time_of(await self._ask("POST", "clock/advance", {"seconds": by.total_seconds()}))
+
+    async def set_clock(self, at: datetime) -> datetime:
+        """Set the time; what it is then. at: aware."""
+        return _time_of(await self._ask("POST", "clock/set", {"at": at.isoformat()}))
+
+    async def freeze(self) -> datetime:
+        """Stop the clock; the time at which it stands."""
+        return _time_of(await self._ask("POST", "clock/freeze", {}))
+
+    async def resume(self) -> datetime:
+        """Let the clock go on; its time."""
+        return _time_of(await self._ask("POST", "clock/resume", {}))
+
+    async def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
+        """Have an operation, or * for all, go wrong; the rule's number. members: those of Sandbox.inject_fault."""
+        return int((await self._ask("POST", "faults", {"operation": operation, "kind": kind, **members}))["created"])
+
+    async def faults(self) -> list[dict[str, Any]]:
+        """The rules for faults, with how often each has applied."""
+        return list((await self._ask("GET", "faults"))["faults"])
+
+    async def clear_faults(self) -> None:
+        """Remove all rules for faults."""
+        await self._ask("DELETE", "faults")
+
+    async def ledger(self, operation: str | None = None) -> list[dict[str, Any]]:
+        """What really happened: every side effect, or those of one operation."""
+        path = "ledger" if operation is None else f"ledger?operation={quote(operation, safe='')}"
+        return list((await self._ask("GET", path))["effects"])
+
+    async def reset(self) -> None:
+        """Bring back the content of the first start."""
+        await self._ask("POST", "reset", {})
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
+        if self._http is None:
+            raise ControlError("use it within `async with`")
+        content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
+        try:
+            async with self._http.request(method, f"{self._url}/{path}", **content) as answer:
+                document: dict[str, Any] = await answer.json()
+        except aiohttp.ContentTypeError:
+            raise ControlError(f"what answers at {self._url} is no sandbox") from None
+        except (aiohttp.ClientError, OSError):
+            raise ControlError(f"no sandbox answers at {self._url}: `directsuite sandbox` starts one") from None
+        if answer.status >= 400:
+            raise ControlError(str(document.get("description") or answer.reason), answer.status)
+        return document
+
+
+def _time_of(clock: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(clock["now"])

@@ -1,0 +1,155 @@
+"""`directsuite sandbox env`, `account` and so on, and the client of the control API that they use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import directsuite as ds
+from directsuite.cli import main
+from directsuite.sandbox import Control, ControlError, Sandbox
+from tests.cli.conftest import Ended
+from tests.integration.world import ALICE, raw_message
+
+ADDRESS = "carol@direct.example.test"
+
+
+class Operator:
+    """Gives commands to a sandbox that runs."""
+
+    def __init__(self, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+        self.sandbox, self._capsys = sandbox, capsys
+
+    async def run(self, *arguments: str) -> Ended:
+        status = await asyncio.to_thread(main, ["sandbox", *arguments])
+        captured = self._capsys.readouterr()
+        return Ended(status, captured.out, captured.err)
+
+
+@pytest.fixture
+async def operator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
+    async with Sandbox() as sandbox:
+        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
+        yield Operator(sandbox, capsys)
+
+
+async def test_the_environment_is_printed_for_a_shell(operator: Operator) -> None:
+    ended = await operator.run("env")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines() == [f"export {name}={value}" for name, value in operator.sandbox.environment.items()]
+
+
+async def test_an_account_can_be_used_at_once(operator: Operator) -> None:
+    assert (await operator.run("account", ADDRESS, "blue")).err == "directsuite: added; its password is blue\n"
+    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+        assert await suite.mailbox(ADDRESS, "blue").get_message_count() == 0
+    again = await operator.run("account", ADDRESS)
+    assert again.status == 2
+    assert "directsuite: " in again.err
+
+
+async def test_a_patient_can_be_provisioned(operator: Operator) -> None:
+    ended = await operator.run("patient", "Ada", "Example", "1234", "1980-02-29")
+    assert ended.status == 0
+    assert int(ended.out) > 0
+    wrong = await operator.run("patient", "Ada", "Example", "12", "1980-02-29")
+    assert (wrong.status, wrong.out) == (2, "")
+
+
+async def test_a_fax_is_added_and_changed(operator: Operator) -> None:
+    ended = await operator.run("fax", "15550100100", "--status", "waiting", "--description", "Results")
+    handle = ended.out.strip()
+    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+        for status in ("waiting", "complete"):
+            (fax,) = (await suite.fax.get_single_message_info("15550100100", handle)).message_detail
+            assert (str(fax.status), fax.description) == (status, "Results")
+            await operator.run("fax", "15550100100", "--handle", handle, "--status", "complete")
+
+
+async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
+    assert (await operator.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
+    await operator.run("clock", "--freeze")
+    before = operator.sandbox.clock.now()
+    await operator.run("clock", "--advance", "600")
+    assert operator.sandbox.clock.now() - before == timedelta(minutes=10)
+    assert (await operator.run("clock", "--resume")).status == 0
+    assert operator.sandbox.clock.frozen is False
+    assert (await operator.run("clock", "--freeze", "--resume")).status == 2
+
+
+async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
+    assert (await operator.run("fault")).err == "directsuite: nothing goes wrong\n"
+    ended = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
+    assert ended.out.splitlines()[1].split() == ["1", "Send", "status", "0"]
+    (rule,) = json.loads((await operator.run("fault", "--json")).out)
+    assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
+    assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
+    assert "Give a kind" in (await operator.run("fault", "Send")).err
+    wrong = await operator.run("fault", "Send", "gone")
+    assert wrong.status == 2
+    assert "its kind is one of status, latency" in wrong.err
+
+
+async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
+    assert (await operator.run("ledger")).err == "directsuite: nothing has happened\n"
+    await operator.sandbox.add_account(ALICE, "secret")
+    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+        await suite.mailbox(ALICE, "secret").send(ds.Message(subject="x", recipients=[ds.Recipient(ALICE)]))
+    assert (await operator.run("ledger")).out.splitlines()[1].split()[2] == "Send"
+    assert [each["operation"] for each in json.loads((await operator.run("ledger", "Send", "--json")).out)] == ["Send"]
+    assert (await operator.run("reset")).err == "directsuite: everything is as at the first start\n"
+    assert (await operator.run("ledger")).err == "directsuite: nothing has happened\n"
+
+
+async def test_where_no_sandbox_is_the_command_that_starts_one_is_told(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = await operator.run("env", "--at", "http://127.0.0.1:9")
+    assert ended.status == 4
+    assert ended.err == (
+        "directsuite: no sandbox answers at http://127.0.0.1:9/_sandbox: `directsuite sandbox` starts one\n"
+    )
+
+
+async def test_the_client_does_what_the_commands_do_not(operator: Operator) -> None:
+    sandbox = operator.sandbox
+    await sandbox.add_account(ALICE, "secret")
+    async with Control(sandbox.root_url) as control, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await control.add_tuser("desk", "secret", [ALICE])
+        await control.add_reseller("other", "secret", ["elsewhere.example.test"])
+        assert await control.deliver(ALICE, raw_message("Results"), "INBOX") == 1
+        box = suite.mailbox(ALICE, "secret")
+        sent = await box.send(ds.Message(subject="x", recipients=[ds.Recipient("slow+30m@elsewhere.test")]))
+        await control.set_message_status(sent.smtp_id, "slow+30m@elsewhere.test", "Delivered")
+        (record,) = (await box.get_message_status(sent.smtp_id)).records
+        assert str(record.status) == "Delivered"
+        at = datetime(2026, 5, 1, 9, tzinfo=UTC)
+        assert await control.set_clock(at) - at < timedelta(minutes=1)
+        with pytest.raises(ControlError, match="no patient") as caught:
+            await control.set_patient_state("nobody@x.test", "activated")
+        assert caught.value.status == 404
+    with pytest.raises(ControlError, match="async with"):
+        await Control(sandbox.root_url).now()
+
+
+async def test_each_call_is_a_line_without_what_it_carried(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from directsuite.sandbox import serving
+
+    sandbox = operator.sandbox
+    sandbox.calls.listeners.append(serving._print_call)
+    sandbox.inject_fault("GetFolders", "reset_before")
+    await sandbox.add_account(ALICE, "secret")
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        box = suite.mailbox(ALICE, "secret").with_options(retry=ds.RetryPolicy.none())
+        await box.get_message_count()
+        with pytest.raises(ds.ConnectionLostError):
+            await box.get_folders()
+    lines = [line.split()[2:-2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "answer"]]
+    assert [each.operation for each in sandbox.calls.answered] == ["GetMessageCount", "GetFolders"]
