@@ -236,7 +236,7 @@ def judge(
         f"{meaning} ({named if code is not None else f'HTTP {status}'})",
         status=status,
         code=code,
-        message=refused.message if refused is not None else None,
+        message=_words(document, body, headers) if refused is None or not refused.message else refused.message,
         body=body[:KEPT],
         retry_after=wait,
         operation=operation.name,
@@ -246,6 +246,16 @@ def judge(
     if code is not None and code == operation.refusals.renewal and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED
     return error
+
+
+def _words(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
+    """What an answer says to people that isn't in the service's own form; None where it says nothing."""
+    if isinstance(document, dict):
+        members = cast("dict[str, Any]", document)
+        return next((text for name in _TEXTS if isinstance(text := members.get(name), str) and text), None)
+    if headers.get("Content-Type", "").startswith("text/plain"):
+        return body[:KEPT].decode("utf-8", "replace").strip() or None
+    return None
 
 
 def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
@@ -297,6 +307,8 @@ class Refused(ValueSemantics):
     message: str | None
 
 
+_TEXTS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
+"""Members that hold a text for people, in answers that aren't in the service's own form."""
 _DIGITS = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
 
 
@@ -307,7 +319,9 @@ class Refusals(ValueSemantics):
     flag: str | None = None
     """The member that is true on success; None where the service has none."""
     texts: tuple[str, ...]
-    """Members that may hold the text for people: the first one that does counts."""
+    """Members that may hold a text for people. In a body without a flag they complete each other, and the first one has
+    to be there; else the first one that is there counts.
+    """
     codes: Mapping[Code, tuple[type[ServiceError], str]] = attrs.field(
         factory=dict[Code, tuple[type[ServiceError], str]]
     )
@@ -327,10 +341,12 @@ class Refusals(ValueSemantics):
         if self.flag is not None and not self._says_no(body):
             return None
         texts = [body[name] for name in self.texts if isinstance(body.get(name), str)]
-        message = texts[0] if texts else None
         if self.flag is None:
-            return Refused(None, message) if isinstance(body.get(self.texts[0]), str) else None
-        return Refused(self._code(body.get("code")), message)
+            first = body.get(self.texts[0])
+            if not isinstance(first, str):
+                return None
+            return Refused(None, first and ": ".join(dict.fromkeys(filter(None, texts))))
+        return Refused(self._code(body.get("code")), texts[0] if texts else None)
 
     def _says_no(self, body: dict[str, Any]) -> bool:
         success = body.get(self.flag or "")

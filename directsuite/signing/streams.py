@@ -20,6 +20,8 @@ from directsuite.signing import operations
 _MAGIC = b"%PDF-"
 _HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
 
+NOT_A_PDF = "this is not a PDF: no %PDF- in its first KB"
+
 
 async def pdf_of(pdf: Source, size: int | None) -> Content:
     """The content to store. What is no PDF raises InvalidArgumentError here, or as a stream before anything is sent."""
@@ -63,7 +65,7 @@ class _Checked(Content):
 
 def _refuse_other_than_pdf(head: bytes) -> None:
     if _MAGIC not in head:
-        raise InvalidArgumentError("this is not a PDF: no %PDF- in its first KB", parameter="pdf")
+        raise InvalidArgumentError(NOT_A_PDF, parameter="pdf")
 
 
 async def pieces(

@@ -224,7 +224,17 @@ ANSWERS = [
         "invalid action, or a parameter is missing or invalid (HTTP 400)",
         FAILED,
         None,
-        "no",
+        "no: why",
+    ),
+    Answered(
+        SIGN,
+        403,
+        {"title": "Forbidden", "detail": "blocked until noon"},
+        ds.PermissionDeniedError,
+        "permission denied for the requested action (HTTP 403)",
+        FAILED,
+        None,
+        "blocked until noon",
     ),
     Answered(SIGN, 500, {"error": "no"}, ds.ServerError, "the service failed (HTTP 500)", UNKNOWN, None, "no"),
     Answered(GET_DOC_INFO, 503, None, ds.ServerError, "the service failed (HTTP 503)", UNKNOWN),
@@ -262,6 +272,16 @@ def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> Non
     assert (error.status, error.code, error.message) == (answered.status, answered.code, answered.message)
     assert (error.outcome, error.retry_after) == (answered.outcome, answered.retry_after)
     assert error.body == body[:65_536]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "said"), [("text/plain; charset=utf-8", "blocked"), ("text/html", None), (None, None)]
+)
+def test_a_refusal_in_plain_text_says_that(content_type: str | None, said: str | None) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    error = judge(SIGN, 403, headers, None, b" blocked\n")
+    assert error is not None
+    assert error.message == said
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ REFUSED: list[tuple[Refusals, Any, Refused | None]] = [
     (SIGNING, {}, None),
     (SIGNING, {"description": "b"}, None),
     (SIGNING, {"error": 5, "description": "b"}, None),
-    (SIGNING, {"error": "a", "description": "b"}, Refused(None, "a")),
+    (SIGNING, {"error": "a", "description": "b"}, Refused(None, "a: b")),
+    (SIGNING, {"error": "a", "description": "a"}, Refused(None, "a")),
     (SIGNING, {"error": ""}, Refused(None, "")),
     (SIGNING, ["error"], None),
 ]

@@ -23,7 +23,7 @@ from directsuite.jobs.signing.documents import Pdf, SourceError
 from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
-from directsuite.jobs.signing.workflow import ABOUT_THE_NAME, Entry, OutageTracker, RetryState, State, Verdict
+from directsuite.jobs.signing.workflow import ABOUT_THE_DOCUMENT, Entry, OutageTracker, RetryState, State, Verdict
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -256,14 +256,14 @@ class SigningJob:
         while True:
             retry.begin()
             try:
-                return self._record_end(await workflow.run(entry, pdf, signatures), retry)
+                return self._record_end(entry, await workflow.run(entry, pdf, signatures), retry)
             except (DirectSuiteError, SourceError) as error:
                 verdict = retry.judge(error, others=self._has_others_under_way)
                 if verdict is Verdict.STOP:
                     return self._stop(JobStoppedError(retry.why_stopped(error)), error)
                 [entry] = await self._journal.entries([entry.name])
                 if verdict is Verdict.FAIL:
-                    return self._record_end(await workflow.fail(entry, error), retry)
+                    return self._record_end(entry, await workflow.fail(entry, error), retry)
                 pause = retry.pause(error)
             except OSError as error:
                 return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
@@ -276,7 +276,7 @@ class SigningJob:
         """Or had: those that ended since the job is to end tell nothing any more."""
         return self._ending.is_set() or (self._queue is not None and self._queue.under_way > 1)
 
-    def _record_end(self, end: Entry, retry: RetryState) -> None:
+    def _record_end(self, begin: Entry, end: Entry, retry: RetryState) -> None:
         self._rate.record_end()
         retry.end(is_done=end.state is State.DONE)
         if end.state is State.DONE:
@@ -284,7 +284,8 @@ class SigningJob:
             self._in_a_row = 0
             return
         self._failed += 1
-        self._in_a_row += end.problem not in ABOUT_THE_NAME
+        # What failed before for the same reason tells nothing new, and keeps nothing else from being tried again.
+        self._in_a_row += end.problem not in ABOUT_THE_DOCUMENT | {begin.problem}
         if self._in_a_row >= _IN_A_ROW:
             why = f"{_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
             self._stop(JobStoppedError(why, _RENEW))

@@ -44,11 +44,12 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.jobs.signing.documents import Examined, SourceError
+from directsuite.signing.streams import NOT_A_PDF
 
 CHANGED = "it is another document than when it was first read"
 TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
 LOST = "its signature was asked for again and again, and never seen"
-ABOUT_THE_NAME = frozenset({CHANGED, TAKEN})
+ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, NOT_A_PDF})
 """Problems that say nothing of the service, however many documents have them."""
 
 MISSING = (NotFoundError, BadRequestError)

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import Folder, JobStoppedError, Journal, JournalError, Pdf, State
+from directsuite.jobs.signing import (
+    Folder,
+    JobStoppedError,
+    Journal,
+    JournalError,
+    Pdf,
+    SigningJob,
+    State,
+    TargetFolder,
+)
+from directsuite.sandbox import Sandbox
 from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
 from tests.waiting import until
@@ -118,6 +128,36 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: J
     again = await jobs.job(pdfs(*names)).run()  # the service takes them by now
     assert (again.done, again.passed_over) == (5, 20)
     assert (await jobs.job(pdfs(*names)).run_failed()).done == 20
+
+
+async def test_what_fails_again_as_before_keeps_nothing_else_from_being_tried_again(jobs: Jobs) -> None:
+    names = [f"{number}.pdf" for number in range(30)]
+    with pytest.raises(JobStoppedError):
+        await jobs.job(pdfs(*names), service=RefusesAll(), concurrency=1).run()
+    assert (await jobs.job(pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
+
+    class RefusesMost(FragileService):
+        """Has the last five of them."""
+
+        saved = 0
+
+        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+            self.saved += 1
+            if self.saved <= 25:
+                raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
+            return await super().save(pdf)
+
+    progress = await jobs.job(pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
+    assert (progress.done, progress.failed) == (5, 25)
+
+
+async def test_files_that_are_no_pdfs_stop_no_job(jobs: Jobs, tmp_path: Path) -> None:
+    names = [f"{number}.pdf" for number in range(30)]
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        job = SigningJob(
+            suite.signing, pdfs(*names, content=b"no PDF"), TargetFolder(tmp_path / "out"), SIGN, journal=jobs.journal
+        )
+        assert (await job.run()).failed == 30
 
 
 async def test_paused_it_begins_nothing_and_drained_it_ends(jobs: Jobs) -> None:
