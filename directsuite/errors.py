@@ -216,7 +216,7 @@ class NotFoundError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """The name is taken (201)."""
+    """The Direct domain is in use (201)."""
 
 
 class AddressError(ServiceError):

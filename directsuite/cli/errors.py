@@ -71,7 +71,7 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     ),
     errors.PermissionDeniedError: (ExitStatus.DENIED, "ask the service's provider to allow it, or use another account"),
     errors.NotFoundError: (ExitStatus.NOT_FOUND, "check what you asked for, and the service's URL"),
-    errors.ConflictError: (ExitStatus.DECLINED, "the name is taken: choose another"),
+    errors.ConflictError: (ExitStatus.DECLINED, "choose another domain"),
     errors.AddressError: (ExitStatus.DECLINED, "check the addresses"),
     errors.BadRequestError: (ExitStatus.DECLINED, "check what you gave"),
     errors.PaymentError: (ExitStatus.DECLINED, "see to the account with the service's provider"),

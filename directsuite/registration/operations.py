@@ -88,10 +88,7 @@ PROVISION_ID_PROOFED_PATIENT = _operation(
     "ProvisionIDProofedPatient/{session_id}/{direct_domain}",
     Semantics.NON_IDEMPOTENT,  # it debits an account
     AddUsersResponseV2,
-    how_to_find_out=(
-        "get_patient_address_by_username(direct_domain, direct_username), or without a user name "
-        "get_patient_address_by_meta(direct_domain, individual), finds the patient if it happened."
-    ),
+    how_to_find_out=("get_patient_address_by_meta(direct_domain, individual) finds the patient if it happened."),
 )
 GET_PATIENT_ADDRESS_BY_META = _operation(
     "GetPatientAddressByMeta",

@@ -28,6 +28,7 @@ from directsuite.registration.models import (
 SESSION_LIFETIME = 600.0
 """Seconds that a sessionId is good for after its login (specification section 8)."""
 
+_PERSON = attrs.fields(IDProofedIndividual)
 _REQUIRED_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
 _RESERVE = 2.0  # seconds: a look can't make it a success, while a late answer may
 _HOW_TO_FIND_OUT = (
@@ -66,16 +67,16 @@ class Registration(Facade):
         """Provision a Direct address for an identity-proofed patient; it debits the account.
 
         Operation ProvisionIDProofedPatient (specification 4.D). Never sent a second time: raises OutcomeUnknownError
-        where it may or may not have happened. With a `direct_username` and names, its `found` is then the user of that
-        name who is there, if the names match: the payment confirmation can't be had again.
+        where it may or may not have happened. With a `direct_username`, its `found` is then the user of that name whom
+        this very person has, if there is one: the payment confirmation can't be had again.
         """
         _refuse_incomplete(individual)
         body = self._body(individual)
         confirm = None
-        if individual.direct_username and individual.first_name and individual.last_name:
-            find = self._within_a_call().get_patient_address_by_username
-            names = _folded(individual.first_name), _folded(individual.last_name)
-            search = PatientSearch(functools.partial(find, direct_domain, individual.direct_username), names)
+        if individual.direct_username:
+            person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON})
+            find = self._within_a_call().get_patient_address_by_meta
+            search = PatientSearch(functools.partial(find, direct_domain, person), _folded(individual.direct_username))
             confirm = search.confirmation()
         return await self._call(
             operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
@@ -144,13 +145,14 @@ def session_of(response: LoginResponse) -> AccessToken:
 class PatientSearch:
     """Looks for the user that a provisioning makes, where its answer got lost: found or not, the outcome stays unknown.
 
-    The answer's payment confirmation can't be had again, and a user of the same name may have been there before.
+    The answer's payment confirmation can't be had again, and the user may have been there before. Who only has the same
+    names, or the same user name, is another person: their address must not go to this one.
     """
 
     find: Callable[[], Awaitable[list[DirectUserDetail]]]
-    """Gives the users of the patient's user name; not refused while a closing suite waits for the call."""
-    names: tuple[str, str]
-    """The patient's first and last name, folded."""
+    """Gives the users of this very person; not refused while a closing suite waits for the call."""
+    username: str
+    """The user name that was asked for, folded."""
     user: DirectUserDetail | None = None
     """The user, once it is there."""
 
@@ -165,7 +167,7 @@ class PatientSearch:
         except NotFoundError:
             return
         for user in users:
-            if (_folded(user.first_name), _folded(user.last_name)) == self.names:
+            if _folded(user.username) == self.username:
                 self.user = user
                 raise NothingMoreToSeeError
 
@@ -173,7 +175,7 @@ class PatientSearch:
         """The error that the caller gets, with the user who was found."""
         if self.user is None:
             return error
-        text = "it probably happened: a user of this user name and these names is there, its payment confirmation lost"
+        text = "it probably happened: this person has a user of this user name, its payment confirmation is lost"
         return error.knowing(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
 
 

@@ -101,7 +101,7 @@ def after_login(play: Play) -> Play:
 
 def is_look(target: str) -> bool:
     """Whether a request looks for what became of another."""
-    return target.endswith("/info") or "/GetPatientAddressByUsername/" in target
+    return target.endswith("/info") or "/GetPatientAddressByMeta/" in target
 
 
 def looks(look: Play, play: Play) -> Play:

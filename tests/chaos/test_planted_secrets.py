@@ -28,7 +28,7 @@ SECRETS = planted.forms(planted.SECRETS)
 EVERYTHING = planted.forms(planted.EVERYTHING)
 BUT_IDENTIFIERS = planted.forms({*planted.EVERYTHING} - {planted.DOCUMENT, str(planted.UID)})
 """What reprs of responses and frames may not show; by which number or identifier a thing is asked for, they may."""
-LOOKS = {"GetDocInfo", "GetDoc", "GetPatientAddressByUsername"}
+LOOKS = {"GetDocInfo", "GetDoc", "GetPatientAddressByMeta"}
 DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
 
 

@@ -61,37 +61,37 @@ async def test_the_user_is_found_where_the_ledger_has_it(
         assert world.clock.time == 0.0
 
 
-@pytest.mark.parametrize(
-    "individual", [ada(None), ada("", id=7), ds.IDProofedIndividualRESTful(id=7, direct_username=USERNAME)]
-)
-async def test_without_user_name_or_names_nobody_is_looked_for(
+@pytest.mark.parametrize("individual", [ada(None), ada("", id=7)])
+async def test_without_a_user_name_nobody_is_looked_for(
     world: Scene, individual: ds.IDProofedIndividualRESTful
 ) -> None:
-    looks = world.count("GetPatientAddressByUsername")
+    looks = world.count("GetPatientAddressByMeta")
     world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     error = await unknown(world, individual)
     assert (world.applied(looks), error.found, error.looked) == (0, None, False)
-    assert "get_patient_address_by_username" in error.how_to_find_out
+    assert "get_patient_address_by_meta" in error.how_to_find_out
 
 
-@pytest.mark.parametrize("names", [("Bea", "Example"), ("Ada", "Sample"), ("", ""), (None, None)])
-async def test_another_patient_of_that_user_name_is_not_the_one(
-    world: Scene, names: tuple[str | None, str | None]
-) -> None:
-    first, last = names
-    answer = {"success": True, "code": "000", "patient": [{"firstName": first, "lastName": last, "username": USERNAME}]}
-    world.sandbox.inject_fault("GetPatientAddressByUsername", "status", status=200, body=answer, times=None)
-    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+async def test_another_user_of_the_person_is_not_the_one(world: Scene) -> None:
+    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ada("ada.earlier"))
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_before")
     assert (await unknown(world, ada())).found is None
 
 
-async def test_names_are_compared_as_people_write_them(world: Scene) -> None:
-    patient = {"firstName": "JOSÉ", "lastName": "de  la Cruz ", "username": USERNAME}
-    answer = {"success": True, "code": "000", "patient": [patient]}
-    world.sandbox.inject_fault("GetPatientAddressByUsername", "status", status=200, body=answer, times=None)
+async def test_another_person_of_the_same_names_and_user_name_is_not_the_one(world: Scene) -> None:
+    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ada())
+    await world.sandbox.add_individual("Ada", "Example", "9999", "1999-09-09")
     world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_before")
-    error = await unknown(world, ada(first_name="Jose\u0301", last_name="De La Cruz"))
+    error = await unknown(world, ada(ssn4="9999", dob="1999-09-09"))
+    assert (error.found, error.looked) == (None, True)
+
+
+async def test_a_person_is_found_by_the_id_of_the_proofing_record(world: Scene) -> None:
+    number = await world.sandbox.add_individual("Bea", "Example", "4321", "1981-02-28")
+    world.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    error = await unknown(world, ds.IDProofedIndividualRESTful(id=number, direct_username="Bea"))
     assert error.found is not None
+    assert error.found.first_name == "Bea"
 
 
 async def test_the_user_who_was_found_shows_nowhere_and_is_not_lost(world: Scene) -> None:
@@ -106,7 +106,7 @@ async def test_the_user_who_was_found_shows_nowhere_and_is_not_lost(world: Scene
 
 
 async def test_a_good_answer_needs_no_look(world: Scene) -> None:
-    looks = world.count("GetPatientAddressByUsername")
+    looks = world.count("GetPatientAddressByMeta")
     answer = await world.suite.registration.provision_id_proofed_patient(DOMAIN, ada())
     assert answer.payment_confirmation is not None
     assert world.applied(looks) == 0

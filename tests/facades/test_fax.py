@@ -163,7 +163,7 @@ async def test_faxes_that_arrive_meanwhile_neither_hide_nor_repeat_others(total:
         stage = Stage(mocked)
         async with ds.DirectSuite(SETTINGS, token="access-token") as suite:
             newest = total
-            for index in range(12):
+            for index in range(14):  # 60 faxes, and 72 that arrive
                 stage.answer("GET", f"{LIST}/{index * 10}", faxes(newest, index * 10))
                 newest += arrivals[index] if index < len(arrivals) else 0
             listed = numbers_of([message async for message in suite.fax.iter_messages(NUMBER)])

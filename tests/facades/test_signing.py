@@ -216,7 +216,7 @@ async def test_refusal_leaves_no_file(stage: Stage, suite: ds.DirectSuite, tmp_p
     stage.answer("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
     with pytest.raises(ds.BadRequestError) as caught:
         await suite.signing.download("d1", tmp_path / "d1.pdf")
-    assert caught.value.message == "no_such_document"
+    assert caught.value.message == "no_such_document: gone"
     assert files_in(tmp_path) == []
 
 
