@@ -153,7 +153,13 @@ class DirectSuite:
 
     @classmethod
     @scrub_traceback
-    def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
+    def from_env(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        profile: str | None = None,
+        listeners: Iterable[Listener] = (),
+    ) -> Self:
         """A suite from the environment and the settings file: Settings.from_env(), the token and the login.
 
         A secret is a variable, DIRECTSUITE_TOKEN or DIRECTSUITE_LOGIN_PASSWORD, or stands alone in a file that
@@ -167,7 +173,8 @@ class DirectSuite:
                 "or login_username and login_password_file in the settings file"
             )
         login = Login(username, password) if username and password else None
-        return cls(settings_of(Settings, configuration), token=configuration.secret("token"), login=login)
+        settings, token = settings_of(Settings, configuration), configuration.secret("token")
+        return cls(settings, token=token, login=login, listeners=listeners)
 
     @scrub_traceback
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:

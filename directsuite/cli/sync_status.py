@@ -252,7 +252,7 @@ async def report_of_worker(store: Path, status: WorkerStatus | None, now: float)
     async with SqliteStore(store, shared=True) as opened:
         stored = {each.name: each for each in await opened.status()}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
-    sentence = "no worker is running: this is what the store knows"
+    sentence = "no worker of `directsuite sync run` has reported: this is what the store knows"
     is_running = is_silent = False
     if status is not None:
         age = status.age(now)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
-from directsuite.sync import RoundFinished
+from directsuite.sync import RoundFinished, SqliteStore, Synchronizer
 from tests.guides.documents import blocks, defined_by
 
 ALICE = ("alice@direct.example.test", "secret")
@@ -26,6 +29,41 @@ def example() -> dict[str, Any]:
 
 async def _password(_: str) -> str:
     return ALICE[1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+async def test_a_program_stops_at_sigterm_and_tells_of_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    serve = defined_by(blocks("sync")[1], ds=ds)["serve"]
+
+    async def password(_: str) -> str:
+        return "wrong"
+
+    listeners = [_stop_after_a_round]
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment, listeners=listeners) as suite:
+        await sandbox.add_account(*ALICE)
+        await asyncio.wait_for(serve(suite, [ALICE[0]], password), 20)
+    assert "mailbox 1: The password is refused" in capsys.readouterr().out
+
+
+def _stop_after_a_round(event: ds.Event) -> None:
+    """Before the program's own listener is called: the signal comes when that has been."""
+    if isinstance(event, RoundFinished):
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+
+
+async def test_a_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
+    subjects = defined_by(blocks("sync")[2])["Subjects"]
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        await sandbox.deliver(ALICE[0], LETTER)
+        for _ in range(2):
+            async with SqliteStore(tmp_path / "sync.db", sink=subjects()) as store:
+                await Synchronizer(suite, store, [ALICE[0]], _password).once()
+    with closing(sqlite3.connect(tmp_path / "sync.db")) as database:
+        assert database.execute("SELECT * FROM subject").fetchall() == [(ALICE[0], 1, "referral")]
 
 
 @pytest.mark.parametrize("name", ["worker", "follow"])

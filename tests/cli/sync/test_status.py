@@ -146,7 +146,7 @@ async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> Non
     desk.folder.joinpath("directsuite-sync.db.status.json").unlink()
     ended = await desk.run("status")
     assert ended.status == 0
-    assert ended.out.startswith("no worker is running: this is what the store knows\n")
+    assert ended.out.startswith("no worker of `directsuite sync run` has reported: this is what the store knows\n")
     assert "waiting" in ended.out
     assert ALICE in ended.out
 
