@@ -340,12 +340,12 @@ class Refusals(ValueSemantics):
         body = cast("dict[str, Any]", document)
         if self.flag is not None and not self._says_no(body):
             return None
-        texts = [body[name] for name in self.texts if isinstance(body.get(name), str)]
+        texts = [text for name in self.texts if isinstance(text := body.get(name), str)]
         if self.flag is None:
             first = body.get(self.texts[0])
             if not isinstance(first, str):
                 return None
-            return Refused(None, first and ": ".join(dict.fromkeys(filter(None, texts))))
+            return Refused(None, first and ": ".join(dict.fromkeys(text for text in texts if text)))
         return Refused(self._code(body.get("code")), texts[0] if texts else None)
 
     def _says_no(self, body: dict[str, Any]) -> bool:
