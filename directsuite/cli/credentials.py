@@ -113,7 +113,8 @@ def settings_for(service: Service) -> Settings:
         name = "messaging" if service == "message" else service
         raise RefusedError(
             f"where is the {name} service? Set DIRECTSUITE_{service.upper()}_URL, "
-            f"or {service}_url in the settings file, {DEFAULT_FILE}"
+            f"or {service}_url in the settings file, {DEFAULT_FILE}; "
+            "to try things, `directsuite sandbox` runs all services on this machine"
         )
     return settings
 
