@@ -14,7 +14,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-_KEPT = 100_000
+_KEPT = 10_000
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class AnsweredCall:
 
 
 class Calls:
-    """The last 100,000 calls of the services and the OAuth 2.0 endpoints, and who is told of each."""
+    """The last 10,000 calls of the services and the OAuth 2.0 endpoints, and who is told of each."""
 
     def __init__(self) -> None:
         self.answered = deque[AnsweredCall](maxlen=_KEPT)
