@@ -1,23 +1,6 @@
 """The control API under /_sandbox: what a test or a demo does to the sandbox from outside, JSON in and out.
 
-    GET    health                           POST   reset                       {"account"?}
-    GET    environment                      variables with which a client finds the sandbox
-    GET    clock                            POST   clock/freeze                {"at"?}
-    POST   clock/set      {"at"}            POST   clock/advance               {"seconds"}
-    POST   clock/resume   {}                GET    ledger?operation=
-    GET    faults                           POST   faults                      members of Fault; gives its id
-    DELETE faults                           DELETE faults/{id}
-    POST   accounts       {"kind": "mailbox" | "tuser" | "reseller" | "client", …}
-    POST   individuals    {"firstName", "lastName", "ssn4", "dob", "id"?, contact}
-    POST   patients/{address}/state         {"state"}, null to follow the clock again
-    POST   fax            {"fax_number", "status"?, "recipients"?, "description"?, "account"?}
-    PATCH  fax/{handle}   {"status"}        POST   inbound/{address}?folder=   a raw message (.eml)
-    POST   messages/{smtpId}/status         {"recipient", "status"}
-    POST   mailboxes/{address}/renumber     {"folder"?, "first"?}: other uids, as after a restore
-    GET    profile                          POST   profile                     {"profile"}: one, or a list of several
-    POST   tokens         {"account"?, "seconds"?}
-    POST   tokens/expire  {"account"?}      POST   sessions/expire             {"username"?}
-    GET    ca.pem                           the certificate that signatures lead to, not JSON
+`control_document` is its OpenAPI document, made of the table at the end of this file.
 
 Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. A request
 that a web page may have sent is 403. Times are ISO 8601 with an offset.
@@ -30,16 +13,20 @@ made to lead to loopback (DNS rebinding), that name as its Host.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import attrs
 import msgspec
 from aiohttp import web
 
+from directsuite._version import __version__
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
+from directsuite.sandbox.faults import Fault
 from directsuite.sandbox.fax import NewFax, NumberTakenError
 from directsuite.sandbox.messaging.mailboxes import AccountExists, UnknownAccount
 from directsuite.sandbox.messaging.service import Profile
@@ -62,8 +49,8 @@ class UnknownSubjectError(Exception):
 def control_routes(sandbox: SandboxState) -> list[web.RouteDef]:
     """All controls of one sandbox."""
     return [
-        web.route(method, f"{BASE}/{path}", local_only(_answering(sandbox, control, body)))
-        for method, path, body, control in _CONTROLS
+        web.route(entry.method, f"{BASE}/{entry.path}", local_only(_answering(sandbox, entry.control, entry.body)))
+        for entry in _CONTROLS
     ]
 
 
@@ -354,30 +341,115 @@ def _require(exists: bool, text: str) -> None:
         raise UnknownSubjectError(text)
 
 
-_CONTROLS: tuple[tuple[str, str, Any, Control], ...] = (
-    # method, path, type of the body, what it does
-    ("POST", "reset", _Account, _reset),
-    ("GET", "clock", None, _clock),
-    ("POST", "clock/freeze", _Freeze, _freeze),
-    ("POST", "clock/set", _Set, _set),
-    ("POST", "clock/advance", _Advance, _advance),
-    ("POST", "clock/resume", None, _resume),
-    ("GET", "faults", None, _faults),
-    ("POST", "faults", dict[str, Any], _add_fault),
-    ("DELETE", "faults", None, _clear_faults),
-    ("DELETE", r"faults/{id:[0-9]{1,9}}", None, _remove_fault),
-    ("POST", "accounts", _Mailbox | _TUser | _Reseller | _Client, _add_account),
-    ("POST", "individuals", _Individual, _add_individual),
-    ("POST", "patients/{address}/state", _PatientState, _set_patient_state),
-    ("POST", "fax", dict[str, Any], _add_fax),
-    ("PATCH", "fax/{handle}", _FaxStatus, _set_fax_status),
-    ("POST", "inbound/{address}", None, _inbound),
-    ("POST", "messages/{smtp_id}/status", _DeliveryStatus, _force_status),
-    ("POST", "mailboxes/{address}/renumber", _Renumber, _renumber),
-    ("GET", "profile", None, _profile),
-    ("POST", "profile", _Profile, _set_profile),
-    ("POST", "tokens", _Token, _issue_token),
-    ("POST", "tokens/expire", _Account, _expire_tokens),
-    ("POST", "sessions/expire", _Username, _expire_sessions),
-    ("GET", "ledger", None, _ledger),
+@attrs.frozen
+class _Entry:
+    """One control."""
+
+    method: str
+    path: str
+    """Below /_sandbox, as aiohttp has it."""
+    summary: str
+    control: Control
+    body: Any = None
+    """The type that the request's body is read as; None where there is none, or it is no JSON."""
+    described_as: Any = None
+    """The type that the document describes the body by, where that is another."""
+    query: str | None = None
+    """A parameter of the URL."""
+
+
+_CONTROLS = (
+    _Entry("GET", "clock", "The sandbox's time.", _clock),
+    _Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze),
+    _Entry("POST", "clock/set", "Set the clock.", _set, _Set),
+    _Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance),
+    _Entry("POST", "clock/resume", "Let the clock go on.", _resume),
+    _Entry("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
+    _Entry("POST", "faults", "Add a rule; its id.", _add_fault, dict[str, Any], Fault),
+    _Entry("DELETE", "faults", "Remove all rules.", _clear_faults),
+    _Entry("DELETE", r"faults/{id:[0-9]{1,9}}", "Remove a rule.", _remove_fault),
+    _Entry(
+        "POST",
+        "accounts",
+        "Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client.",
+        _add_account,
+        _Mailbox | _TUser | _Reseller | _Client,
+    ),
+    _Entry("POST", "individuals", "Add an identity-proofed individual; the id.", _add_individual, _Individual),
+    _Entry(
+        "POST",
+        "patients/{address}/state",
+        "Force a patient's state; null lets it follow the clock again.",
+        _set_patient_state,
+        _PatientState,
+    ),
+    _Entry("POST", "fax", "Add a fax; its handle.", _add_fax, dict[str, Any], NewFax),
+    _Entry("PATCH", "fax/{handle}", "Give a fax another status.", _set_fax_status, _FaxStatus),
+    _Entry(
+        "POST", "inbound/{address}", "Deliver the raw message (RFC 5322) that the body is.", _inbound, query="folder"
+    ),
+    _Entry(
+        "POST",
+        "messages/{smtp_id}/status",
+        "Give the delivery to a recipient a status for good.",
+        _force_status,
+        _DeliveryStatus,
+    ),
+    _Entry(
+        "POST",
+        "mailboxes/{address}/renumber",
+        "Give a folder's messages other uids, as a restore does.",
+        _renumber,
+        _Renumber,
+    ),
+    _Entry("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
+    _Entry("POST", "profile", "Have it answer so: one profile, or several.", _set_profile, _Profile),
+    _Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token),
+    _Entry("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
+    _Entry("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
+    _Entry("GET", "ledger", "What really happened: every side effect, or an operation's.", _ledger, query="operation"),
+    _Entry("POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account),
 )
+
+
+def control_document() -> dict[str, Any]:
+    """The control API as an OpenAPI 3.1 document."""
+    bodies = [entry.described_as or entry.body for entry in _CONTROLS if entry.body is not None]
+    schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    described = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    for entry in _CONTROLS:
+        path = re.sub(r":.*", "}", entry.path)
+        operation: dict[str, Any] = {
+            "operationId": entry.control.__name__.removeprefix("_"),
+            "summary": entry.summary,
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                for name in re.findall(r"{(\w+)}", path)
+            ],
+            "responses": {
+                status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
+                for status, text in _RESPONSES.items()
+            },
+        }
+        if entry.query is not None:
+            operation["parameters"].append({"name": entry.query, "in": "query", "schema": {"type": "string"}})
+        if entry.body is not None:
+            operation["requestBody"] = {"content": {"application/json": {"schema": next(described)}}}
+        paths.setdefault(f"{BASE}/{path}", {})[entry.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "The sandbox's control API", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+_RESPONSES = {
+    "200": "Done.",
+    "201": "Added.",
+    "400": "The input is wrong: `description` says why.",
+    "403": "A web page may have sent it.",
+    "404": "There is no such thing.",
+    "409": "It is taken.",
+}

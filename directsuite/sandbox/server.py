@@ -25,7 +25,7 @@ from aiohttp import web
 from directsuite.sandbox import credentials, oauth, registration
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.control import BASE, control_routes, is_loopback, local_only
+from directsuite.sandbox.control import BASE, control_document, control_routes, is_loopback, local_only
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import fault_injection
 from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
@@ -144,6 +144,7 @@ class Sandbox(SandboxState):
         self._faults.know(application.router.named_resources())
         application.add_routes(control_routes(self))
         application.router.add_get(f"{BASE}/health", local_only(self._health), allow_head=False)
+        application.router.add_get(f"{BASE}/openapi.json", local_only(_answer_control_document), allow_head=False)
         application.router.add_get(f"{BASE}/environment", local_only(self._environment), allow_head=False)
         application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
         application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
@@ -235,6 +236,10 @@ async def _without_pdf_libraries(request: web.Request) -> web.Response:
         "signing_unavailable",
         "the signing service needs PDF libraries: pip install 'directsuite[sandbox]'",
     )
+
+
+async def _answer_control_document(request: web.Request) -> web.Response:
+    return web.json_response(control_document())
 
 
 async def _answer_openapi(request: web.Request) -> web.Response:
