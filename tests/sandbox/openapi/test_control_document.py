@@ -47,7 +47,7 @@ def test_requests_are_answered_as_documented(operation: str, mode: GenerationMod
         deadline=None,
         database=None,
         derandomize=True,
-        suppress_health_check=list(hypothesis.HealthCheck),
+        suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
         phases=[hypothesis.Phase.generate],
     )
     @hypothesis.given(case=cases)
