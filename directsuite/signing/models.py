@@ -108,7 +108,11 @@ class DocumentUpdate(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Widget(Model):
-    """Where a signature stands, in points from the top left corner of the unrotated page."""
+    """Where a signature stands, in points from the top left corner of the unrotated page.
+
+    The bottom right corner is at the page's width and height, which `get_doc_info` gives; on a page with `rotate=90`,
+    readers see it at the bottom left.
+    """
 
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
@@ -127,8 +131,9 @@ class Signature(Model):
     _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
 
     name: str | None = None
-    """The name of the signature and of its field."""
+    """The name of the signature and of its field: one that no other signature of the document has."""
     widget: Widget | None = None
+    """Where it is drawn, with its name, reason and time; without it, in the field of its name, or invisibly."""
     reason: str | None = None
     gs_name: str | None = None
     """The signer's name."""

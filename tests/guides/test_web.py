@@ -22,6 +22,7 @@ from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, large_pdf, measure, wri
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
+from tests.guides.documents import blocks, defined_by
 
 pytestmark = pytest.mark.by_default(1)  # of the frameworks
 
@@ -153,7 +154,7 @@ async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, heard: 
 
 async def test_what_is_no_pdf_is_refused(url: str, sandbox: Sandbox) -> None:
     status, _, text = await post(url, b"no PDF at all")
-    assert (status, text) == (422, b"This is no PDF that can be signed.")
+    assert (status, text) == (422, b"This is no PDF.")
     assert await effects(sandbox, "Save") == 0
 
 
@@ -189,6 +190,21 @@ async def test_overload_says_when_to_come_back(url: str, sandbox: Sandbox) -> No
     sandbox.inject_fault("Save", "status", status=503, retry_after=120)
     status, retry_after, text = await post(url)
     assert (status, retry_after, text) == (503, "120", b"Try again later.")
+
+
+ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
+    (ds.ConnectFailedError("it is down"), 503, {}),
+    (ds.ServerError("it fails", status=503, retry_after=1.5), 503, {"Retry-After": "2"}),
+    (ds.BadRequestError("no", status=400), 422, {}),
+    (ds.OutcomeUnknownError("lost", how_to_find_out="look"), 502, {}),
+    (ds.AuthenticationError("no", status=401), 502, {}),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "headers"), ANSWERS, ids=lambda value: type(value).__name__)
+def test_each_failure_has_its_status(error: ds.DirectSuiteError, status: int, headers: dict[str, str]) -> None:
+    answer = defined_by(blocks("web")[0])["answer"]
+    assert answer(error)[:2] == (status, headers)
 
 
 async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> None:
