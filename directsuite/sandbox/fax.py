@@ -49,6 +49,7 @@ class NumberTakenError(Exception):
 class Recipient(
     msgspec.Struct,
     kw_only=True,
+    forbid_unknown_fields=True,
     omit_defaults=True,
     rename={"address": "Address", "name": "Name", "page_count": "PageCount"},
 ):

@@ -229,7 +229,10 @@ class SandboxState:
         description: str = "",
         account: str = DEMO_ACCOUNT,
     ) -> str:
-        """Add a fax and return its handle. Raises ValueError for bad values, NumberTakenError for a foreign number."""
+        """Add a fax and return its handle. recipients: of Address, Name, PageCount and description, as on the wire.
+
+        Raises ValueError for bad values, NumberTakenError for a foreign number.
+        """
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
         listed = None if recipients is None else list(recipients)
         try:

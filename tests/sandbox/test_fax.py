@@ -146,3 +146,8 @@ async def test_status_is_one_of_two(sandbox: Sandbox) -> None:
     assert not await sandbox.set_fax_status("unknown", "complete")
     with pytest.raises(ValueError, match="digits"):
         await sandbox.add_fax("none")
+
+
+async def test_a_member_of_a_recipient_that_is_misspelt_is_refused(sandbox: Sandbox) -> None:
+    with pytest.raises(ValueError, match="unknown field `address`"):
+        await sandbox.add_fax(NUMBER, recipients=[{"address": "1999"}])
