@@ -43,6 +43,7 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
 
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
@@ -153,11 +154,13 @@ async def _list(command: Command, access: MailboxAccess, since: datetime | None,
     elif not newest:
         say("no such messages" if _has_conditions(options) else "the folder has no messages")
     else:
+        is_sent = options.folder.upper() == SENT.upper()
+        other = "to" if is_sent else "from"
         show_table(
-            ("uid", "received", "from", "subject", "files", "size"),
-            [_row(message) for message in newest],
+            ("uid", "received", other, "subject", "files", "size"),
+            [_row(message, is_sent=is_sent) for message in newest],
             right=("uid", "files", "size"),
-            whole=("received", "from"),
+            whole=("received", other),
         )
     if more:
         say(f"{more} more: --limit {options.limit + more}, --all, or --before {newest[-1].uid} for the next ones")
@@ -218,10 +221,11 @@ def _document(message: MessageDetail) -> dict[str, Any]:
     return members
 
 
-def _row(message: MessageDetail) -> Sequence[object]:
+def _row(message: MessageDetail, *, is_sent: bool) -> Sequence[object]:
     size = None if message.size is None or message.size < 0 else size_in_words(message.size)
     received = message.received_date or message.sent_date
-    return (message.uid, received, message.sender, message.subject, len(message.attachments) or None, size)
+    other = ", ".join(each.email for each in message.recipients) if is_sent else message.sender
+    return (message.uid, received, other, message.subject, len(message.attachments) or None, size)
 
 
 async def _read(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:

@@ -21,7 +21,7 @@ from directsuite.cli.options import (
 )
 from directsuite.cli.output import progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
-from directsuite.cli.send import addresses_of, attachments_of, body_of
+from directsuite.cli.send import LOOK_FIRST, addresses_of, attachments_of, body_of
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import (
     Attachment,
@@ -103,12 +103,12 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, there, addresses_of("--to", options.to))
 
-    return _change(uids, options, "forwarded", work, check)
+    return _change(uids, options, "forwarded", work, check, look=LOOK_FIRST)
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
     """Answer a message, and return the exit status."""
-    command = Command(resume="nothing was sent: give the same command again", find_out=_LOOK, options=_OPTIONS)
+    command = Command(resume="nothing was sent: give the same command again", find_out=LOOK_FIRST, options=_OPTIONS)
 
     def begin() -> Coroutine[Any, Any, int]:
         return _reply(command, _access(options), uid, body_of(options), attachments_of(options), options)
@@ -133,9 +133,10 @@ def _change(
     done: str,
     work: _Work,
     check: Callable[[], None] = lambda: None,
+    look: str = _LOOK,
 ) -> int:
-    """Do something with those of the messages that are there, and say how many they were."""
-    command = Command(resume=_LOOK, find_out=_LOOK, options=_OPTIONS)
+    """Do something with those of the messages that are there, and say how many they were. look: how one finds out."""
+    command = Command(resume=look, find_out=look, options=_OPTIONS)
 
     def begin() -> Coroutine[Any, Any, int]:
         check()

@@ -30,7 +30,7 @@ from directsuite.cli.credentials import MAILBOX, MailboxAccess, configured, is_a
 from directsuite.cli.errors import RefusedError, naming, refuse_no_text
 from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, say, shows_details
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.failures import reason_of
 from directsuite.durable import files
@@ -49,7 +49,7 @@ _OPTIONS = {
     "attachment_list": "--attach",
     "key": "--key",
 }
-_LOOK_FIRST = (
+LOOK_FIRST = (
     "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only where it hasn't"
 )
 _AGAIN_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
@@ -71,7 +71,7 @@ def send(options: SendOptions) -> int:
     with_key = options.key is not None
     command = Command(
         resume=_AGAIN_WITH_KEY if with_key else "nothing was sent: give the same command again",
-        find_out=_AGAIN_WITH_KEY if with_key else _LOOK_FIRST,
+        find_out=_AGAIN_WITH_KEY if with_key else LOOK_FIRST,
         options=_OPTIONS,
     )
 
@@ -140,7 +140,8 @@ async def _send(command: Command, access: MailboxAccess, message: Message, optio
     if not smtp_id:
         say(f"{said}; the service gave no SMTP id to ask for its status with")
     elif not options.json:
-        say(f"{said}; `directsuite status` with this id tells how far it has come")
+        status = f"`directsuite status '{smtp_id}'`" if shows_details() else "`directsuite status` with this id"
+        say(f"{said}; {status} tells how far it has come")
     return ExitStatus.DONE
 
 

@@ -143,7 +143,10 @@ class Control:
         except aiohttp.ContentTypeError:
             raise ControlError(f"what answers at {self._url} is no sandbox") from None
         except (aiohttp.ClientError, OSError):
-            raise ControlError(f"no sandbox answers at {self._url}: `directsuite sandbox` starts one") from None
+            raise ControlError(
+                f"no sandbox answers at {self._url}: `directsuite sandbox` starts one; --at http://127.0.0.1:PORT, or "
+                "DIRECTSUITE_SANDBOX, names another"
+            ) from None
         if answer.status >= 400:
             raise ControlError(str(document.get("description") or answer.reason), answer.status)
         return document

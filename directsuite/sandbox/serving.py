@@ -135,7 +135,7 @@ def summary(sandbox: Sandbox, options: Serving) -> str:
             f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
-            '# in another terminal: eval "$(directsuite sandbox env)"; Ctrl-C ends the sandbox',
+            f'# in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"; Ctrl-C ends it',
         ]
     )
 
