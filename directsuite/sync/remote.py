@@ -142,7 +142,6 @@ NOT_ABOUT_MESSAGES = (
     NotFoundError,
     PermissionDeniedError,
     RateLimitedError,
-    ResponseDecodeError,
 )
 """Failures that say nothing of the messages asked for."""
 
