@@ -19,7 +19,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:
-    from directsuite.core.outcome import Refusals
+    from directsuite.core.refusals import Refusals
 
 R = TypeVar("R")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import Refusals
+from directsuite.core.refusals import Refusals
 from directsuite.fax.models import FaxMessageInformation
 
 REFUSALS = Refusals(texts=("error", "description"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.outcome import Code, Refusals
+from directsuite.core.refusals import Code, Refusals
 from directsuite.errors import AddressError, AuthenticationError, ServiceError
 from directsuite.messaging.models import (
     APIResponse,

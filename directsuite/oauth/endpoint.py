@@ -17,7 +17,7 @@ import attrs
 
 from directsuite.core.call import Confirmation, Options
 from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.outcome import Code, Refusals, Refused
+from directsuite.core.refusals import Code, Refusals, Refused
 from directsuite.core.response import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.outcome import Refusals
+from directsuite.core.refusals import Refusals
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")

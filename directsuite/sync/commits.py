@@ -186,9 +186,9 @@ class Commits:
         await self.store.commit(self.lease, change_set, ())
 
     async def write_each(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
-        """Commit rows that no sink is told of, so many at a time. folders: written with the first of them."""
+        """Commit rows that no sink is told of, so many at a time. folders: written with the first, or without any."""
         remaining = iter(rows)
-        while some := list(itertools.islice(remaining, _AT_A_TIME)):
+        while (some := list(itertools.islice(remaining, _AT_A_TIME))) or folders:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 

@@ -8,7 +8,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.operation import Operation
-from directsuite.core.outcome import Refusals, Refused, class_of_status, interpret, unreadable
+from directsuite.core.outcome import class_of_status, interpret, unreadable
+from directsuite.core.refusals import Refusals, Refused
 from directsuite.core.response import Answer
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
