@@ -32,14 +32,10 @@ from directsuite.cli.output import (
     size_in_words,
 )
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import Scope, reason_of, scope_of
 from directsuite.durable.files import DEVICE, create
 from directsuite.errors import (
-    AuthenticationError,
     DirectSuiteError,
-    PermissionDeniedError,
-    RateLimitedError,
-    ServerError,
     ServiceError,
 )
 from directsuite.messaging.models import MessageDetail
@@ -334,10 +330,8 @@ async def missing_folder_explained(box: Mailbox, folder: str, *, option: str = "
     """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
     try:
         yield
-    except (AuthenticationError, PermissionDeniedError, RateLimitedError, ServerError):
-        raise  # which would only come again
-    except ServiceError:
-        if await _is_missing(box, folder):
+    except ServiceError as error:
+        if scope_of(error) is Scope.ITEM and await _is_missing(box, folder):
             raise NotThereError(
                 f"{naming(option, folder)}: the mailbox has no such folder; `directsuite inbox folders` lists those "
                 "that it has"

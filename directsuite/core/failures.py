@@ -59,8 +59,6 @@ _WRONG_ENDPOINT = frozenset(
 )
 """Statuses, beside redirects, that a wrong URL or a proxy answers to every request of this kind."""
 
-_NOT_ACTED_UPON = frozenset({HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.TOO_EARLY})
-
 
 def scope_of(error: DirectSuiteError) -> Scope:
     """What the error is about. Errors of classes outside `directsuite.errors`, such as a store's, are the caller's."""
@@ -75,10 +73,10 @@ def scope_of(error: DirectSuiteError) -> Scope:
 
 
 def _scope_of_refusal(error: ServiceError) -> Scope:
-    if isinstance(error, RateLimitedError) or error.status in _NOT_ACTED_UPON:
+    if isinstance(error, RateLimitedError) or error.outcome is Outcome.REJECTED:
         return Scope.SERVICE
     if isinstance(error, ServerError) or error.status == HTTPStatus.REQUEST_TIMEOUT:
-        return Scope.SERVICE if error.outcome is Outcome.REJECTED else Scope.UNCERTAIN
+        return Scope.UNCERTAIN
     if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT:
         return Scope.ENDPOINT
     return Scope.ITEM

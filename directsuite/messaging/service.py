@@ -8,7 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
 from directsuite.core.events import Progress, refuse_progress
@@ -73,7 +73,8 @@ class Mailbox(Facade):
     def __init__(self, transport: Transport, username: str, password: str | Secret) -> None:
         super().__init__(transport)
         password = as_secret(password)
-        self._username = arguments.address(username, "username")
+        self.username: Final = arguments.address(username, "username")
+        """The Direct address whose mailbox this is."""
         self._authentication = Authentication(username=username, password=password)
         self._credentials = self._body(self._authentication)
 
@@ -147,7 +148,7 @@ class Mailbox(Facade):
         send_once.refuse(key, since, settle)
         deadline = self._deadline(timeout)
         refuse_progress(progress)
-        mark = send_once.request_id(self._username, secrets.token_hex(16) if key is None else key)
+        mark = send_once.request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.marked(message, mark)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         now = datetime.now(UTC)
@@ -627,7 +628,7 @@ class Mailbox(Facade):
         return Deadline.after(self._transport.timeout if seconds is None else seconds)
 
     def _checked(self, message: S) -> S:
-        return arguments.checked_message(message, self._username)
+        return arguments.checked_message(message, self.username)
 
     async def _count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
         answer = await self._call(operation, folder, body=self._credentials, timeout=timeout)

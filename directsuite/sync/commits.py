@@ -24,6 +24,7 @@ from directsuite.core.retry import Backoff
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
+from directsuite.sync.remote import halves
 
 Deliver = Callable[[Sequence[Change]], Awaitable[object]]
 """Takes changes, at least once each, before they count as done.
@@ -241,14 +242,14 @@ class Commits:
     async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
         """Tell of changes that the sink refused together; those that it took."""
         proofs = {step.change.key: self._health.proof(step.change) for step in steps}
-        parts, told, refused = _halves(steps), list[Step](), list[tuple[Step, SinkError]]()
+        parts, told, refused = halves(steps), list[Step](), list[tuple[Step, SinkError]]()
         while parts:
             part = parts.pop()
             error = await self._refusal(part)
             if error is None:
                 told += part
             elif len(part) > 1:
-                parts += _halves(part)
+                parts += halves(part)
             else:
                 refused.append((part[0], error))
                 self._health.refused.setdefault(part[0].change.key, proofs[part[0].change.key])
@@ -296,12 +297,6 @@ class Commits:
     def key(self, folder: str, row: Row) -> Key:
         """Where the message of a row is, or was."""
         return Key(self.lease.name, folder, row.uid_validity, row.uid)
-
-
-def _halves(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """The second half, and the first."""
-    half = len(steps) // 2
-    return [steps[half:], steps[:half]] if half else [steps]
 
 
 def _is_general(error: Exception) -> bool:

@@ -11,22 +11,16 @@ import itertools
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 
 from directsuite.core.call import Exchanged
+from directsuite.core.failures import Scope, scope_of
 from directsuite.core.iteration import Prefetch
 from directsuite.errors import (
-    AuthenticationError,
-    CircuitOpenError,
-    ClosedError,
-    ConfigurationError,
-    ConnectFailedError,
     DirectSuiteError,
     NotFoundError,
-    PermissionDeniedError,
-    RateLimitedError,
     ResponseDecodeError,
 )
 from directsuite.messaging.arguments import INBOX
@@ -133,17 +127,18 @@ _BYTES = 4 * 1024 * 1024  # of an answer, aimed at
 _WINDOW = 2  # batches under way or not read yet
 _STRIKES = 3
 
-NOT_ABOUT_MESSAGES = (
-    AuthenticationError,
-    CircuitOpenError,
-    ClosedError,
-    ConfigurationError,
-    ConnectFailedError,
-    NotFoundError,
-    PermissionDeniedError,
-    RateLimitedError,
-)
-"""Failures that say nothing of the messages asked for."""
+_T = TypeVar("_T")
+
+
+def may_be_about_messages(error: DirectSuiteError) -> bool:
+    """Return True if a failure may be the fault of a message that was asked for; NotFoundError is about the folder."""
+    return scope_of(error) in (Scope.ITEM, Scope.UNCERTAIN) and not isinstance(error, NotFoundError)
+
+
+def halves(items: Sequence[_T]) -> list[Sequence[_T]]:
+    """The second half and the first, of a batch that was refused; the whole where it is a single item."""
+    half = len(items) // 2
+    return [items[half:], items[:half]] if half else [items]
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -163,9 +158,9 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
         """One batch, or its failure."""
         try:
             messages, batch.size = await remote.measured_messages(folder, batch.uids)
-        except NOT_ABOUT_MESSAGES:
-            raise
         except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
             return Fetched(uids=batch.uids, failure=failure)
         if isinstance(messages, ResponseDecodeError):
             cut.came(batch, len(batch.uids))
@@ -193,20 +188,14 @@ async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | No
 
 async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[Fetched]:
     """The messages of a batch that failed, in as many answers as it takes."""
-    parts = _halves(uids)
+    parts = halves(uids)
     while parts:
         part = parts.pop()
         answer = await _fetch(remote, folder, part, 1 if len(part) > 1 else _STRIKES)
         if answer.failure is None or len(part) == 1:
             yield answer
         else:
-            parts += _halves(part)
-
-
-def _halves(uids: Sequence[int]) -> list[Sequence[int]]:
-    """The second half, and the first."""
-    half = len(uids) // 2
-    return [uids[half:], uids[:half]] if half else [uids]
+            parts += halves(part)
 
 
 async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> Fetched:
@@ -214,8 +203,8 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
     for _ in range(times):
         try:
             return Fetched(uids=uids, messages=await remote.messages(folder, uids))
-        except NOT_ABOUT_MESSAGES:
-            raise
         except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
             answer = Fetched(uids=uids, failure=failure)
     return answer

@@ -21,14 +21,11 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 import attrs
 
 from directsuite.core.clock import Clock
+from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.errors import (
-    AuthenticationError,
-    ClosedError,
-    ConfigurationError,
     DirectSuiteError,
-    PermissionDeniedError,
 )
-from directsuite.sync.commits import Commits, Deliver, SinkError, SinkHealth, Step
+from directsuite.sync.commits import Commits, Deliver, SinkHealth, Step
 from directsuite.sync.decide import (
     FolderSnapshot,
     FolderState,
@@ -48,10 +45,8 @@ from directsuite.sync.model import (
     Kind,
     RoundReport,
     Row,
-    StaleLeaseError,
     State,
     Store,
-    StoreError,
 )
 from directsuite.sync.remote import Remote
 from directsuite.sync.verify import full_resync, verify_sentinels
@@ -59,17 +54,6 @@ from directsuite.sync.verify import full_resync, verify_sentinels
 _VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
 _AUDIT = 86_400_000  # milliseconds between two comparisons of everything
 _RETRIES = 20  # quarantined messages that a round asks for again
-
-_OF_THE_MAILBOX = (
-    AuthenticationError,
-    PermissionDeniedError,
-    ClosedError,
-    ConfigurationError,
-    SinkError,
-    StaleLeaseError,
-    StoreError,
-)
-"""Failures that no other folder would be spared."""
 
 
 class MailboxRounds:
@@ -156,9 +140,9 @@ class MailboxRounds:
     def _reported(self, report: RoundReport, name: str) -> Generator[None]:
         try:
             yield
-        except _OF_THE_MAILBOX:
-            raise
         except DirectSuiteError as error:
+            if scope_of(error) in HOPELESS:  # no other folder would be spared
+                raise
             report.failed[name] = error
 
     async def _snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:

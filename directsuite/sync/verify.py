@@ -23,7 +23,7 @@ from directsuite.sync.decide import (
 )
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, is_strong
 from directsuite.sync.model import Change, ChangeSet, Kind, Row, State, Store
-from directsuite.sync.remote import NOT_ABOUT_MESSAGES, Listing, Remote, fetch_one
+from directsuite.sync.remote import Listing, Remote, fetch_one, halves, may_be_about_messages
 
 _WIDTH = 1000
 """Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
@@ -99,12 +99,10 @@ async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool
 async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
     try:
         messages = await remote.messages(folder, [row.uid for row in rows])
-    except NOT_ABOUT_MESSAGES:
-        raise
-    except DirectSuiteError:
-        half = len(rows) // 2
-        parts = (rows[:half], rows[half:]) if half else ()
-        return all([await _have_content(remote, folder, part) for part in parts])
+    except DirectSuiteError as error:
+        if not may_be_about_messages(error):
+            raise
+        return len(rows) == 1 or all([await _have_content(remote, folder, part) for part in halves(rows)])
     digests = {message.uid: digest_of(message) for message in messages}
     return all(row.digest in (None, digests.get(row.uid, row.digest)) for row in rows)
 

@@ -208,6 +208,32 @@ async def test_where_all_have_moved_from_is_listed_once(store: SqliteStore) -> N
     assert server.asked["uids"] <= 5
 
 
+@pytest.mark.parametrize("dated", [True, False])
+async def test_one_deleted_while_a_process_died_is_gone_without_an_audit(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, dated: bool
+) -> None:
+    def found(*numbers: int) -> dict[str, dict[int, MessageDetail]]:
+        last = letter(4) if dated else attrs.evolve(letter(4), received_date=None)
+        return {"Archive": {}, "INBOX": {number: last if number == 4 else letter(number) for number in numbers}}
+
+    async def die(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    first = Scene(Server(found(1, 2, 3)), store)
+    await first.come_in_step()
+    first.server.boxes["INBOX"].pop(3)
+    await first.rounds.round()  # 3 waits for a second listing
+    second = Scene(Server(found(1, 2, 4)), store)
+    monkeypatch.setattr(second.rounds, "_finish", die)  # 4 is committed, the folder's fingerprint isn't yet
+    with pytest.raises(asyncio.CancelledError):
+        await second.rounds.round()
+    third = Scene(Server(found(1, 2)), store)
+    for _ in range(6):
+        await third.rounds.round()
+        third.clock.now += 700
+    assert set(third.told) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
+
+
 class SlowSink:
     """Writes a row for each change, when it may."""
 

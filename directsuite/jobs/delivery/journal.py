@@ -106,7 +106,8 @@ class Journal(DatabaseContext):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._database = SqliteDatabase(path, _FILE)
-        self._by_mailbox = dict[str, TrackingState]()
+        self.records = Records(self._database)
+        """For trackers."""
 
     async def _prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(_TABLES)
@@ -126,11 +127,19 @@ class Journal(DatabaseContext):
 
         return await self._database.transaction(forget)
 
-    def _state_of(self, mailbox: str) -> TrackingState:
+
+class Records:
+    """What trackers read and write in an open journal. Every method but `state_of` raises JournalError."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+        self._by_mailbox = dict[str, TrackingState]()
+
+    def state_of(self, mailbox: str) -> TrackingState:
         """What trackers of this mailbox share."""
         return self._by_mailbox.setdefault(mailbox, TrackingState())
 
-    async def _add(
+    async def add(
         self, mailbox: str, smtp_id: str, *, at: float, recipients: int, give_up_after: float
     ) -> TrackedMessage | None:
         """Follow a message; None where it was followed before. at: Unix time."""
@@ -146,12 +155,12 @@ class Journal(DatabaseContext):
         made = await self._database.execute(_ADD, values)
         return attrs.evolve(message, number=made[0][0]) if made else None
 
-    async def _load(self, mailbox: str) -> list[TrackedMessage]:
+    async def load(self, mailbox: str) -> list[TrackedMessage]:
         """The messages of a mailbox that are not over, as they were added."""
         values = {"mailbox": mailbox}
 
         async def load(transaction: Transaction) -> list[TrackedMessage]:
-            """All of one moment."""
+            """Read messages and recipients in one transaction."""
             messages = dict[int, TrackedMessage]()
             for number, smtp_id, at, recipients, give_up_after, isolated in await transaction.execute(
                 _FOLLOWED, values
@@ -171,7 +180,7 @@ class Journal(DatabaseContext):
 
         return await self._database.transaction(load)
 
-    async def _record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
+    async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
         """Add these changes, and end the messages that they end, in one transaction."""
         rows = [
             attrs.asdict(change)
@@ -182,27 +191,27 @@ class Journal(DatabaseContext):
         ]
 
         async def record(transaction: Transaction) -> None:
-            """The statuses, the changes and the ends."""
+            """Write statuses, changes and ends."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END, (row for row in rows if row["ends_message"]))
 
         await self._database.transaction(record)
 
-    async def _set_isolated(self, messages: Iterable[TrackedMessage], *, isolated: bool) -> None:
+    async def set_isolated(self, messages: Iterable[TrackedMessage], *, isolated: bool) -> None:
         """Set whether each of these is asked for in a request of its own from now on."""
         rows = [{"message": message.number, "isolated": isolated} for message in messages]
         await self._database.transaction(lambda transaction: transaction.execute_each(_ISOLATE, rows))
 
-    async def _pending(self, mailbox: str, most: int) -> list[DeliveryChange]:
+    async def pending(self, mailbox: str, most: int) -> list[DeliveryChange]:
         """The first changes of a mailbox that are not done."""
         return await self._database.fetch(_PENDING, {"mailbox": mailbox, "most": most}, _change)
 
-    async def _acknowledge(self, key: str) -> None:
+    async def acknowledge(self, key: str) -> None:
         """Delete a change that is done."""
 
         async def acknowledge(transaction: Transaction) -> None:
-            """With what only changes to come would have needed."""
+            """Delete the recipients, too, of a message that is over."""
             for message, ends_message in await transaction.execute(_DONE, {"key": key}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})

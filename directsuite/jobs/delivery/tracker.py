@@ -14,9 +14,6 @@ Ages count by the clock of waits, which nobody sets. Where Unix time goes ahead 
 all messages are due at once.
 """
 
-# pyright: reportPrivateUsage=false
-# Used: the journal's methods for the tracker.
-
 from __future__ import annotations
 
 import hashlib
@@ -47,7 +44,7 @@ from directsuite.jobs.delivery.changes import (
     TrackingState,
     changes_of,
 )
-from directsuite.jobs.delivery.journal import Journal
+from directsuite.jobs.delivery.journal import Journal, Records
 from directsuite.messaging.models import DirectMessageLog, Recipient
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
@@ -111,11 +108,11 @@ class DeliveryTracker:
         now: Callable[[], float] | None = None,
     ) -> None:
         self.mailbox = _checked(mailbox)
-        self._journal = _checked_journal(journal)
+        self._records = _checked_journal(journal).records
         self._give_up_after = checked_patience(give_up_after)
         self._now = now or unix_time(mailbox.runtime.clock)
-        self._name = hashlib.sha256(f"directsuite\0{mailbox._username.casefold()}".encode()).hexdigest()
-        self._poller = StatusPoller(mailbox, journal, self._state, self._now)
+        self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
+        self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
@@ -126,7 +123,7 @@ class DeliveryTracker:
         """
         smtp_id, count = checked_smtp_id(smtp_id), checked_recipients(recipients)
         try:
-            message = await self._journal._add(
+            message = await self._records.add(
                 self._name, smtp_id, at=self._now(), recipients=count, give_up_after=self._give_up_after
             )
         except BaseException:  # cancelled or not, it may be the journal's all the same
@@ -139,7 +136,7 @@ class DeliveryTracker:
 
     async def followed(self) -> Sequence[str]:
         """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""
-        return [message.smtp_id for message in await self._journal._load(self._name)]
+        return [message.smtp_id for message in await self._records.load(self._name)]
 
     def changes(self, *, endless: bool = False) -> Listing[DeliveryChange]:
         """Every recipient's changes, until all messages are over; with endless, messages to come are waited for.
@@ -158,7 +155,7 @@ class DeliveryTracker:
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """A change is done, though its loop may ask for no more. Raises JournalError."""
-        await self._journal._acknowledge(change.key)
+        await self._records.acknowledge(change.key)
 
     async def _changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
         state = self._state
@@ -168,10 +165,10 @@ class DeliveryTracker:
             while True:
                 if not state.is_loaded:
                     await state.load(self._read)
-                pending = await self._journal._pending(self._name, _PAGE)
+                pending = await self._records.pending(self._name, _PAGE)
                 for change in pending:
                     yield change
-                    await self._journal._acknowledge(change.key)
+                    await self._records.acknowledge(change.key)
                 if not pending and state.is_loaded:
                     if not state.messages and not endless:
                         return
@@ -181,14 +178,14 @@ class DeliveryTracker:
 
     async def _read(self) -> Sequence[TrackedMessage]:
         """The messages that are not over, each with an age."""
-        messages = await self._journal._load(self._name)
+        messages = await self._records.load(self._name)
         for message in messages:
             self._poller.begin(message)
         return messages
 
     @property
     def _state(self) -> TrackingState:
-        return self._journal._state_of(self._name)
+        return self._records.state_of(self._name)
 
 
 def _checked(mailbox: object) -> Mailbox:
@@ -300,10 +297,10 @@ class StatusPoller:
     """Makes the requests for one mailbox's messages as they are due. unix_time: the journal's time."""
 
     def __init__(
-        self, mailbox: Mailbox, journal: Journal, state: TrackingState, unix_time: Callable[[], float]
+        self, mailbox: Mailbox, records: Records, state: TrackingState, unix_time: Callable[[], float]
     ) -> None:
         self._mailbox = mailbox
-        self._journal = journal
+        self._records = records
         self._state = state
         self._unix_time = unix_time
         self._monotonic = mailbox.runtime.clock.monotonic
@@ -412,7 +409,7 @@ class StatusPoller:
 
     async def _set_isolated(self, messages: Sequence[TrackedMessage], *, isolated: bool) -> None:
         if messages:
-            await self._journal._set_isolated(messages, isolated=isolated)
+            await self._records.set_isolated(messages, isolated=isolated)
         for message in messages:
             message.isolated = isolated
 
@@ -458,7 +455,7 @@ class StatusPoller:
             for message in messages
         ]
         if any(changes for _, changes in changed):
-            await self._journal._record(changed)
+            await self._records.record(changed)
         for message, changes in changed:
             if changes and changes[-1][1].ends_message:
                 del self._state.messages[bare(message.smtp_id)]

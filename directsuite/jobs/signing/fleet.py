@@ -7,9 +7,6 @@ A worker that died leaves documents whose outcome nobody knows: who takes them o
 unless it shows the signatures. One that only was paused can write nothing more, and keep nothing in a TargetFolder.
 """
 
-# pyright: reportPrivateUsage=false
-# Used: what a job signed in other runs.
-
 from __future__ import annotations
 
 import asyncio
@@ -180,7 +177,7 @@ class SigningFleet:
                 clock=self._clock,
                 now=self._now,
             )
-            job._signed_before = self._done
+            job.signed_before = self._done
             leased = self._leased = _LeasedChunk(chunk, job, asyncio.create_task(job.run()))
             try:
                 await asyncio.wait([leased.working])

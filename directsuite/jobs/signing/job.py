@@ -115,7 +115,8 @@ class SigningJob:
         self._queue: DocumentQueue | None = None
         self._done = self._failed = 0
         self._in_a_row = 0  # of those that failed
-        self._signed_before = 0  # by this process, in other runs
+        self.signed_before = 0
+        """Documents that this process signed in other jobs: a service that signed them is not a wrong URL."""
         self._rate = Rate(self._clock)
         self._outage = OutageTracker(clock=self._clock, patience=patience)
         self._failure: Exception | None = None
@@ -195,7 +196,7 @@ class SigningJob:
         if not callable(self._signatures):
             await self._journal.claim(digest_of(self._signatures))
         self._failure = None
-        self._outage = OutageTracker(clock=self._clock, patience=self._outage.patience, signed=self._signed_before)
+        self._outage = OutageTracker(clock=self._clock, patience=self._outage.patience, signed=self.signed_before)
         self._done = self._failed = self._in_a_row = 0
         self._rate = Rate(self._clock)
         async with contextlib.AsyncExitStack() as stack:

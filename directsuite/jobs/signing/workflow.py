@@ -393,8 +393,7 @@ class RetryState:
     def pause(self, error: DirectSuiteError | SourceError) -> float:
         """Seconds until the next try: longer and longer, and as long as the service wants at least."""
         self._pauses += 1
-        wanted = None if isinstance(error, SourceError) else error.retry_after
-        return max(_BACKOFF.after(self._pauses), wanted or 0.0)
+        return _BACKOFF.after(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 
     def end(self, *, is_done: bool) -> None:
         """The document has come to its end, after which the service is well, if it was asked."""

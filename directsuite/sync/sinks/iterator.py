@@ -5,16 +5,14 @@ deliver(batch) ──► waiting, one batch of a mailbox ──► the loop's bo
                          raises when the body is left while one is in its hands
 """
 
-# pyright: reportPrivateUsage=false
-# Used: the two classes of this file are one.
-
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -114,11 +112,12 @@ class Changes:
     def __aiter__(self) -> ChangeLoop:
         if self._loop is not None:
             raise RuntimeError("another loop reads these changes: there can be one at a time")
-        loop = ChangeLoop(self)
-        self._loop = loop._mark
-        return loop
+        self._loop = mark = object()
+        return ChangeLoop(functools.partial(self._next, mark), functools.partial(self._leave, mark))
 
-    async def _next(self) -> Change:
+    async def _next(self, mark: object) -> Change:
+        if self._loop is not mark:
+            raise StopAsyncIteration
         self.acknowledge()
         while not self._closed:
             if self._current is None and self._waiting:
@@ -130,8 +129,8 @@ class Changes:
             await self._arrived.wait()
         raise StopAsyncIteration
 
-    def _left(self, mark: object) -> None:
-        """The loop with this mark is no more."""
+    def _leave(self, mark: object) -> None:
+        """End the loop that has this mark."""
         if self._loop is mark:
             self._loop = None
             self._fail_current(UnacknowledgedError("the loop over the changes was left before this one was done"))
@@ -163,34 +162,32 @@ class ChangeStream(Listing[Change]):
 class ChangeLoop:
     """One loop over Changes. It is left with `aclose`, or when nothing refers to it any more, as after `break`."""
 
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
-        self._mark = object()
+    def __init__(self, ask: Callable[[], Awaitable[Change]], leave: Callable[[], None]) -> None:
+        self._ask = ask
+        self._leave = leave
         self._thread = threading.get_ident()
         self._events = asyncio.get_running_loop()
-        self._asked = False
+        self._is_waiting = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Change:
-        if self._asked:
+        if self._is_waiting:
             raise RuntimeError("this loop has already asked for the next change")
-        if self._changes._loop is not self._mark:
-            raise StopAsyncIteration
-        self._asked = True
+        self._is_waiting = True
         try:
-            return await self._changes._next()
+            return await self._ask()
         finally:
-            self._asked = False
+            self._is_waiting = False
 
     async def aclose(self) -> None:
         """Leave the loop."""
-        self._changes._left(self._mark)
+        self._leave()
 
     def __del__(self) -> None:
         if threading.get_ident() == self._thread:
-            self._changes._left(self._mark)
+            self._leave()
             return
         with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody delivers any more
-            self._events.call_soon_threadsafe(self._changes._left, self._mark)
+            self._events.call_soon_threadsafe(self._leave)

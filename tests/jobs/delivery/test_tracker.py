@@ -157,7 +157,7 @@ async def test_a_journal_that_can_t_be_written_ends_the_loop_and_loses_nothing(
         tracker = scene.tracker(journal)
         await tracker.add(await scene.clinic.send(PROMPT))
         with monkeypatch.context() as full:
-            full.setattr(journal, "_record", note)
+            full.setattr(journal.records, "record", note)
             with pytest.raises(JournalError):
                 await told(tracker)
         assert scene.asked == 1
@@ -246,7 +246,7 @@ async def test_adding_what_is_followed_reads_nothing_again_beside_a_loop_that_wa
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene.journal() as journal:
-        tracker, followed, reads = scene.tracker(journal), journal._load, list[str]()
+        tracker, followed, reads = scene.tracker(journal), journal.records.load, list[str]()
         smtp_ids = [await scene.clinic.send(SLOW) for _ in range(5)]
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
@@ -256,7 +256,7 @@ async def test_adding_what_is_followed_reads_nothing_again_beside_a_loop_that_wa
             reads.append(mailbox)
             return await followed(mailbox)
 
-        monkeypatch.setattr(journal, "_load", read)
+        monkeypatch.setattr(journal.records, "load", read)
         scene.clinic.time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
         await until(lambda: scene.clinic.time.slept == [5])

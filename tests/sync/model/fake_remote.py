@@ -104,7 +104,10 @@ class FakeRemote:
         box = self._asked("messages", folder)
         found = [(uid, box.messages[uid]) for uid in uids if uid in box.messages]
         size = sum(message.detail.size or 0 for _, message in found)
-        if self.limit is not None and size > self.limit and len(found) > 1:
+        if self.limit is not None and size > self.limit:
+            if len(found) == 1:  # it is quarantined, as one that can't be fetched
+                self.troubled.add(folder)
+                self._world.weird.add(folder)
             return ResponseDecodeError("too large", too_large=True), size
         if any(message.poison for _, message in found):
             raise ServerError("failed", status=500, outcome=Outcome.FAILED)

@@ -138,9 +138,9 @@ class SyncMachine(RuleBasedStateMachine):
         if last:
             self.converge(600)
 
-    @rule(limit=st.none() | st.integers(150, 450))
+    @rule(limit=st.none() | st.integers(102, 450))
     def limit(self, limit: int | None) -> None:
-        """Answers may only be so large."""
+        """Answers may only be so large: single messages have 100 to 106 bytes."""
         self.remote.limit = limit
 
     @rule(seconds=st.sampled_from([1, 599, 600, 900, 3600, _DAY]))
