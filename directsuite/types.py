@@ -55,7 +55,7 @@ from directsuite.messaging.models import (
     SmtpIdsRequest,
     UidsRequest,
 )
-from directsuite.messaging.tracking import OnLook
+from directsuite.messaging.tracking import OnPoll
 from directsuite.oauth.grants import Grant, Token
 from directsuite.registration.models import (
     AddUsersResponse,
@@ -212,7 +212,7 @@ __all__ = [
     "MessageStatusLog",
     "MessageWithHeader",
     "MultiSignRequest",
-    "OnLook",
+    "OnPoll",
     "Page",
     "PaymentConfirmation",
     "PdfDestination",

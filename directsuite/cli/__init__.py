@@ -3,7 +3,7 @@
     main ──► app ──► send      sends one message
               ├────► inbox     lists, shows and saves messages
               ├────► status    tells how far messages have come
-              ├────► sync      runs a worker that keeps mailboxes in step, and looks after it
+              ├────► sync      runs a worker that synchronises mailboxes, and controls it
               ├────► sign      signs files and folders
               ├────► fax       tells how faxes stand
               ├────► patient   finds and adds patients, sets their passwords

@@ -107,7 +107,7 @@ def _group(name: str, text: str, group: Group, sort_key: int) -> App:
 
 
 inbox = _group("inbox", "Look into a mailbox: list, read, save, move, delete.", MAIL, 2)
-sync = _group("sync", "Keep mailboxes in step with the server: a worker.", MAIL, 4)
+sync = _group("sync", "Synchronise mailboxes with the server: a worker.", MAIL, 4)
 sign = App(
     name="sign",
     help_epilogue=epilogue("sign"),
@@ -289,7 +289,7 @@ def status(
     """Tell how far messages have come, for each recipient.
 
     Exit status 0 says that they are delivered or under way; 4 that the service doesn't know one of them; 1 that a
-    recipient doesn't have one, and won't, or that one came to no end in time; 3, 5 or 6 that a look failed, so that
+    recipient doesn't have one, and won't, or that one came to no end in time; 3, 5 or 6 that a poll failed, so that
     what is shown may not be the last. Where several hold it is the last of these, and stderr says each.
 
     Parameters
@@ -312,7 +312,7 @@ app.command(sandbox)
 
 @sync.command(name="run", help_epilogue=epilogue("sync run"))
 def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
-    """Keep mailboxes in step until SIGTERM or Ctrl-C, and then end what is under way.
+    """Synchronise mailboxes until SIGTERM or Ctrl-C, and then end what is under way.
 
     Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
     stands in the environment and the settings file.

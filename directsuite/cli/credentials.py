@@ -77,8 +77,8 @@ class SecretPlaces:
         if file is not None:
             return secret_of_file(file, f"the file of {self.option}")
         refuse_no_text(environment.get(self._variable), self._variable)
-        if (given := Configuration.read(environment).secret(self.setting)) is not None:
-            return given
+        if (value := Configuration.read(environment).secret(self.setting)) is not None:
+            return value
         if (kept := in_keyring(self.name)) is not None:
             return kept
         if is_somebody_there():

@@ -187,10 +187,10 @@ class Examination:
             return failed(f"{variable}, or {service}_url in the settings file, {problem}")
         if self.sources.lacks_file:
             return not_checked("its URL may stand in the settings file: see to that one first")
-        wanted = f"set {variable}, or {service}_url in the settings file"
+        advice = f"set {variable}, or {service}_url in the settings file"
         if service == "message" and (not isinstance(self.mailbox, Finding) or self.mailbox.result is Result.FAILED):
-            return failed(f"there is no URL for the mailbox: {wanted}")
-        return not_checked(f"there is no URL; if you use this service, {wanted}")
+            return failed(f"there is no URL for the mailbox: {advice}")
+        return not_checked(f"there is no URL; if you use this service, {advice}")
 
     async def _in_turn(self, subject: str, checks: Sequence[Check]) -> list[Finding]:
         findings, broken = list[Finding](), ""
@@ -281,10 +281,10 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
 def token_of(file: Path | None) -> Secret | Finding:
     """The token for signing and fax; nobody is asked for one."""
     try:
-        given = file is not None or Configuration.read().secret("token") is not None
+        has_token = file is not None or Configuration.read().secret("token") is not None
     except ConfigurationError as error:
         return failed(error.explanation)
-    if not given and in_keyring("token") is None:
+    if not has_token and in_keyring("token") is None:
         return not_checked("there is no token: set DIRECTSUITE_TOKEN, or give --token-file FILE")
     return _or_finding(lambda: credentials.token(file))
 

@@ -122,7 +122,7 @@ class _Reader:
         (self._pieces if self._unseen is None else self._held).append(shown)
 
     def read(self) -> str:
-        """All of it, at the end."""
+        """Return the whole text once the HTML is read."""
         if self._foreign:
             self._show_held()
         self._end_link()

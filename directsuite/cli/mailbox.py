@@ -37,7 +37,7 @@ _Work = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD = ("In-Reply-To", "References")
 _OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
-_LOOK = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
+_FIND_OUT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
 
 
 def list_folders(options: MailboxOptions) -> int:
@@ -103,7 +103,7 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, there, addresses_of("--to", options.to))
 
-    return _change(uids, options, "forwarded", work, check, look=LOOK_FIRST)
+    return _change(uids, options, "forwarded", work, check, find_out=LOOK_FIRST)
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
@@ -133,10 +133,13 @@ def _change(
     done: str,
     work: _Work,
     check: Callable[[], None] = lambda: None,
-    look: str = _LOOK,
+    find_out: str = _FIND_OUT,
 ) -> int:
-    """Do something with those of the messages that are there, and say how many they were. look: how one finds out."""
-    command = Command(resume=look, find_out=look, options=_OPTIONS)
+    """Do something with those of the messages that are there, and say how many they were.
+
+    find_out: how the user learns what happened.
+    """
+    command = Command(resume=find_out, find_out=find_out, options=_OPTIONS)
 
     def begin() -> Coroutine[Any, Any, int]:
         check()

@@ -124,7 +124,7 @@ class SyncRunOptions(CommonOptions):
     DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     """
     folder: Annotated[tuple[str, ...], Several, Parameter(group=_FOLDERS)] = ()
-    """A folder to look at; as often as there are. INBOX where nothing is given."""
+    """A folder to check; as often as there are. INBOX where nothing is given."""
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False
     """Look at all folders that a mailbox has."""
     store: _Store = None
@@ -138,7 +138,7 @@ class SyncRunOptions(CommonOptions):
     keep_gone: Annotated[bool, Flag] = False
     """Keep messages that were deleted on the server."""
     once: Annotated[bool, Flag] = False
-    """Bring all in step and end."""
+    """Bring all up to date and end."""
     interval: Annotated[float | None, _Seconds] = None
     """Seconds between two looks at a mailbox; as often as the service's rate allows where nothing is given."""
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0

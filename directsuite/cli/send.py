@@ -180,7 +180,7 @@ async def _send_once(
                     timeout=timeout,
                 )
         except OutcomeUnknownError as error:
-            if record.first_attempt is not None and error.looked:  # another look would see no more
+            if record.first_attempt is not None and error.looked:  # another search would see no more
                 command.find_out = _NEW_KEY
             raise
         except DirectSuiteError:  # of this attempt, which sent nothing

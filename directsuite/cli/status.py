@@ -67,7 +67,7 @@ class Watch:
     patience: float = GIVE_UP_AFTER
     """Seconds in which all has to be over."""
     clock: Clock = attrs.field(factory=SystemClock)
-    _next_looks: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
+    _next_polls: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     """On the clock, of the messages that are followed."""
 
     @property
@@ -76,15 +76,15 @@ class Watch:
         return [record for records in self.records.values() for record in records]
 
     def table(self, console: Console) -> Text:
-        """What is known of each recipient, and the seconds until the next look."""
+        """What is known of each recipient, and the seconds until the next poll."""
         rows, now = list[tuple[str | None, ...]](), self.clock.monotonic()
         for smtp_id, records in self.records.items():
-            due = self._next_looks.get(smtp_id)
+            due = self._next_polls.get(smtp_id)
             soon = None if due is None else f"{max(0.0, due - now):.0f} s"
             rows += [(record.to, record.status, record.status_details, soon) for record in records]
             if not records:
                 rows.append((smtp_id, "not known yet", None, soon))
-        return table(console, ("to", "status", "details", "next look in"), rows, whole=("to",))
+        return table(console, ("to", "status", "details", "next poll in"), rows, whole=("to",))
 
     async def run(self) -> None:
         """Return when all are over or given up, or no look can succeed any more.
@@ -107,7 +107,7 @@ class Watch:
                 self.given_up.add(smtp_id)
             if delivery is not None:
                 self.records[smtp_id] = delivery.records
-            self._next_looks.pop(smtp_id, None)
+            self._next_polls.pop(smtp_id, None)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -122,11 +122,11 @@ class Watch:
         count: its recipients that are known, 0 where the service doesn't know it yet.
         """
 
-        def looked(records: Sequence[DirectMessageLog], wait: float) -> None:
+        def polled(records: Sequence[DirectMessageLog], wait: float) -> None:
             self.records[smtp_id] = records or self.records[smtp_id]
-            self._next_looks[smtp_id] = self.clock.monotonic() + wait
+            self._next_polls[smtp_id] = self.clock.monotonic() + wait
 
-        follow = functools.partial(self.box.track, smtp_id, on_look=looked)
+        follow = functools.partial(self.box.track, smtp_id, on_poll=polled)
         try:
             if not count:
                 try:
@@ -262,7 +262,7 @@ def _status(
     records: Sequence[DirectMessageLog],
     denied: Mapping[str, PermissionDeniedError],
 ) -> int:
-    """Say all that isn't well; the exit status of the worst. A look that failed is: more may be wrong than is known."""
+    """Say all that isn't well; the exit status of the worst. A poll that failed is: more may be wrong than is known."""
     status = ExitStatus.DONE
     unknown = sum(not of_one for of_one in watch.records.values())
     if unknown and watch.failure is not None:
@@ -287,5 +287,5 @@ def _status(
         say(f"it isn't allowed to see {len(denied)} of these messages: {sentence}")
     if watch.failure is not None:
         status, sentence = ending_of(watch.failure, options=command.options)
-        say(f"a look failed, and what was known before it is shown: {sentence}")
+        say(f"a poll failed, and what was known before it is shown: {sentence}")
     return status

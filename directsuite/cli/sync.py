@@ -1,4 +1,4 @@
-"""`directsuite sync run`: a worker that keeps mailboxes in step, from its options to its exit status.
+"""`directsuite sync run`: a worker that synchronises mailboxes, from its options to its exit status.
 
     run ──► addresses, folders, passwords ──► suite and store ──► Synchronizer, or with --postgres a Fleet's worker
                                                                     └─► a display, and the status file for `sync status`

@@ -111,9 +111,9 @@ class StatusReport:
     """All that is known, from the worker and from the store."""
 
     worker: str
-    """A sentence that says who keeps the mailboxes in step."""
+    """A sentence that says who synchronises the mailboxes."""
     is_silent: bool
-    """True where nobody keeps them in step though nobody has ended it, as after `kill -9`."""
+    """True where nobody synchronises them though nobody has ended it, as after `kill -9`."""
     about: Mapping[str, object]
     """What `worker` says, for programs."""
     mailboxes: Sequence[MailboxRow]
@@ -306,12 +306,12 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
         await table.prepare()
         fleet, mailboxes, stored = await asyncio.gather(table.status(), table.mailboxes(), store.status())
     by_name = {each.name: each for each in stored}
-    workers = "no worker keeps"
+    workers = "no worker synchronises"
     if fleet.workers:
-        workers = "1 worker keeps" if fleet.workers == 1 else f"{fleet.workers} workers keep"
+        workers = "1 worker synchronises" if fleet.workers == 1 else f"{fleet.workers} workers synchronise"
     waits = f", the one that waits longest was due {fleet.late:.0f} s ago" if fleet.late > SILENT else ""
     return StatusReport(
-        worker=f"{workers} {_mailboxes_in_words(fleet.mailboxes)} in step{waits}",
+        worker=f"{workers} {_mailboxes_in_words(fleet.mailboxes)}{waits}",
         is_silent=not fleet.workers and fleet.late > SILENT,  # its table doesn't tell an end from a kill
         about={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
         mailboxes=[_row(progress(each), by_name.get(each.name), now) for each in mailboxes],

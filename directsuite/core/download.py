@@ -544,7 +544,7 @@ class CallableSink(Sink[int]):
         self._size = 0
 
     async def write(self, piece: bytes) -> None:
-        """Pass it on."""
+        """Call the callable with the piece."""
         self.spent = True
         self._size += len(piece)
         await self._write(piece)

@@ -46,17 +46,17 @@ class ResponseStream:
     @property
     def headers(self) -> Mapping[str, str]:
         """The head's lines."""
-        return self._begun.headers
+        return self._started.headers
 
     @property
-    def _begun(self) -> aiohttp.ClientResponse:
+    def _started(self) -> aiohttp.ClientResponse:
         if self._response is None:
             raise RuntimeError("no answer has begun")
         return self._response
 
     async def read(self, limit: int) -> Answer:
         """The whole answer; the beginning of one that has more than `limit` bytes."""
-        content = self._begun.content
+        content = self._started.content
         pieces: list[bytes] = []
         size = 0
         piece = body = b""
@@ -77,7 +77,7 @@ class ResponseStream:
 
     async def chunk(self) -> bytes:
         """The next piece of the body, empty at its end. Raises ResponseDecodeError for a compression bomb."""
-        content = self._begun.content
+        content = self._started.content
         size = content.total_bytes if self._is_base64 else 0
         if size > _SMALL and size > _MOST_EXPANDED * content.total_raw_bytes:
             text = (

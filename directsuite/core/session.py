@@ -140,7 +140,7 @@ class Session:
 
     @property
     def state(self) -> str:
-        """In words."""
+        """Return the state in words, for repr."""
         if self.closed:
             return "closed"
         return "not open" if self._http is None else "open"

@@ -87,8 +87,8 @@ def explained(error: psycopg.Error) -> str:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return _UNREACHABLE
         return f"{_REFUSED} ({type(error).__name__})."
-    told = (_WHAT_TO_DO.get(state[:length]) for length in (5, 2))
-    return next(filter(None, told), f"{_REFUSED} (SQLSTATE {state}).")
+    advice = (_WHAT_TO_DO.get(state[:length]) for length in (5, 2))
+    return next(filter(None, advice), f"{_REFUSED} (SQLSTATE {state}).")
 
 
 class Connections:
@@ -130,7 +130,7 @@ class Connections:
         """
 
         async def transact(connection: Connection) -> T:
-            """All of it."""
+            """Begin a transaction, work in it, and commit it."""
             async with connection.transaction():
                 return await work(connection)
 
@@ -143,7 +143,7 @@ class Connections:
         """The rows that one statement returns, if any, committed by itself. Raises `error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            """Just this."""
+            """Execute the one statement."""
             return await _rows(await connection.execute(query, values, binary=True))
 
         with cancellable():
@@ -270,13 +270,13 @@ class PostgresTransaction:
     _connections: Connections
 
     def json(self, value: object) -> Any:
-        """A value as psycopg takes it for JSON."""
+        """Return `value` as psycopg takes it for JSON."""
         from psycopg.types.json import Jsonb
 
         return Jsonb(value)
 
     def time(self, time: datetime) -> datetime:
-        """A time as it is."""
+        """Return `time` unchanged: psycopg takes it as it is."""
         return time
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:

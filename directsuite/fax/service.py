@@ -67,17 +67,17 @@ class Fax(Facade):
     ) -> Listing[FaxMessage]:
         """The records of a fax number, first those that are there, then each that is new or has changed, until closed.
 
-        It looks every `interval` seconds (with getMultipleMessageInfo and getSingleMessageInfo, specification 4.B) and
-        gives what a look finds by `updated_ts`, the oldest first. A look ends at the first page on which nothing is
-        new; older faxes are looked at while they are under way, up to a day without a change, but no others. A record
+        It polls every `interval` seconds (with getMultipleMessageInfo and getSingleMessageInfo, specification 4.B) and
+        gives what a poll finds by `updated_ts`, the oldest first. A poll ends at the first page on which nothing is
+        new; older faxes are polled while they are under way, up to a day without a change, but no others. A record
         that has no handle is another one when it changes.
 
         since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
         out at first, and so are pages that lie a day before it. It ends when the loop is left (`async with`, or
         `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals up to a
         quarter of an hour, or an hour where the service asks for that or more (Retry-After); what was found before them
-        is told, and the newest are looked at first. Only what another would repeat, such as AuthenticationError, is
-        raised, and at the first look a number that is refused: BadRequestError or NotFoundError. timeout: of each
+        is told, and the newest are polled first. Only what another would repeat, such as AuthenticationError, is
+        raised, and at the first poll a number that is refused: BadRequestError or NotFoundError. timeout: of each
         request.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))

@@ -55,7 +55,7 @@ Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
 
 
 class Evidence(enum.Enum):
-    """What the last look into INBOX.Sent says of a message."""
+    """What the last search of INBOX.Sent says of a message."""
 
     FOUND = enum.auto()
     """It is there."""
@@ -66,7 +66,7 @@ class Evidence(enum.Enum):
     NO_MARKS_SHOWN = enum.auto()
     """Messages are there, and none shows a mark: other header lines don't tell whether this server shows any."""
     NOT_SEEN = enum.auto()
-    """The look failed, or there was none."""
+    """The search failed, or there was none."""
 
     def allows_sending(self, *, after_a_send: bool) -> bool:
         """Return True if the message surely isn't there. after_a_send: this call has sent it, perhaps to no effect."""
@@ -150,7 +150,7 @@ async def find_earlier(sent: SentMessage, search: Search, polling: Polling, cloc
                 if is_last:
                     break
                 await polling.pause()
-    except TimeoutError:  # a look's own too
+    except TimeoutError:  # the search's own too
         pass
     else:
         if sent.evidence.allows_sending(after_a_send=False):

@@ -41,7 +41,7 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnLook, follow
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnPoll, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
@@ -132,7 +132,7 @@ class Mailbox(Facade):
         sent, for the settle time from now, since the last attempt may just have been made. It is sent where it surely
         isn't there: INBOX.Sent has no message at all since then, or this server was seen to show `X-Request-ID` in the
         metadata of one (other headers don't tell). Anything else raises OutcomeUnknownError, as does a `timeout` that
-        is not longer than `settle`. An error of the look itself says nothing of the attempts before.
+        is not longer than `settle`. An error of the search itself says nothing of the attempts before.
 
         resend: where it isn't found in the settle time, send it again under the same key; only on a server that was
         seen to show such headers, and where `timeout`, which bounds all of it, leaves time. The second send's failure
@@ -213,25 +213,25 @@ class Mailbox(Facade):
         *,
         recipients: int | Iterable[Recipient | str] = 1,
         give_up_after: float = GIVE_UP_AFTER,
-        on_look: OnLook | None = None,
+        on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
         """Follow a message to its recipients, and return what became of it. smtp_id: what `send` returned.
 
         An end is Delivered, Locally Failed, Remotely Failed or NO MDN Received (after one hour); a confirmation that
-        comes later is not waited for. It is looked at with GetMessageStatus (specification 4.C): at once, after 5
+        comes later is not waited for. It is polled with GetMessageStatus (specification 4.C): at once, after 5
         seconds, and at twice its age each time, eleven times within the hour. recipients: who they are, of whom one
         that is named twice is one, or how many, at the least; until so many are seen it isn't over, as it isn't while
         the service doesn't know it.
 
-        give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a look that
-        fails then. A look that fails before is made again; only what another would repeat, such as AuthenticationError,
-        is raised at once. timeout: of each look. on_look: called after each look that isn't the last, with the latest
+        give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a poll that
+        fails then. A poll that fails before is made again; only what another would repeat, such as AuthenticationError,
+        is raised at once. timeout: of each poll. on_poll: called after each poll that isn't the last, with the latest
         record of each recipient and the seconds until the next. For many messages, or across restarts:
         `directsuite.jobs.delivery`.
         """
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_look=on_look)
+        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """How many messages `folder` holds.

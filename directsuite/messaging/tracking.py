@@ -1,7 +1,7 @@
-"""A sent message's way to its recipients: which status is an end, and when it is worth looking again.
+"""A sent message's way to its recipients: which status is an end, and when it is worth polling again.
 
-Each look comes when the message is twice as old as at the one before. So what took a minute is known within another,
-and a message that nobody confirms costs eleven looks until the hour at which the service itself gives up waiting for
+Each poll comes when the message is twice as old as at the one before. So what took a minute is known within another,
+and a message that nobody confirms costs eleven polls until the hour at which the service itself gives up waiting for
 the confirmation (specification section 8); from there on the distances begin anew.
 
     age   5 s   10 s   20 s   40 s   80 s   …   43 min   1 h   1 h 2 min   1 h 4 min   …   given up
@@ -46,25 +46,25 @@ BACKOFF = Backoff(5.0, 300.0)
 """Seconds until the next request for statuses, after failures in a row."""
 
 _HOUR = 3_600.0
-_AFTER_THE_HOUR = 60.0  # seconds within which the look after the hour comes: messages of one minute share it
+_AFTER_THE_HOUR = 60.0  # seconds within which the poll after the hour comes: messages of one minute share it
 _SOONEST = 5.0  # seconds
-_NEAR = 0.25  # of the distance: nearer to a look it would only make answers longer, and spare few requests
+_NEAR = 0.25  # of the distance: nearer to a poll it would only make answers longer, and spare few requests
 _LONGEST_ID = 998  # octets of a line (RFC 5322, section 2.1.1)
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are halves of pairs, which SQLite can't hold
 
 
 @attrs.frozen
 class Window:
-    """When to look at a message next, in seconds of its age."""
+    """When to poll a message next, in seconds of its age."""
 
     earliest: float
-    """From then on it joins a look at other messages, which costs no request more."""
+    """From then on it joins a poll of other messages, which costs no request more."""
     latest: float
-    """When a look is due."""
+    """When a poll is due."""
 
 
-def next_look(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
-    """When to look next at a message that was looked at, or sent, at this age. The last look is at `give_up_after`."""
+def next_poll(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
+    """When to poll a message next that was polled, or sent, at this age. The last poll is at `give_up_after`."""
     base = _HOUR if age >= _HOUR else 0.0
     distance = max(age - base, _SOONEST)
     earliest, latest = age + _NEAR * distance, age + distance
@@ -181,8 +181,8 @@ class Delivery:
         return f"Delivery(recipients={count}, undelivered={len(self.undelivered)}, given_up={self.given_up})"
 
 
-OnLook = Callable[[Sequence[DirectMessageLog], float], None]
-"""What is told of a look that isn't the last: the latest record of each recipient, and the seconds until the next."""
+OnPoll = Callable[[Sequence[DirectMessageLog], float], None]
+"""What is told of a poll that isn't the last: the latest record of each recipient, and the seconds until the next."""
 
 
 async def follow(
@@ -192,11 +192,11 @@ async def follow(
     *,
     recipients: int | Iterable[Recipient | str],
     give_up_after: float,
-    on_look: OnLook | None,
+    on_poll: OnPoll | None,
 ) -> Delivery:
-    """Look at one message until it is over or given up. ask: one look.
+    """Poll one message until it is over or given up. ask: one poll.
 
-    A look that fails is tried again, as is one that is refused, for the service may not know the message yet. Raises
+    A poll that fails is tried again, as is one that is refused, for the service may not know the message yet. Raises
     the last one's error where it fails at `give_up_after`, and at once one whose scope is HOPELESS.
     """
     checked_smtp_id(smtp_id)
@@ -220,8 +220,8 @@ async def follow(
             if age >= last:
                 return Delivery(smtp_id=smtp_id, records=latest, given_up=True)
             failures = 0
-            wait = next_look(age, give_up_after).latest - age
+            wait = next_poll(age, give_up_after).latest - age
         wait = min(wait, max(0.0, give_up_after - age))
-        if on_look is not None:
-            on_look(latest, wait)
+        if on_poll is not None:
+            on_poll(latest, wait)
         await wait_until(clock.monotonic() + wait, clock.monotonic, sleep)

@@ -20,7 +20,7 @@ from directsuite.messaging.models import (
     SendWithHeaderWithTuserRequest,
     SendWithTuserRequest,
 )
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnLook, follow
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnPoll, follow
 from directsuite.secret import Secret, as_secret
 
 
@@ -81,9 +81,9 @@ class TUser(Facade):
         *,
         recipients: int | Iterable[Recipient | str] = 1,
         give_up_after: float = GIVE_UP_AFTER,
-        on_look: OnLook | None = None,
+        on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
         """As `Mailbox.track`, with GetMessageStatusWithTuser (specification 4.C)."""
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_look=on_look)
+        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)

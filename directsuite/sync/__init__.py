@@ -1,4 +1,4 @@
-"""Mailboxes kept in step: every change on the server becomes a change for a sink, and none is lost.
+"""Mailboxes synchronised: every change on the server becomes a change for a sink, and none is lost.
 
 Synchronizer ── a round ─► MailboxRounds ── asks ──► Remote (a Mailbox of the suite)
                                 │

@@ -116,8 +116,8 @@ class FolderFetch:
             steps.append(Step(change=self._change(message, row, origin), before=before, here=row))
         if steps:
             folders += self._state.forget_listing()
-        told = await self._commits.tell(steps, folders)
-        return Received(len(steps), Counter(change.kind for change in told))
+        changes = await self._commits.tell(steps, folders)
+        return Received(len(steps), Counter(change.kind for change in changes))
 
     async def _recorded(self, uids: Sequence[int]) -> dict[int, Row]:
         """The rows of those of the uids that have one."""

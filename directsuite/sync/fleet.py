@@ -1,4 +1,4 @@
-"""Many mailboxes, kept in step by many processes: each runs a worker, and whichever is free runs a mailbox's round.
+"""Many mailboxes, synchronised by many processes: each runs a worker, and whichever is free runs a mailbox's round.
 
     due ──► woken ──► a round by the worker that had the last one, if it lives and isn't late; else by any
      ▲                 └─ next_due_at, and what went wrong ──► our own table
@@ -125,12 +125,12 @@ class Fleet:
         self._under_way = set[int]()
 
     async def add(self, names: Iterable[str]) -> int:
-        """Have mailboxes kept in step, by their addresses; how many are new to the fleet. Raises StoreError."""
+        """Have mailboxes synchronised, by their addresses; how many are new to the fleet. Raises StoreError."""
         await self._table.prepare()
         return await self._table.add(names)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Keep mailboxes in step no more; how many there were. What is known of them stays. Raises StoreError."""
+        """Synchronise mailboxes no more; how many there were. What is known of them stays. Raises StoreError."""
         await self._table.prepare()
         return await self._table.remove(names)
 
@@ -251,7 +251,7 @@ class FleetTable:
         await self._database.transaction(lambda transaction: transaction.ensure(sql.FLEET_TABLES))
 
     async def add(self, names: Iterable[str]) -> int:
-        """Have mailboxes kept in step, beginning now; how many are new to the fleet."""
+        """Have mailboxes synchronised, beginning now; how many are new to the fleet."""
         values = {"names": sorted(set(names))}  # two that add the same ones wait for each other in one order
 
         async def add(transaction: Transaction) -> int:

@@ -90,11 +90,11 @@ class DirectRemote:
         """The listing of a folder: operation GetUIDs."""
         marks: list[bytes] = []
 
-        def told(exchanged: Exchanged) -> None:
-            """Take the mark of an answer."""
+        def keep_mark(exchanged: Exchanged) -> None:
+            """Keep the mark of an answer."""
             marks.append(hashlib.blake2b(exchanged.answer.body, digest_size=_HASH).digest())
 
-        uids = await self._mailbox.observed(told).get_uids(folder)
+        uids = await self._mailbox.observed(keep_mark).get_uids(folder)
         if marks[-1] == mark:
             return None
         if not all(map(is_storable, uids)):

@@ -301,10 +301,10 @@ class MailboxRounds:
             some_incomplete=bool(incomplete),
         )
         self._waiting_since = deletions.waiting_since
-        told = await commits.tell(_deletion(commits, name, row) for name, row in deletions.confirmed)
-        report.changes[Kind.GONE] += len(told)
+        changes = await commits.tell(_deletion(commits, name, row) for name, row in deletions.confirmed)
+        report.changes[Kind.GONE] += len(changes)
         report.waiting = bool(deletions.waiting_since)
-        postponed = deletions.postponed or len(told) < len(deletions.confirmed)
+        postponed = deletions.postponed or len(changes) < len(deletions.confirmed)
         self._unsettled = report.waiting or postponed or bool(incomplete or await self._quarantined(commits))
 
     async def _quarantined(self, commits: Commits, but: Collection[str] = ()) -> Sequence[NamedRow]:

@@ -45,10 +45,8 @@ _BACKOFF_OF_THE_SINK = Backoff(30.0, 300.0)  # what a sink lacks is given to it 
 _STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
 
 _SHORTEST_INTERVAL = 30.0  # seconds between two polls of a mailbox
-_SHARE, _SHARE_OF_HOT = (
-    0.7,
-    0.25,
-)  # of the requests: to poll every mailbox, and to poll the hot ones more often
+_SHARE = 0.7  # of the requests, to poll every mailbox
+_SHARE_OF_HOT = 0.25  # of the requests, to poll the hot ones more often
 _HOT = 3600.0  # seconds for which a mailbox is polled more often after a change
 
 _AT_ONCE = float("-inf")
@@ -371,7 +369,7 @@ class PollSchedule:
         self._hot_until.pop(name, None)
 
     def next_poll_in(self, name: str, *, waiting: bool) -> float:
-        """Seconds until the next poll of a mailbox that is in step. waiting: for what the next poll tells."""
+        """Seconds until the next poll of a mailbox that is up to date. waiting: for what the next poll tells."""
         while self._hot_until and next(iter(self._hot_until.values())) <= self._clock.monotonic():
             del self._hot_until[next(iter(self._hot_until))]
         interval = self._affordable(1.0, _SHARE) if self._interval is None else self._interval

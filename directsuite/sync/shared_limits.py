@@ -4,9 +4,9 @@ async with SharedLimits(conninfo, processes=4, connections=20) as shared:
     async with ds.DirectSuite(settings, shared_limits=shared) as suite:
         ...
 
-Requests a second are places in PostgreSQL, of which each process leases some at a time:
+Requests a second are slots in PostgreSQL, of which each process leases some at a time:
 
-    try_acquire ◄── places leased, each with its time ◄── take_places, one row for all (GCRA)
+    try_acquire ◄── slots leased, each with its time ◄── take_slots, one row for all (GCRA)
      ▲                                                     └─ no answer: this process's share, until there is one
      └──── none is used later than its slack allows: it lapses
 """
@@ -95,7 +95,7 @@ class SharedRate:
 
     In any second no more than per_second + burst go, to within the time that PostgreSQL takes to answer; a burst of 1
     counts as 2, since PostgreSQL takes some. conninfo: as PostgresStore has it. processes: how many share it; where
-    PostgreSQL doesn't answer, this one keeps to its part of per_second. lease: places taken at a time at most, by a
+    PostgreSQL doesn't answer, this one keeps to its part of per_second. lease: slots taken at a time at most, by a
     process that uses them all. Raises ConfigurationError.
     """
 
@@ -117,12 +117,12 @@ class SharedRate:
         self._most = lease
         self._lease = 1
         self._clock = clock or SystemClock()
-        # Of what the burst allows, some is for places that are used late, and the rest for those taken early.
+        # Of what the burst allows, some is for slots that are used late, and the rest for those taken early.
         early = self.interval * max(1, burst - 1)
         self._slack = min(early, max(_SLACK, 2 * self.interval))
         self._tolerance = early - self._slack
         self._share = Rate(per_second / processes, 1, self._clock)
-        self._places = deque[float]()
+        self._slots = deque[float]()
         self._last = float("-inf")
         self._held_until = float("-inf")
         self._ask_at = float("-inf")
@@ -147,16 +147,16 @@ class SharedRate:
     def try_acquire(self) -> bool:
         """Take the next place, if it is there."""
         now = self._clock.monotonic()
-        while self._places and self._places[0] + self._slack < now:
-            self._places.popleft()
+        while self._slots and self._slots[0] + self._slack < now:
+            self._slots.popleft()
         goes = False
-        if self._places and not self._is_lost:
-            goes = self._places[0] <= now
+        if self._slots and not self._is_lost:
+            goes = self._slots[0] <= now
             if goes:
-                self._places.popleft()
+                self._slots.popleft()
         elif self._is_lost:
             goes = self._share.try_acquire()
-        if not goes or (self._lease > 1 and len(self._places) <= self._lease // 2):
+        if not goes or (self._lease > 1 and len(self._slots) <= self._lease // 2):
             self._ask(now)
         return goes
 
@@ -165,8 +165,8 @@ class SharedRate:
         now = self._clock.monotonic()
         if self._is_lost:
             return self._share.wait()
-        if self._places:
-            return max(0.0, self._places[0] - now)
+        if self._slots:
+            return max(0.0, self._slots[0] - now)
         self._ask(now)
         return max(_SOON, self._ask_at - now)
 
@@ -185,7 +185,7 @@ class SharedRate:
         return news
 
     async def push_back(self, seconds: float) -> None:
-        """As `hold`, for an answer of 429 or 503; returns when the other processes' next leases know."""
+        """As `pause`, for an answer of 429 or 503; returns when the other processes' next leases know."""
         self._hold_here(seconds)
         await self._push_back(seconds)
 
@@ -202,7 +202,7 @@ class SharedRate:
         if until <= self._held_until:
             return False
         self._held_until = self._ask_at = until
-        self._places.clear()
+        self._slots.clear()
         self._share.pause(seconds)
         return True
 
@@ -215,20 +215,20 @@ class SharedRate:
             self._lose()  # others learn it from the service itself, as this one did
 
     def _ask(self, now: float) -> None:
-        """Have places leased, unless that is under way or was in vain just now.
+        """Have slots leased, unless that is under way or was in vain just now.
 
         Who asks as soon as his last one is there gets more at a time: who doesn't would let them lapse.
         """
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
             goes_on = now <= self._last + self._slack
             self._lease = min(2 * self._lease, self._most) if goes_on else 1
-            self._asking = asyncio.ensure_future(self._lease_places(self._lease))
+            self._asking = asyncio.ensure_future(self._lease_slots(self._lease))
 
-    async def _lease_places(self, places: int) -> None:
+    async def _lease_slots(self, slots: int) -> None:
         try:
             await self._prepare()
-            values = {"places": places, "spacing": self.interval, "tolerance": self._tolerance, "longest": _LONGEST}
-            ((wait,),) = await self._database.execute(sql.TAKE_PLACES, values | {"rate": self._name})
+            values = {"slots": slots, "spacing": self.interval, "tolerance": self._tolerance, "longest": _LONGEST}
+            ((wait,),) = await self._database.execute(sql.TAKE_SLOTS, values | {"rate": self._name})
         except DirectSuiteError:
             self._lose()
             return
@@ -239,12 +239,12 @@ class SharedRate:
         if wait < 0:
             self._ask_at = max(self._ask_at, now - wait - _LONGEST)
             return
-        self._places.extend(now + wait + number * self.interval for number in range(places))
-        self._last = self._places[-1]
+        self._slots.extend(now + wait + number * self.interval for number in range(slots))
+        self._last = self._slots[-1]
 
     def _lose(self) -> None:
         self._is_lost = True
-        self._places.clear()
+        self._slots.clear()
         self._ask_at = max(self._ask_at, self._clock.monotonic() + _AGAIN)
 
     async def _prepare(self) -> None:

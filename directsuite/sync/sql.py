@@ -241,7 +241,7 @@ RATE_TABLES = Tables(
         sql("CREATE UNLOGGED TABLE directsuite.rate (name text PRIMARY KEY, arrival timestamptz NOT NULL)"),
         # A crash empties a table that isn't logged: the row is made wherever it is missing.
         sql("""
-            CREATE FUNCTION directsuite.take_places(
+            CREATE FUNCTION directsuite.take_slots(
                 rate_name text, places integer, spacing float8, tolerance float8, longest float8
             ) RETURNS float8 LANGUAGE plpgsql AS $$
             DECLARE
@@ -263,9 +263,9 @@ RATE_TABLES = Tables(
         """),
     ),
 )
-TAKE_PLACES = sql("""
-    SELECT directsuite.take_places(
-        :rate::text, :places::integer, :spacing::float8, :tolerance::float8, :longest::float8)
+TAKE_SLOTS = sql("""
+    SELECT directsuite.take_slots(
+        :rate::text, :slots::integer, :spacing::float8, :tolerance::float8, :longest::float8)
 """)
 PUSH_BACK = sql("""
     INSERT INTO directsuite.rate AS r VALUES (:rate, clock_timestamp() + make_interval(secs => :seconds))

@@ -107,7 +107,7 @@ class DatabaseStore:
         """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
 
         async def work(transaction: Transaction) -> None:
-            """Whoever is first."""
+            """Insert the name unless another process was first."""
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND)
             refuse_another(bound, sink)
@@ -214,7 +214,7 @@ class DatabaseStore:
             return False
 
         async def work(transaction: Transaction) -> bool:
-            """As one."""
+            """Write all in one transaction."""
             requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
             for identifier, kind in requests:
                 if kind in sql.APPLY_REQUEST:  # a later release may know others

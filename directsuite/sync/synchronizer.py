@@ -1,4 +1,4 @@
-"""Many mailboxes, kept in step with the server by one process.
+"""Many mailboxes, synchronised with the server by one process.
 
     due ──► a round of one mailbox ──► due again: at once, soon, at its interval, or later after a failure
 
@@ -28,7 +28,7 @@ _HEARING = 2.0  # seconds between two looks for requests of an operator
 
 
 class Synchronizer:
-    """Keeps mailboxes in step: every change on the server becomes a change for the sink, and none is lost.
+    """Synchronises mailboxes: every change on the server becomes a change for the sink, and none is lost.
 
         async with ds.DirectSuite(settings) as suite, SqliteStore("sync.db") as store:
             sync = Synchronizer(suite, store, ["alice@direct.example.org"], password_of, deliver=MaildirSink("mail"))
@@ -86,7 +86,7 @@ class Synchronizer:
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def once(self) -> Mapping[str, MailboxProgress]:
-        """Bring each mailbox in step, once; the status tells of those where that failed.
+        """Bring each mailbox up to date, once; the status tells of those where that failed.
 
         Raises ConfigurationError where nothing takes the changes, or another sink took what the store knows of.
         """
@@ -112,7 +112,7 @@ class Synchronizer:
         return self.status
 
     async def run(self) -> None:
-        """Keep all in step until stopped, or cancelled: then what is under way is broken off, and begun again later.
+        """Synchronise all until stopped, or cancelled: then what is under way is broken off, and begun again later.
 
         Raises ConfigurationError as `once` does.
         """
@@ -135,7 +135,7 @@ class Synchronizer:
         self._changed.set()
 
     def changes(self) -> ChangeStream:
-        """Keep all in step, and give each change as it comes; asking for the next says that one is done.
+        """Synchronise all, and give each change as it comes; asking for the next says that one is done.
 
             async with sync.changes() as changes:
                 async for change in changes:
@@ -157,8 +157,8 @@ class Synchronizer:
             ending: list[asyncio.Task[None]] = []
             running.add_done_callback(lambda _: ending.append(asyncio.ensure_future(changes.aclose())))
             try:
-                async with contextlib.aclosing(aiter(changes)) as told:
-                    async for change in told:
+                async with contextlib.aclosing(aiter(changes)) as loop:
+                    async for change in loop:
                         yield change
             finally:
                 self._worker.deliver = None

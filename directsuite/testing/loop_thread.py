@@ -17,14 +17,14 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._begun = threading.Event()
+        self._started = threading.Event()
         self._end = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
 
     def __enter__(self) -> Self:
         self._runner.get_loop()  # made here, so that it is raised here where none can be made
         self._thread.start()
-        self._begun.wait()
+        self._started.wait()
         return self
 
     def __exit__(
@@ -43,8 +43,8 @@ class LoopThread:
             with self._runner:
                 self._runner.run(self._until_the_end())
         finally:
-            self._begun.set()
+            self._started.set()
 
     async def _until_the_end(self) -> None:
-        self._begun.set()
+        self._started.set()
         await self._end.wait()

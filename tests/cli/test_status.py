@@ -188,7 +188,7 @@ async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
     assert ended.status == 6
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in ended.err
-    assert "a look failed, and what was known before it is shown" in ended.err
+    assert "a poll failed, and what was known before it is shown" in ended.err
 
 
 async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:

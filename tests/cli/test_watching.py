@@ -155,7 +155,7 @@ async def test_what_a_refused_password_ends_keeps_what_was_known(stage: Clinic) 
     assert stage.requests["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
 
 
-async def test_the_states_and_the_next_look_are_shown_while_it_waits(stage: Clinic) -> None:
+async def test_the_states_and_the_next_poll_are_shown_while_it_waits(stage: Clinic) -> None:
     slow, screens = await stage.send(SLOW), list[str]()
     console = Console(width=80)
 
@@ -169,7 +169,7 @@ async def test_the_states_and_the_next_look_are_shown_while_it_waits(stage: Clin
     watch = Watch(box=Shown(stage.box._transport, ALICE, PASSWORD), records={slow: []}, clock=stage.time)
     await watch.run()
     assert "not known yet" in screens[0]
-    assert screens[1].splitlines()[0].split() == ["to", "status", "details", "next", "look", "in"]
+    assert screens[1].splitlines()[0].split() == ["to", "status", "details", "next", "poll", "in"]
     assert screens[1].splitlines()[1].split()[:2] == [SLOW, "Waiting"]
     assert screens[1].splitlines()[1].endswith(" 0 s")
     assert not watch.table(console).plain.splitlines()[1].endswith(" s")

@@ -35,7 +35,7 @@ class Held:
 
 
 @pytest.mark.parametrize("how", ["run", "once"])
-async def test_a_turn_under_way_ends_and_none_begins_when_it_is_stopped(world: World, how: str) -> None:
+async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(world: World, how: str) -> None:
     sink, clock = Held(), HeldClock()
     await world.deliver("one")
     async with SqliteStore(":memory:") as store:
@@ -110,7 +110,7 @@ async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(wor
             assert await store.pending_requests() == []
 
 
-async def test_what_was_set_aside_is_asked_for_at_once_where_that_is_requested(world: World, path: Path) -> None:
+async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested(world: World, path: Path) -> None:
     told, clock = Told(), HeldClock()
     await world.deliver("one", "two")
     world.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)

@@ -104,7 +104,7 @@ class Told(list[tuple[Kind, str, int]]):
 
 @attrs.define(slots=False)
 class Scene:
-    """A mailbox in step, its rounds, and the time."""
+    """A mailbox that is up to date, its rounds, and the time."""
 
     server: Server
     store: SqliteStore
@@ -123,7 +123,7 @@ class Scene:
             now_ms=lambda: self.now_ms,
         )
 
-    async def come_in_step(self) -> None:
+    async def come_up_to_date(self) -> None:
         """Rounds until nothing happens; what was told is forgotten."""
         for _ in range(3):
             await self.rounds.round()
@@ -144,7 +144,7 @@ def ten() -> dict[int, MessageDetail]:
 
 async def test_an_audit_believes_the_listing_not_the_metadata(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.now_ms += A_DAY
     scene.server.metadata_up_to = 5
     for _ in range(3):
@@ -154,7 +154,7 @@ async def test_an_audit_believes_the_listing_not_the_metadata(store: SqliteStore
 
 async def test_sentinels_not_found_and_no_metadata_tell_nothing_gone(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.clock.now += 700
     scene.server.search_finds, scene.server.metadata_up_to = False, 0
     for _ in range(3):
@@ -164,7 +164,7 @@ async def test_sentinels_not_found_and_no_metadata_tell_nothing_gone(store: Sqli
 
 async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.boxes["INBOX"] = {11 - uid: message for uid, message in ten().items()} | {11: letter(11)}
     scene.server.metadata_up_to = 6
     for _ in range(3):
@@ -174,7 +174,7 @@ async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: 
 
 async def test_a_search_that_never_finds_costs_metadata_once_in_a_while(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.search_finds = False
     for _ in range(10):
         scene.clock.now += 60
@@ -185,11 +185,11 @@ async def test_a_search_that_never_finds_costs_metadata_once_in_a_while(store: S
 async def test_who_was_missing_for_a_moment_and_moves_much_later_is_moved(store: SqliteStore) -> None:
     server = Server({"Archive": {1: letter(100)}, "INBOX": ten()})
     scene = Scene(server, store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     missing = server.boxes["INBOX"].pop(5)
     await scene.rounds.round()
     server.boxes["INBOX"][5] = missing
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     server.before["INBOX"] = lambda: server.boxes["Archive"].update({2: server.boxes["INBOX"].pop(5)})
     for _ in range(3):
         await scene.rounds.round()
@@ -200,7 +200,7 @@ async def test_where_all_have_moved_from_is_listed_once(store: SqliteStore) -> N
     old = {uid: letter(uid) for uid in range(1, 31)}
     server = Server({"Archive": {}, "INBOX": old})
     scene = Scene(server, store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     server.boxes["Archive"] = dict(old)
     server.before["Archive"] = old.clear
     await scene.rounds.round()
@@ -220,7 +220,7 @@ async def test_one_deleted_while_a_process_died_is_gone_without_an_audit(
         raise asyncio.CancelledError
 
     first = Scene(Server(found(1, 2, 3)), store)
-    await first.come_in_step()
+    await first.come_up_to_date()
     first.server.boxes["INBOX"].pop(3)
     await first.rounds.round()  # 3 waits for a second listing
     second = Scene(Server(found(1, 2, 4)), store)

@@ -154,7 +154,7 @@ async def test_many_at_the_head_hold_up_others_for_a_few_rounds(store: SqliteSto
     assert await in_state(scene, State.POISON_IN_DOUBT) == list(range(1, 41))
 
 
-async def test_one_alone_holds_up_no_other_folder_and_is_set_aside_then(store: SqliteStore) -> None:
+async def test_one_alone_holds_up_no_other_folder_and_is_quarantined_then(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 1, 1)
     assert await fails(scene)
     scene.server.boxes["Archive"] = {7: letter(7)}
@@ -201,7 +201,7 @@ async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kin
 
 
 @pytest.mark.parametrize("count", [6, 30])
-async def test_many_that_are_set_aside_hold_up_nobody_when_they_are_tried_again(store: SqliteStore, count: int) -> None:
+async def test_many_that_are_quarantined_hold_up_nobody_when_tried_again(store: SqliteStore, count: int) -> None:
     scene, _ = scene_of(store, 60, *range(2, 2 + count))
     while await fails(scene):
         pass

@@ -33,9 +33,9 @@ async def test_a_service_that_gives_no_message_is_asked_for_few(store: SqliteSto
     assert scene.server.asked["messages"] <= 50
 
 
-async def test_many_in_a_row_are_set_aside_where_others_can_be_fetched(store: SqliteStore) -> None:
+async def test_many_in_a_row_are_quarantined_where_others_can_be_fetched(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 61)}
     scene.server.spoilt = set(range(20, 51))
     report = await scene.rounds.round()
@@ -46,9 +46,9 @@ async def test_many_in_a_row_are_set_aside_where_others_can_be_fetched(store: Sq
 
 
 @pytest.mark.parametrize("mended", [True, False])
-async def test_those_set_aside_are_asked_for_by_and_by(store: SqliteStore, mended: bool) -> None:
+async def test_those_quarantined_are_asked_for_by_and_by(store: SqliteStore, mended: bool) -> None:
     scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 61)}
     scene.server.spoilt = set(range(11, 61))
     await scene.rounds.round()
@@ -88,7 +88,7 @@ async def test_a_service_that_lists_messages_and_returns_none_sets_none_aside(st
 async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore) -> None:
     dateless = attrs.evolve(letter(1), received_date=None)
     scene = Scene(Server({"INBOX": {1: dateless}}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.boxes["INBOX"] |= dict.fromkeys(range(2, 52), dateless)
     await scene.rounds.round()
     assert scene.server.asked["metadata"] == 0
@@ -97,7 +97,7 @@ async def test_copies_without_a_date_are_looked_at_one_by_one(store: SqliteStore
 
 async def test_messages_carried_over_to_another_numbering_are_counted(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, 31)}}), store)
-    await scene.come_in_step()
+    await scene.come_up_to_date()
     scene.server.boxes["INBOX"] = {31 - uid: letter(uid) for uid in range(1, 31)}
     scene.clock.now += 700
     report = await scene.rounds.round()

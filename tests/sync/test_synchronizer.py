@@ -1,4 +1,4 @@
-"""Mailboxes of the sandbox kept in step: what is asked, what is told, and how each mailbox stands."""
+"""Mailboxes of the sandbox, synchronised: what is asked, what is told, and how each mailbox stands."""
 
 from __future__ import annotations
 

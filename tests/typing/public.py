@@ -166,7 +166,7 @@ async def sending(box: ds.Mailbox, tuser: ds.TUser) -> None:
     assert_type(await tuser.send(message), ds.SendMessageResponse)
     assert_type(await tuser.send_with_header(headers), ds.SendMessageResponse)
     assert_type(await tuser.get_message_status("<1@x>"), ds.DirectMessageStatusReportResponse)
-    delivery = await box.track("<1@x>", recipients=2, give_up_after=60, on_look=lambda records, wait: None, timeout=5)
+    delivery = await box.track("<1@x>", recipients=2, give_up_after=60, on_poll=lambda records, wait: None, timeout=5)
     assert_type(delivery, ds.Delivery)
     assert_type(delivery.delivered, bool)
     assert_type(delivery.records, Sequence[ds.DirectMessageLog])

@@ -54,7 +54,7 @@ from directsuite.messaging.tracking import (
     checked_patience,
     checked_recipients,
     checked_smtp_id,
-    next_look,
+    next_poll,
     of_messages,
 )
 
@@ -88,7 +88,7 @@ class DeliveryTracker:
     several mailboxes may share a journal, and so may those of one mailbox, which then share what is followed, too:
     one adds, another loops. A T-User has none: its messages are followed one by one, with `tuser.track`. Ends are
     Delivered, Locally Failed, Remotely Failed and NO MDN Received: what the service says of a recipient after one of
-    these is not looked at.
+    these is not polled.
 
     journal: an opened one. give_up_after: seconds from adding a message on, by whichever tracker loops, after which it
     is told to be given up, where the service still answers with anything else or doesn't know it; while the service
@@ -145,7 +145,7 @@ class DeliveryTracker:
         leaves the change in its hands undone, unless `acknowledge` was called: the next loop begins with it, under the
         same key. Requests that fail are made again later. Raises what asking again would only repeat, such as
         AuthenticationError, ClosedError where the suite ends before the messages do, and JournalError; a later loop
-        goes on from there. PermissionDeniedError may be of some messages alone: it is raised where none of a look is
+        goes on from there. PermissionDeniedError may be of some messages alone: it is raised where none of a poll is
         answered, and the others are followed on where some are.
 
         One loop at a time, of all trackers of the mailbox on this journal: another raises AnotherLoopError until that
@@ -319,7 +319,7 @@ class StatusPoller:
 
     def schedule(self, message: TrackedMessage) -> None:
         """Set when a message is asked for next, from its age now that it was sent or asked for."""
-        window = next_look(max(0.0, self._monotonic() - message.began), message.give_up_after)
+        window = next_poll(max(0.0, self._monotonic() - message.began), message.give_up_after)
         message.earliest, message.latest = message.began + window.earliest, message.began + window.latest
 
     async def poll(self) -> None:

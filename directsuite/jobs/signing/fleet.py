@@ -47,7 +47,7 @@ class SigningFleet:
 
     named: gives the document of a name. journal: an open one. concurrency, service_patience: those of SigningJob.
     patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes. tick: seconds
-    between two looks at what is due. grace: seconds that documents under way get when `run` is cancelled. clock: for
+    between two polls of what is due. grace: seconds that documents under way get when `run` is cancelled. clock: for
     tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises ConfigurationError.
     """
 

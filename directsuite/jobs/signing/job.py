@@ -178,9 +178,9 @@ class SigningJob:
             """Only those, and each once: one that fails again does so under its name, too."""
             known = await self._journal.known([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and problem in (None, each.problem)}
-            wanted = failed - begun
-            begun.update(wanted)
-            return [known[pdf.name] if pdf.name in wanted else None for pdf in pdfs]
+            remaining = failed - begun
+            begun.update(remaining)
+            return [known[pdf.name] if pdf.name in remaining else None for pdf in pdfs]
 
         begun = set[str]()
         return await self._run_alone(look_up)
@@ -426,16 +426,16 @@ class Rate:
         return len(self._recent)
 
     def record_end(self) -> None:
-        """A document has come to its end."""
+        """Count a document that has come to its end."""
         self._recent.append(self._forget_old())
 
     def per_second(self) -> float:
-        """As it is now."""
+        """The documents that have come to their end lately, a second."""
         now = self._forget_old()
         return len(self) / max(1.0, min(_RECENT, now - self._began))
 
     def _forget_old(self) -> float:
-        """Leave the times that count; now."""
+        """Drop times that no longer count. Return the present time."""
         now = self._clock.monotonic()
         while self._recent and self._recent[0] < now - _RECENT:
             self._recent.popleft()
@@ -443,7 +443,7 @@ class Rate:
 
 
 def _refuse_other_kinds(source: object, signatures: object) -> None:
-    """Else they would be found when the job runs, perhaps hours later."""
+    """Raise ConfigurationError at once for what would be found when the job runs, perhaps hours later."""
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source has to be an async iterable of Pdf: a Folder, or an async generator")
     if not (callable(signatures) or isinstance(signatures, Sequence)):
@@ -451,7 +451,7 @@ def _refuse_other_kinds(source: object, signatures: object) -> None:
 
 
 def _refuse_to_sign_its_own(source: object, target: object) -> None:
-    """What is signed must not come back as something to sign."""
-    places = [getattr(each, "place", None) for each in (source, target)]
-    if None not in places and str(places[1]).startswith(str(places[0])):
-        raise ConfigurationError("the target is within the source, and would be signed, too: give it another place")
+    """Raise ConfigurationError if the target is within the source: what is signed would be found and signed again."""
+    paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
+    if None not in paths and str(paths[1]).startswith(str(paths[0])):
+        raise ConfigurationError("the target is within the source, and would be signed, too: give it another folder")

@@ -41,8 +41,8 @@ class Tally:
     """How many documents are in each state."""
     abandoned: int
     """Stored documents that were abandoned."""
-    asked: int
-    """How many of those may have been signed, in vain."""
+    requested: int
+    """How many of those a signature had been requested for: they may have been signed in vain."""
 
 
 class LostChunkError(JournalError):
@@ -109,9 +109,9 @@ class JobJournal:
     async def tally(self) -> Tally:
         """The job in numbers."""
         states = await self._database.fetch(sql.STATES, {"job": self.job})
-        ((abandoned, asked),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
+        ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
         counted = Counter({State(state): count for state, count in states})
-        return Tally(states=counted, abandoned=abandoned, asked=asked)
+        return Tally(states=counted, abandoned=abandoned, requested=requested)
 
     async def _open(self, transaction: Transaction, name: str) -> None:
         """The job, and the tables, where there are none."""
@@ -182,11 +182,11 @@ class Chunk(JobJournal):
     ) -> Entry:
         """Have nothing to do any more with what is stored for a document. at: Unix time. is_try: whether it counts."""
         abandoned = abandoned_entry(entry, then, problem, service_message, is_try=is_try)
-        is_stored, asked = entry.identifier is not None, entry.state is State.SIGNING
-        counts = {"abandoned": int(is_stored and then is not State.DONE), "asked": int(is_stored and asked)}
+        is_stored, is_requested = entry.identifier is not None, entry.state is State.SIGNING
+        counts = {"abandoned": int(is_stored and then is not State.DONE), "requested": int(is_stored and is_requested)}
 
         async def abandon(transaction: Transaction) -> None:
-            """All of it. The first statement holds the chunk's row, which nobody shares who waits for more."""
+            """Record it. The first statement holds the chunk's row, which nobody shares who waits for more."""
             self._refuse_lost(await transaction.execute(sql.COUNT, counts | self._lease))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.id, "at": at}

@@ -32,7 +32,7 @@ TABLES = Tables(
                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                 job bigint NOT NULL REFERENCES directsuite.signing_job, fence bigint NOT NULL DEFAULT 0,
                 seen_at timestamptz, woken_at timestamptz, done boolean NOT NULL DEFAULT false,
-                abandoned bigint NOT NULL DEFAULT 0, asked bigint NOT NULL DEFAULT 0
+                abandoned bigint NOT NULL DEFAULT 0, requested bigint NOT NULL DEFAULT 0
             )
         """),
         sql("CREATE INDEX signing_chunk_open ON directsuite.signing_chunk (job, id) WHERE NOT done"),
@@ -127,7 +127,7 @@ PUT = sql(f"""
 SET = sql(f"UPDATE directsuite.signing_document {_PUT} WHERE chunk = :chunk AND number = :number")
 
 COUNT = sql("""
-    UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, asked = asked + :asked
+    UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, requested = requested + :requested
     WHERE id = :chunk AND fence = :fence RETURNING id
 """)
 ABANDON = sql("""
@@ -151,6 +151,6 @@ RENEW = sql(f"""
 REOPEN = sql("UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)")
 STATES = sql("SELECT state, count(*) FROM directsuite.signing_document WHERE job = :job GROUP BY state")
 COUNTS = sql("""
-    SELECT coalesce(sum(abandoned), 0)::bigint, coalesce(sum(asked), 0)::bigint FROM directsuite.signing_chunk
+    SELECT coalesce(sum(abandoned), 0)::bigint, coalesce(sum(requested), 0)::bigint FROM directsuite.signing_chunk
     WHERE job = :job
 """)

@@ -152,7 +152,7 @@ class DocumentWorkflow:
             is_there = await self._is_there(_present(entry.identifier))
             reaction = classify_error(step, error, is_ours=is_ours, is_there=is_there)
         match reaction:
-            case Reaction.LOOK:
+            case Reaction.FIND_OUT:
                 return attrs.evolve(entry, state=State.SIGNING)
             case Reaction.ABANDON:
                 return await self._abandon(entry, work)

@@ -104,7 +104,7 @@ class TargetFolder:
         folder = top / f"{part}.{fence}"
 
         def undo(lock: int) -> None:
-            """As after the block."""
+            """Do what follows the block, for one that was never entered."""
             os.close(lock)
             _removed(top, folder)
 

@@ -220,7 +220,7 @@ class Reaction(enum.Enum):
     """It is no fault of the document, which stays as the journal has it."""
     UNDO = enum.auto()
     """As RAISE, but the request was refused before anything was signed: the document is as it was before the step."""
-    LOOK = enum.auto()
+    FIND_OUT = enum.auto()
     """Nobody knows whether it was signed: what is stored will show it."""
     ASK = enum.auto()
     """It depends on whether the service still has what is stored."""
@@ -249,7 +249,7 @@ def classify_error(
     scope = scope_of(error)
     if step is Step.SIGN:
         if isinstance(error, OutcomeUnknownError):
-            return Reaction.LOOK
+            return Reaction.FIND_OUT
         if is_anothers(error, is_ours=is_ours) or is_there is False:
             return Reaction.ABANDON
         if isinstance(error, MISSING) and is_there is None:
@@ -312,7 +312,7 @@ class OutageTracker:
         return self.patience - (now - self._since)
 
     def end(self) -> None:
-        """The service is well."""
+        """Note that the service signed a document."""
         self.kind = None
 
 

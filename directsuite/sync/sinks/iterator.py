@@ -38,7 +38,7 @@ class UnacknowledgedError(SinkError):
 class _Batch:
     changes: Sequence[Change]
     done: asyncio.Future[None]
-    told: int = 0
+    reported: int = 0
 
     def fail(self, error: DirectSuiteError) -> None:
         if not self.done.done():
@@ -83,7 +83,7 @@ class Changes:
     def acknowledge(self) -> None:
         """The change in the loop's hands is done, though the loop may ask for no more."""
         batch = self._current
-        if batch is not None and batch.told == len(batch.changes):
+        if batch is not None and batch.reported == len(batch.changes):
             self._current = None
             if not batch.done.done():
                 batch.done.set_result(None)
@@ -123,8 +123,8 @@ class Changes:
             if self._current is None and self._waiting:
                 self._current = self._waiting.popleft()
             if self._current is not None:
-                self._current.told += 1
-                return self._current.changes[self._current.told - 1]
+                self._current.reported += 1
+                return self._current.changes[self._current.reported - 1]
             self._arrived.clear()
             await self._arrived.wait()
         raise StopAsyncIteration

@@ -138,7 +138,7 @@ async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.Mon
         await until(lambda: b"refused" in (desk.folder / "report.json").read_bytes())
         ended = await desk.run("status", "--postgres")
         assert ended.status == 1
-        assert ended.out.startswith("1 worker keeps 2 mailboxes in step\n")
+        assert ended.out.startswith("1 worker synchronises 2 mailboxes\n")
         assert "The password is refused: give the right one." in ended.out
         assert (await desk.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
         desk.passwords()

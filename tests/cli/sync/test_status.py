@@ -19,7 +19,7 @@ BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
 async def ran(desk: Desk, **passwords: str) -> None:
-    """A worker that has brought both mailboxes in step, or tried to."""
+    """A worker that has brought both mailboxes up to date, or tried to."""
     await desk.deliver(ALICE, "one")
     await desk.run("run", *BOTH, "--passwords", desk.passwords(**passwords), "--once")
 

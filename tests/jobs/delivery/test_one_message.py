@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.tracking import BACKOFF, GIVE_UP_AFTER, next_look
+from directsuite.messaging.tracking import BACKOFF, GIVE_UP_AFTER, next_poll
 from tests.integration.world import ALICE, PASSWORD
 from tests.jobs.delivery.scene import Clinic, clinic
 
@@ -27,7 +27,7 @@ def looks(give_up_after: float = GIVE_UP_AFTER) -> list[float]:
     """The ages at which a message is looked at that comes to no end."""
     ages = [0.0]
     while ages[-1] < give_up_after:
-        ages.append(next_look(ages[-1], give_up_after).latest)
+        ages.append(next_poll(ages[-1], give_up_after).latest)
     return ages[1:]
 
 
@@ -37,8 +37,8 @@ def test_looks_double_their_distance_up_to_the_hour_and_again_from_there() -> No
 
 
 @given(age=st.floats(0, 20_000), give_up_after=st.floats(0.1, 20_000))
-def test_the_next_look_is_ahead_and_none_is_after_the_last(age: float, give_up_after: float) -> None:
-    window = next_look(age, give_up_after)
+def test_the_next_poll_is_ahead_and_none_is_after_the_last(age: float, give_up_after: float) -> None:
+    window = next_poll(age, give_up_after)
     assert window.earliest <= window.latest <= max(age, give_up_after)
     assert window.latest > age or age >= give_up_after
 
@@ -82,7 +82,7 @@ async def test_each_look_but_the_last_is_told(stage: Clinic) -> None:
     looks = list[tuple[list[str], float]]()
     await stage.box.track(
         await stage.send(SLOW),
-        on_look=lambda records, wait: looks.append(([str(each.status) for each in records], wait)),
+        on_poll=lambda records, wait: looks.append(([str(each.status) for each in records], wait)),
     )
     assert looks[0][0] == ["Waiting"]
     assert sum(wait for _, wait in looks) == pytest.approx(sum(stage.time.slept))

@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.jobs.delivery import DeliveryTracker, Journal
-from directsuite.messaging.tracking import next_look
+from directsuite.messaging.tracking import next_poll
 from directsuite.sandbox.clock import Clock as SandboxClock
 from tests.jobs.delivery.scene import Clinic, SharedTime, clinic
 
@@ -117,7 +117,7 @@ def one_by_one(messages: int) -> int:
     for name, (seconds, _) in FATES.items():
         age = 0.0
         while age < seconds or not looks[name]:
-            age = next_look(age).latest
+            age = next_poll(age).latest
             looks[name] += 1
     return sum(looks.values()) * messages // len(FATES)
 

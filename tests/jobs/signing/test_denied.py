@@ -144,7 +144,7 @@ async def test_what_an_earlier_run_stored_and_this_one_may_not_have_is_abandoned
     await jobs.journal.put(theirs)
     assert (await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
     tally = await jobs.journal.tally()
-    assert (tally.abandoned, tally.asked) == (1, int(state is State.SIGNING))
+    assert (tally.abandoned, tally.requested) == (1, int(state is State.SIGNING))
     assert (jobs.out / "0.pdf").read_bytes() == CONTENT + SIGNATURE
     assert set(service.asked.values()) == {1}
 

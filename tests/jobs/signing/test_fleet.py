@@ -215,7 +215,7 @@ async def test_what_a_dead_worker_leaves_is_adopted_if_signed_and_else_abandoned
     await scene.worker().run()
     assert await scene.agrees()
     tally = await scene.journal.tally()
-    assert (tally.abandoned, tally.asked) == (1, 1)
+    assert (tally.abandoned, tally.requested) == (1, 1)
     assert scene.service.made == len(NAMES) + 1
     assert scene.service.stored == {}
 
@@ -260,7 +260,7 @@ async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(
     await first
     assert await scene.agrees()
     assert not (scene.out / ".directsuite").exists()
-    assert (await scene.journal.tally()).asked == (not has_signed)
+    assert (await scene.journal.tally()).requested == (not has_signed)
 
 
 async def test_postgres_is_waited_for(scene: Scene) -> None:

@@ -82,7 +82,7 @@ async def test_what_is_abandoned_is_listed_and_counted(kept: Kept) -> None:
         assert left.tries == (then is State.NEW)
         assert await kept.journal.entries([entry.name]) == [left]
     tally = await kept.operator.tally()
-    assert (tally.abandoned, tally.asked) == (2, 2)
+    assert (tally.abandoned, tally.requested) == (2, 2)
     assert await kept.journal.abandoned() == ["id0", "id1", "id2"]
     assert await kept.journal.abandoned(after="id0", most=1) == ["id1"]
     await kept.journal.forget(["id1"])
@@ -94,7 +94,7 @@ async def test_an_entry_without_a_stored_document_leaves_none(kept: Kept) -> Non
     [entry] = await kept.journal.entries([NAMES[0]])
     await kept.journal.abandon(entry, at=0.0, then=State.FAILED, problem="p")
     tally = await kept.operator.tally()
-    assert (tally.abandoned, tally.asked, await kept.journal.abandoned()) == (0, 0, [])
+    assert (tally.abandoned, tally.requested, await kept.journal.abandoned()) == (0, 0, [])
 
 
 async def test_failures_are_listed_and_renewed(kept: Kept) -> None:

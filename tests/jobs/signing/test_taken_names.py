@@ -83,7 +83,7 @@ async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced
     [failed] = await jobs.journal.failures()
     assert failed.problem == TAKEN
     tally = await jobs.journal.tally()
-    assert (tally.abandoned, tally.asked) == (1, 1)  # it was signed in vain
+    assert (tally.abandoned, tally.requested) == (1, 1)  # it was signed in vain
     assert jobs.service.stored == {}
 
 

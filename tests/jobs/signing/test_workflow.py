@@ -114,7 +114,7 @@ NO_FILE = ds.InvalidArgumentError("no such folder", parameter="destination")
         (Step.SAVE, MISSING, False, Reaction.RAISE),  # nothing but the URL can be wrong then
         (Step.SAVE, BROKEN, False, Reaction.RAISE),
         (Step.SAVE, ASTRAY, False, Reaction.RAISE),
-        (Step.SIGN, UNKNOWN, True, Reaction.LOOK),
+        (Step.SIGN, UNKNOWN, True, Reaction.FIND_OUT),
         (Step.SIGN, NOT_SENT, True, Reaction.UNDO),
         (Step.SIGN, BUSY, True, Reaction.UNDO),
         (Step.SIGN, DENIED, True, Reaction.UNDO),

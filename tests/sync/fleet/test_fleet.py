@@ -168,7 +168,7 @@ class BrokenOffStore(PostgresStore):
         await super().commit(lease, change_set, changes)
 
 
-async def test_a_turn_that_postgresql_broke_off_is_taken_again_at_once(
+async def test_a_round_that_postgresql_broke_off_is_taken_again_at_once(
     sandbox: Sandbox, suite: ds.DirectSuite, conninfo: str
 ) -> None:
     await sandbox.deliver(NAMES[0], raw("first"))
@@ -188,7 +188,7 @@ async def test_a_turn_that_postgresql_broke_off_is_taken_again_at_once(
 
 
 @pytest.mark.parametrize("how", ["stopped", "cancelled"])
-async def test_a_turn_under_way_is_ended_before_the_worker_is(
+async def test_a_round_under_way_is_ended_before_the_worker_is(
     sandbox: Sandbox, suite: ds.DirectSuite, conninfo: str, how: str
 ) -> None:
     begun, may_end, ended = asyncio.Event(), asyncio.Event(), False
@@ -234,7 +234,7 @@ class HeldStore(PostgresStore):
         await super().commit(lease, change_set, changes)
 
 
-async def test_a_worker_that_was_paused_within_a_turn_writes_nothing_when_it_goes_on(
+async def test_a_worker_that_was_paused_within_a_round_writes_nothing_when_it_goes_on(
     sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore, conninfo: str
 ) -> None:
     await sandbox.deliver(NAMES[0], raw("first"))

@@ -31,7 +31,7 @@ async def table(store: PostgresStore) -> FleetTable:
     return table
 
 
-async def test_a_turn_begins_only_when_it_is_due(table: FleetTable) -> None:
+async def test_a_round_begins_only_when_it_is_due(table: FleetTable) -> None:
     ((mailbox, _), *_) = await table.due()
     begun = await table.claim(mailbox)
     assert begun is not None
@@ -48,7 +48,7 @@ async def test_who_is_due_is_woken_by_one_alone(table: FleetTable, store: Postgr
     assert await table.due() == []
 
 
-async def test_the_end_of_a_turn_that_another_has_begun_anew_is_void(table: FleetTable, store: PostgresStore) -> None:
+async def test_the_end_of_a_round_that_another_has_begun_anew_is_void(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
     ((mailbox, _), *_) = await table.due()
     zombies, others = await table.claim(mailbox), await other.claim(mailbox)

@@ -391,7 +391,7 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
         await table.prepare()
         await table.add([MAILBOX])
 
-        async def after_a_turn(rest: float, problem: str | None) -> FleetMailbox:
+        async def after_a_round(rest: float, problem: str | None) -> FleetMailbox:
             ((mailbox, _),) = await table.due()
             begun = await table.claim(mailbox)
             assert begun is not None
@@ -399,13 +399,13 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
             (found,) = await table.mailboxes()
             return found
 
-        found = await after_a_turn(0.0, None)  # there is more to fetch
+        found = await after_a_round(0.0, None)  # there is more to fetch
         assert (found.rounds, found.up_to_date_at, found.failures, found.problem) == (1, None, 0, None)
         await store.request(OperatorRequest.RETRY)
-        found = await after_a_turn(1000.0, "It fails.")
+        found = await after_a_round(1000.0, "It fails.")
         assert (found.up_to_date_at, found.failures, found.problem) == (None, 1, "It fails.")
         assert await store.apply_requests(MAILBOX)
-        found = await after_a_turn(1000.0, None)
+        found = await after_a_round(1000.0, None)
         assert found.up_to_date_at is not None
         assert found.due_at - found.up_to_date_at == pytest.approx(1000.0)
         assert await table.due() == []

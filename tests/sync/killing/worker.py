@@ -61,7 +61,7 @@ def _store(where: str) -> SqliteStore | PostgresStore:
 
 
 async def work(url: str, where: str, how: str, addresses: Sequence[str]) -> int:
-    """Keep the mailboxes in step, or bring them there once."""
+    """Synchronise the mailboxes until stopped, or once."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
     async with ds.DirectSuite(settings) as suite, _store(where) as store:
         deliver = MaildirSink(Path(where).with_suffix("")) if where.endswith(MAILDIR) else None

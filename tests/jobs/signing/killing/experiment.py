@@ -77,7 +77,7 @@ async def killed(documents: int, seconds: tuple[float, float], folder: Path) -> 
         asked=dict(Counter(asked.values())),
         states=dict(tally.states),
         abandoned=tally.abandoned,
-        perhaps_signed=tally.asked,
+        perhaps_signed=tally.requested,
         outputs=len(outputs),
         as_noted=sum(digests.get(entry.name) == entry.output_sha for entry in entries),
         signatures=dict(Counter(valid for valid, _ in seen)),

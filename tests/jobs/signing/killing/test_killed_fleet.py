@@ -90,11 +90,13 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
         rows = await journal.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
     assert tally.states == {State.DONE: documents}
     assert set(asked.values()) == {1}
-    assert len(asked) <= documents + tally.asked
+    assert len(asked) <= documents + tally.requested
     outputs = {each.name: each for each in (tmp_path / "out").iterdir() if each.is_file()}
     assert sorted(outputs) == sorted(names)
     for name, digest in rows:
         output = outputs[bytes(name).decode()]
         assert hashlib.sha256(output.read_bytes()).hexdigest() == digest
         assert seen_by_pdfsig(output) == (2, 2)
-    _LOG.info("%d documents, %d kills, %d abandoned, %d perhaps signed", documents, kills, tally.abandoned, tally.asked)
+    _LOG.info(
+        "%d documents, %d kills, %d abandoned, %d perhaps signed", documents, kills, tally.abandoned, tally.requested
+    )
