@@ -18,15 +18,8 @@ pytestmark = pytest.mark.process
 
 LEFT_TO_THE_READER = {
     "ds": "import directsuite as ds",
-    "Sandbox": "from directsuite.sandbox import Sandbox",
-    "timedelta": "from datetime import timedelta",
-    "settings": "settings = ds.Settings()",
-    "save": "async def save(refresh_token: ds.Secret) -> None: ...",
     "fetch_token": "async def fetch_token() -> str: return ''",
-    **{
-        name: f"{name} = ''"
-        for name in ("client_id", "client_secret", "password", "redirect_uri", "redirected_url", "token_url")
-    },
+    "password": "password = ''",
 }
 """What blocks use without defining it: earlier blocks have it, or the words around them say what it is."""
 
@@ -45,8 +38,6 @@ def program_of(block: str) -> str:
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     defined |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
     free = {node.id for node in names} - defined
-    if "ds" not in defined and free & {"settings", "save"}:
-        free.add("ds")
     before = "".join(f"{line}\n" for name, line in LEFT_TO_THE_READER.items() if name in free)
     if any(isinstance(node, ast.AsyncWith | ast.AsyncFor) for node in tree.body):
         before = f"# pyright: reportUnusedVariable=false\n{before}"  # they are for what the reader goes on with
