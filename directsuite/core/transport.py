@@ -191,15 +191,22 @@ class Transport:
 
     async def _again(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """Attempts after a first failure, which tenacity is told of as its attempt 1."""
-        env, first = self.environment, [failure]
+        env, first, loop = self.environment, [failure], asyncio.get_running_loop()
+        leapt = 0.0  # seconds that a clock of tests passed over, of which the loop's deadline knows nothing
+
+        async def sleep(seconds: float) -> None:
+            nonlocal leapt
+            began = loop.time()
+            await env.session.sleep(seconds)
+            leapt += max(0.0, began + seconds - loop.time())
 
         def scheduled(wait: float) -> None:
             env.events.emit(call.event(RetryScheduled, attempt=history.requests + 1, wait=wait))
 
         retrying = (call.options.retry or self._retry).retrying(
             may_repeat=lambda error: _may_repeat(call, history, error),
-            time_left=call.time_left,
-            sleep=env.session.sleep,
+            time_left=lambda: call.time_left() - leapt,
+            sleep=sleep,
             scheduled=scheduled,
             answer=env.session.wait,
         )

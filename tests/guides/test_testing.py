@@ -21,7 +21,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     counts, written = project.run()
     tests = sum(program.count("def test_") for program in programs)
     assert counts == {"passed": tests}, written
-    assert tests == 6
+    assert tests == 7
 
 
 def test_the_table_names_every_fixture() -> None:
