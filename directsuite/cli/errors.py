@@ -15,7 +15,7 @@ from types import MappingProxyType
 from directsuite import errors
 from directsuite.cli.output import printable
 from directsuite.cli.process import ExitStatus, shows_details
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import Scope, reason_of, scope_of
 
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
 """The predicate of the sentence about text that came as other bytes."""
@@ -116,8 +116,11 @@ def ending_of(
         said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
         return ExitStatus.REFUSED, f"{options.get(error.parameter, error.parameter)}: {said}"
     kind, (status, what_to_do) = next((kind, _ENDINGS[kind]) for kind in type(error).__mro__ if kind in _ENDINGS)
-    if isinstance(error, errors.DirectSuiteError) and _CHECK_THE_URL in error.explanation:
-        what_to_do = ""  # it says that itself
+    if isinstance(error, errors.DirectSuiteError):
+        if _CHECK_THE_URL in error.explanation:
+            what_to_do = ""  # it says that itself
+        elif scope_of(error) is Scope.ENDPOINT:
+            what_to_do = "this isn't the service: check the URL and the proxy with `directsuite doctor`"
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
         said = _explanation(error)

@@ -46,6 +46,7 @@ NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox 
 
 _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
+_NAMED = 20  # messages that a sentence names
 _ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
 _BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
 
@@ -273,7 +274,7 @@ def _show(message: MessageDetail) -> None:
 
 
 async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
-    saved, missing = list[tuple[int, Path, int]](), 0
+    saved, missing = list[tuple[int, Path, int]](), list[int]()
     is_shown = True
     try:
         async with (
@@ -284,7 +285,7 @@ async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], op
             for uid in uids:
                 async with missing_folder_explained(box, options.folder):
                     files = await _files_of(box, uid, options)
-                missing += files is None
+                missing += [uid] if files is None else []
                 for name, content in files or ():
                     saved.append((uid, write_new(options.into, name, content), len(content)))
                 bar.advance()
@@ -292,10 +293,10 @@ async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], op
         if saved or options.json:
             count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
             is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
-    if missing == len(uids):
+    if len(missing) == len(uids):
         raise NotThereError(NO_SUCH_MESSAGE)
     if missing:
-        say(f"{missing} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
+        say(those_missing(missing, uids))
         return ExitStatus.NOT_FOUND
     if not is_shown:
         return ExitStatus.FAILED
@@ -337,6 +338,14 @@ async def missing_folder_explained(box: Mailbox, folder: str, *, option: str = "
                 "that it has"
             ) from None
         raise
+
+
+def those_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
+    """A sentence that names the messages that aren't there."""
+    named = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
+    return (
+        f"{len(missing)} of {len(uids)} messages aren't there ({named}): `directsuite inbox list` tells those that are"
+    )
 
 
 async def _is_missing(box: Mailbox, folder: str) -> bool:

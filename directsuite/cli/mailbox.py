@@ -9,7 +9,7 @@ from typing import Any
 from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
 from directsuite.cli.errors import NotThereError, RefusedError
-from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained
+from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained, those_missing
 from directsuite.cli.options import (
     InboxDeleteOptions,
     InboxForwardOptions,
@@ -169,7 +169,7 @@ async def _changed(
         show_json({"uids": there, "missing": missing})
     say(f"{_counted(there)} {done}")
     if missing:
-        say(f"{len(missing)} of {len(uids)} messages aren't there: `directsuite inbox list` tells those that are")
+        say(those_missing(missing, uids))
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
 

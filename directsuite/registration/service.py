@@ -111,7 +111,8 @@ class Registration(Facade):
     ) -> None:
         """Reset the passwords of the patients listed.
 
-        Operation SetPatientsPasswords (specification 4.D).
+        Operation SetPatientsPasswords (specification 4.D), which leaves open whether the others' are set where one is
+        refused.
         """
         listed = list(passwords)
         if not listed:

@@ -16,6 +16,7 @@ Every fault first reads the request to its end, so that what a client sees does 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import random
 import socket
@@ -126,11 +127,17 @@ class Faults:
 
     def add(self, fault: Fault) -> int:
         """Add a rule and return its number. Raises ValueError for an operation that does not exist."""
-        if fault.operation != EVERY_OPERATION and fault.operation not in self._operations:
-            raise ValueError(f"there is no operation {fault.operation!r}")
+        if fault.operation != EVERY_OPERATION:
+            self.check(fault.operation)
         self._last += 1
         self._rules[self._last] = _Rule(fault, random.Random(fault.seed), fault.skip, fault.times)
         return self._last
+
+    def check(self, operation: str) -> None:
+        """Raise ValueError if there is no such operation."""
+        if operation not in self._operations:
+            alike = difflib.get_close_matches(operation, self._operations, 1)
+            raise ValueError(f"there is no operation {operation!r}" + (f"; did you mean {alike[0]}?" if alike else ""))
 
     def remove(self, number: int) -> bool:
         """Remove one rule; False if there is none of this number."""

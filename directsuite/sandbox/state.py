@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +28,7 @@ from directsuite.sandbox.signing.service import SigningService
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from contextlib import AsyncExitStack
     from pathlib import Path
 
@@ -234,7 +234,7 @@ class SandboxState:
         Raises ValueError for bad values, NumberTakenError for a foreign number.
         """
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
-        listed = None if recipients is None else list(recipients)
+        listed = list(recipients) if isinstance(recipients, Iterable) else recipients
         try:
             new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
         except msgspec.ValidationError as mismatch:  # a ValueError in newer versions only
@@ -320,7 +320,12 @@ class SandboxState:
         return self._faults.rules()
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """What really happened, in order: every side effect of the services, or of one operation."""
+        """What really happened, in order: every side effect of the services, or of one operation.
+
+        Mail from outside counts as "Inbound". Raises ValueError if there is no such operation.
+        """
+        if operation not in (None, "Inbound"):
+            self._faults.check(operation)
         return await self._database.read(lambda connection: database.effects(connection, operation))
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @contextmanager
 def mocked_services(
     **options: Any,
-) -> Generator[Any]:  # its own types are incomplete: strict checkers refuse its methods
+) -> Generator[Any]:  # its own types are incomplete
     """An `aioresponses` object that answers whatever aiohttp is asked for until the block ends.
 
     It works with the aiohttp that directsuite needs, and does three things more: `requests` and callbacks get the body

@@ -155,7 +155,7 @@ async def test_what_is_not_there_is_told_and_the_rest_is_saved(typist: Typist) -
     await typist.deliver("", with_files("scan.pdf"))
     ended = await typist.run("inbox", "save", "1", "77", "--into", "saved")
     assert ended.status == 4
-    assert "1 of 2 messages aren't there" in ended.err
+    assert "1 of 2 messages aren't there (77)" in ended.err
     assert typist.folder.joinpath("saved", "scan.pdf").exists()
 
 

@@ -103,6 +103,12 @@ async def test_fax_is_added_and_updated(sandbox: Sandbox, http: aiohttp.ClientSe
     assert (await control(sandbox, http, "PATCH", f"fax/{handle}", {"status": "lost"}))[0] == 400
     assert (await control(sandbox, http, "PATCH", "fax/unknown", {"status": "complete"}))[0] == 404
     assert (await control(sandbox, http, "POST", "fax", {**wanted, "account": "other"}))[0] == 409
+    assert (await control(sandbox, http, "POST", "fax", {**wanted, "recipients": 5}))[0] == 400
+
+
+async def test_ledger_of_a_misspelt_operation_is_refused(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    status, body = await control(sandbox, http, "GET", "ledger?operation=Sned")
+    assert (status, "did you mean Send?" in str(body)) == (400, True)
 
 
 async def test_raw_message_is_delivered(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
