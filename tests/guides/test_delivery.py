@@ -64,3 +64,11 @@ async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
         stage.time.sleep = sleep_and_close  # type: ignore[method-assign]
         await watch(stage.suite, FAX_NUMBER, None)
     assert capsys.readouterr().out == f"{handle} complete\n"
+
+
+def test_the_time_of_the_first_run_is_written_once(tmp_path: Path) -> None:
+    first_run, file = programs()["first_run"], tmp_path / "since"
+    assert first_run(file) is None
+    since = first_run(file)
+    assert since.tzinfo is not None
+    assert first_run(file) == since
