@@ -545,7 +545,9 @@ class SandboxOptions:
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8025
     """Where to listen; 0 takes a free port."""
     host: str = "127.0.0.1"
-    """A loopback address."""
+    """Where to listen: a loopback address, or any with --allow-remote."""
+    allow_remote: Annotated[bool, Flag] = False
+    """Let others than this machine connect. The page and the control API ask for a token then."""
     data: Annotated[Path | None, Parameter(group=_STATE, converter=named)] = None
     """The folder that keeps the state; directsuite-sandbox where nothing is given."""
     memory: Annotated[bool, Flag, Parameter(group=_STATE)] = False

@@ -21,7 +21,7 @@ from directsuite.cli.options import (
 from directsuite.cli.output import moment, show_json, show_table
 from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say
 from directsuite.sandbox import Control, ControlError, serving
-from directsuite.sandbox.control import is_loopback
+from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.serving import Serving, exports
 
 P = ParamSpec("P")
@@ -48,8 +48,8 @@ def _driving(work: Callable[Concatenate[Control, Chosen, P], Awaitable[None]]) -
 
 def serve(options: SandboxOptions) -> int:
     """Serve until Ctrl-C, and return the exit status."""
-    if not is_loopback(options.host):
-        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
+    if not (options.allow_remote or is_loopback(options.host)):
+        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
         return ExitStatus.REFUSED
     if missing(EXTRAS["sandbox"]):
         say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
@@ -57,6 +57,7 @@ def serve(options: SandboxOptions) -> int:
     chosen = Serving(
         folder=folder,
         host=options.host,
+        allow_remote=options.allow_remote,
         port=options.port,
         profile=options.profile or "strict",
         quiet=options.quiet,

@@ -17,7 +17,7 @@ _LAST_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: --port, --host, --profile, and --data DIR or --memory. Gives the exit status.
+    """The command line: --port, --host, --allow-remote, --profile, and --data DIR or --memory. Gives the exit status.
 
     Raises SystemExit, with 2, where an option is wrong.
     """
@@ -27,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit status: 0 after a signal, 1 where it cannot start, 2 where an option is wrong.",
     )
     parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--host", default=DEFAULT_HOST, help="a loopback address (default: %(default)s)")
+    parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (default: %(default)s)")
+    parser.add_argument(
+        "--allow-remote", action="store_true", help="let --host be no loopback address; a token is needed then"
+    )
     parser.add_argument("--profile", action="append", choices=PROFILES, help="answer so; may be given several times")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
@@ -39,7 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profile: Profiles = chosen.profile or "strict"
     return run(
         Serving(
-            folder=folder, host=chosen.host, port=chosen.port, profile=profile, quiet=chosen.quiet, json=chosen.json
+            folder=folder,
+            host=chosen.host,
+            allow_remote=chosen.allow_remote,
+            port=chosen.port,
+            profile=profile,
+            quiet=chosen.quiet,
+            json=chosen.json,
         )
     )
 

@@ -1,20 +1,51 @@
-"""The calls that the sandbox has answered: which operation, how, and how fast. Nothing of what they carried."""
+"""The calls that the sandbox has answered: which operation, how, and how fast, and the beginning of what they carried.
+
+Of the last 10,000 calls there is a line, and of the last 500 the first 8 kB of the request and of the answer. What goes
+over the wire is kept as it came: reading a text masks its secrets (`masked`), and a repr shows nothing of it.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from aiohttp import web
+
+from directsuite.sandbox.database import EFFECTS
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 _KEPT = 10_000
+_KEPT_WHOLE = 500
+_LONGEST = 8192  # bytes of a body
+
+_NAMED_SO = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
+_SECRET = re.compile(
+    rf"""(["']?[\w\\-]*{_NAMED_SO}[\w-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,&}}\]]+)""", re.IGNORECASE
+)
+_SECRET_KEY = re.compile(_NAMED_SO, re.IGNORECASE)
+_MASK = "•••"
+
+
+@attrs.frozen
+class Exchange:
+    """What a call carried, as it went over the wire."""
+
+    request: bytes
+    """The beginning of the body."""
+    answer: bytes
+    """The beginning of the body; nothing where it was streamed."""
+    request_size: int | None
+    """Of the whole body; None where it was not read to its end."""
+    answer_size: int | None
+    """None where it was streamed."""
 
 
 @attrs.frozen
@@ -30,6 +61,11 @@ class AnsweredCall:
     status: int | None
     """Of the answer; None where the connection ended without one."""
     milliseconds: float
+    method: str = ""
+    path: str = attrs.field(default="", repr=False)
+    """Without a session and without the query."""
+    effects: tuple[str, ...] = attrs.field(default=(), repr=False)
+    """What it has done, as the ledger has it: operation and subject."""
 
 
 class Calls:
@@ -38,7 +74,18 @@ class Calls:
     def __init__(self) -> None:
         self.answered = deque[AnsweredCall](maxlen=_KEPT)
         self.listeners = list[Callable[[AnsweredCall], None]]()
-        self._count = 0
+        self.count = 0
+        """How many there were."""
+        self._exchanges = deque[tuple[int, Exchange]](maxlen=_KEPT_WHOLE)
+
+    def exchange(self, number: int) -> Exchange | None:
+        """What a call carried, if it was one of the last."""
+        return next((exchange for kept, exchange in self._exchanges if kept == number), None)
+
+    def find(self, number: int) -> AnsweredCall | None:
+        """A call by its number."""
+        place = number - self.count - 1 + len(self.answered)
+        return self.answered[place] if 0 <= place < len(self.answered) else None
 
     def recording(self) -> Middleware:
         """The outermost middleware."""
@@ -50,17 +97,65 @@ class Calls:
             if operation is None and request.match_info.http_exception is None:  # it is of no service
                 return await handler(request)
             status: int | None = None
+            answer: web.StreamResponse | None = None
+            effects = list[str]()
+            EFFECTS.set(effects)
             try:
-                response = await handler(request)
+                answer = response = await handler(request)
                 gone = request.transport is None or request.transport.is_closing()
                 status = None if gone else response.status
             finally:
-                self._count += 1
                 elapsed = 1000 * (time.perf_counter() - began)
-                call = AnsweredCall(self._count, at, operation or "no operation", status, elapsed)
+                exchange = await _exchange(request, answer)
+                self.count += 1
+                call = AnsweredCall(
+                    self.count,
+                    at,
+                    operation or "no operation",
+                    status,
+                    elapsed,
+                    request.method,
+                    _path(request),
+                    (*effects,),
+                )
                 self.answered.append(call)
+                self._exchanges.append((self.count, exchange))
                 for listener in self.listeners:
                     listener(call)
             return response
 
         return record
+
+
+async def _exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
+    """The beginnings of both bodies. Of a request that was not read to its end there is nothing."""
+    sent: bytes | None = None
+    if not request.can_read_body and request.content.exception() is None:
+        sent = await request.read()  # read already: nothing is waited for
+    body = answer.body if isinstance(answer, web.Response) else None
+    answered = bytes(body[:_LONGEST]) if isinstance(body, bytes | bytearray) else b""
+    size = len(body) if isinstance(body, bytes | bytearray) else None
+    return Exchange((sent or b"")[:_LONGEST], answered, None if sent is None else len(sent), size)
+
+
+def _path(request: web.Request) -> str:
+    """The path without the session that is a segment of some; of a path that no operation has, its first segments."""
+    if request.match_info.route.name is None:
+        segments = request.path.split("/")
+        return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
+    session = request.match_info.get("session_id")
+    return request.path if not session else request.path.replace(session, _MASK)
+
+
+def masked(body: bytes) -> str:
+    """A body as text, without the values of what is named like a secret; JSON is indented."""
+    text = body.decode("utf-8", "replace")
+    try:
+        document = json.loads(text, object_pairs_hook=_without_secrets)
+    except (ValueError, RecursionError):
+        return _SECRET.sub(lambda secret: secret[1] + _MASK, text)
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _without_secrets(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: _MASK if _SECRET_KEY.search(name) and value is not None else value for name, value in members}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +13,7 @@ import aiohttp
 if TYPE_CHECKING:
     from types import TracebackType
 
+TOKEN_VARIABLE = "DIRECTSUITE_SANDBOX_TOKEN"  # noqa: S105  a name
 DEFAULT_URL = "http://127.0.0.1:8025"
 
 
@@ -29,15 +31,18 @@ class Control:
         async with Control() as control:
             await control.advance(timedelta(minutes=10))
 
-    url: where the sandbox listens. Each method raises ControlError.
+    url: where the sandbox listens. token: the one that a sandbox has which listens beyond its machine; else what the
+    variable DIRECTSUITE_SANDBOX_TOKEN holds. Each method raises ControlError.
     """
 
-    def __init__(self, url: str = DEFAULT_URL) -> None:
+    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
         self._url = f"{url.rstrip('/')}/_sandbox"
+        shown = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        self._headers = {"Authorization": f"Bearer {shown}"} if shown else {}
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession()
+        self._http = aiohttp.ClientSession(headers=self._headers)
         return self
 
     async def __aexit__(

@@ -5,26 +5,23 @@
 Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. A request
 that a web page may have sent is 403. Times are ISO 8601 with an offset.
 
-Who may talk to it: programs on this machine, and no page that a browser has loaded from elsewhere. A page can make its
-visitor's browser send requests to loopback; such a request bears an Origin header, or, where the page's own name was
-made to lead to loopback (DNS rebinding), that name as its Host.
+Who may talk to it says access.py. The sandbox's own page offers the same controls, in forms.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import attrs
 import msgspec
 from aiohttp import web
 
 from directsuite._version import __version__
+from directsuite.sandbox.access import Access, Answer
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import Fault
 from directsuite.sandbox.fax import NewFax, NumberTakenError
@@ -36,8 +33,6 @@ from directsuite.sandbox.state import SandboxState
 
 BASE = "/_sandbox"
 
-Answer = Callable[[web.Request], Awaitable[web.Response]]
-
 Control = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
 """One control: what it does to the sandbox, given the request and its body, and the JSON that it answers."""
 
@@ -46,59 +41,46 @@ class UnknownSubjectError(Exception):
     """There is nothing of this name to change."""
 
 
-def control_routes(sandbox: SandboxState) -> list[web.RouteDef]:
+def control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
     """All controls of one sandbox."""
     return [
-        web.route(entry.method, f"{BASE}/{entry.path}", local_only(_answering(sandbox, entry.control, entry.body)))
-        for entry in _CONTROLS
+        web.route(entry.method, f"{BASE}/{entry.path}", access.for_programs(_answering(sandbox, entry)))
+        for entry in CONTROLS
     ]
 
 
-def is_loopback(host: str) -> bool:
-    """Return True if a host is a loopback address or `localhost`."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def local_only(handler: Answer) -> Answer:
-    """The handler, behind a refusal for requests that may come from a web page."""
-
-    async def answer(request: web.Request) -> web.Response:
-        """The handler's answer, or 403."""
-        if "Origin" in request.headers or not is_loopback(_host(request.headers.get("Host", ""))):
-            return refusal(HTTPStatus.FORBIDDEN, "forbidden", "the control API is for programs on this machine only")
-        return await handler(request)
-
-    return answer
-
-
-def _host(header: str) -> str:
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _answering(sandbox: SandboxState, control: Control, expected: Any) -> Answer:
+def _answering(sandbox: SandboxState, entry: Entry) -> Answer:
     """A handler that reads the body as the type expected, where there is one; no body is an empty object."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.StreamResponse:
         try:
-            sent = b"" if expected is None else (await request.read()).strip()
-            body = None if expected is None else msgspec.json.decode(sent or b"{}", type=expected)
-            answered = await control(sandbox, request, body)
-        except (AccountExists, NumberTakenError) as taken:
-            return refusal(HTTPStatus.CONFLICT, "taken", str(taken))
-        except (UnknownSubjectError, UnknownAccount) as unknown:
-            return refusal(HTTPStatus.NOT_FOUND, "unknown", str(unknown))
-        except (ValueError, msgspec.DecodeError, OverflowError, RecursionError, RefusedError) as bad:
-            return refusal(HTTPStatus.BAD_REQUEST, "bad_input", str(bad))
+            sent = b"" if entry.body is None else (await request.read()).strip()
+            body = None if entry.body is None else msgspec.json.decode(sent or b"{}", type=entry.body)
+            answered = await entry.control(sandbox, request, body)
+        except REFUSALS as refused:
+            return refusal(status_of(refused), _ERRORS[status_of(refused)], str(refused))
         status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
         return web.json_response(answered, status=status)
 
     return answer
+
+
+REFUSALS = (
+    *(AccountExists, NumberTakenError, UnknownSubjectError, UnknownAccount),
+    *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RefusedError),
+)
+"""What a control raises; its text is for the caller."""
+
+_ERRORS = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", HTTPStatus.BAD_REQUEST: "bad_input"}
+
+
+def status_of(refused: Exception) -> HTTPStatus:
+    """The status that one of REFUSALS is answered with."""
+    if isinstance(refused, (AccountExists, NumberTakenError)):
+        return HTTPStatus.CONFLICT
+    return (
+        HTTPStatus.NOT_FOUND if isinstance(refused, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
+    )
 
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
@@ -342,7 +324,7 @@ def _require(exists: bool, text: str) -> None:
 
 
 @attrs.frozen
-class _Entry:
+class Entry:
     """One control."""
 
     method: str
@@ -358,67 +340,67 @@ class _Entry:
     """A parameter of the URL."""
 
 
-_CONTROLS = (
-    _Entry("GET", "clock", "The sandbox's time.", _clock),
-    _Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze),
-    _Entry("POST", "clock/set", "Set the clock.", _set, _Set),
-    _Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance),
-    _Entry("POST", "clock/resume", "Let the clock go on.", _resume),
-    _Entry("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
-    _Entry("POST", "faults", "Add a rule; its id.", _add_fault, dict[str, Any], Fault),
-    _Entry("DELETE", "faults", "Remove all rules.", _clear_faults),
-    _Entry("DELETE", r"faults/{id:[0-9]{1,9}}", "Remove a rule.", _remove_fault),
-    _Entry(
+CONTROLS = (
+    Entry("GET", "clock", "The sandbox's time.", _clock),
+    Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze),
+    Entry("POST", "clock/set", "Set the clock.", _set, _Set),
+    Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance),
+    Entry("POST", "clock/resume", "Let the clock go on.", _resume),
+    Entry("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
+    Entry("POST", "faults", "Add a rule; its id.", _add_fault, dict[str, Any], Fault),
+    Entry("DELETE", "faults", "Remove all rules.", _clear_faults),
+    Entry("DELETE", r"faults/{id:[0-9]{1,9}}", "Remove a rule.", _remove_fault),
+    Entry(
         "POST",
         "accounts",
         "Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client.",
         _add_account,
         _Mailbox | _TUser | _Reseller | _Client,
     ),
-    _Entry("POST", "individuals", "Add an identity-proofed individual; the id.", _add_individual, _Individual),
-    _Entry(
+    Entry("POST", "individuals", "Add an identity-proofed individual; the id.", _add_individual, _Individual),
+    Entry(
         "POST",
         "patients/{address}/state",
         "Force a patient's state; null lets it follow the clock again.",
         _set_patient_state,
         _PatientState,
     ),
-    _Entry("POST", "fax", "Add a fax; its handle.", _add_fax, dict[str, Any], NewFax),
-    _Entry("PATCH", "fax/{handle}", "Give a fax another status.", _set_fax_status, _FaxStatus),
-    _Entry(
+    Entry("POST", "fax", "Add a fax; its handle.", _add_fax, dict[str, Any], NewFax),
+    Entry("PATCH", "fax/{handle}", "Give a fax another status.", _set_fax_status, _FaxStatus),
+    Entry(
         "POST", "inbound/{address}", "Deliver the raw message (RFC 5322) that the body is.", _inbound, query="folder"
     ),
-    _Entry(
+    Entry(
         "POST",
         "messages/{smtp_id}/status",
         "Give the delivery to a recipient a status for good.",
         _force_status,
         _DeliveryStatus,
     ),
-    _Entry(
+    Entry(
         "POST",
         "mailboxes/{address}/renumber",
         "Give a folder's messages other uids, as a restore does.",
         _renumber,
         _Renumber,
     ),
-    _Entry("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
-    _Entry("POST", "profile", "Have it answer so: one profile, or several.", _set_profile, _Profile),
-    _Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token),
-    _Entry("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
-    _Entry("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
-    _Entry("GET", "ledger", "What really happened: every side effect, or an operation's.", _ledger, query="operation"),
-    _Entry("POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account),
+    Entry("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
+    Entry("POST", "profile", "Have it answer so: one profile, or several.", _set_profile, _Profile),
+    Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token),
+    Entry("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
+    Entry("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
+    Entry("GET", "ledger", "What really happened: every side effect, or an operation's.", _ledger, query="operation"),
+    Entry("POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account),
 )
 
 
 def control_document() -> dict[str, Any]:
     """The control API as an OpenAPI 3.1 document."""
-    bodies = [entry.described_as or entry.body for entry in _CONTROLS if entry.body is not None]
+    bodies = [entry.described_as or entry.body for entry in CONTROLS if entry.body is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     described = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
-    for entry in _CONTROLS:
+    for entry in CONTROLS:
         path = re.sub(r":.*", "}", entry.path)
         operation: dict[str, Any] = {
             "operationId": entry.control.__name__.removeprefix("_"),
@@ -449,6 +431,7 @@ _RESPONSES = {
     "200": "Done.",
     "201": "Added.",
     "400": "The input is wrong: `description` says why.",
+    "401": "The sandbox listens beyond this machine, and its token is missing.",
     "403": "A web page may have sent it.",
     "404": "There is no such thing.",
     "409": "It is taken.",

@@ -23,6 +23,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +38,9 @@ CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
 """
 
 CLOSED = "the sandbox is closed"
+
+EFFECTS = ContextVar[list[str]]("EFFECTS")
+"""The effects of the request under way, as they go into the ledger: operation and subject."""
 
 _FILE = "sandbox.sqlite3"
 _GROUP = 256  # pieces of work that share one commit at the most
@@ -67,7 +71,16 @@ class Database:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction of its own; an exception that it raises undoes it and is raised here."""
-        result: T = await self._writer.submit(work)
+        effects = EFFECTS.get(None)
+        if effects is None:
+            result: T = await self._writer.submit(work)
+            return result
+        before, context = len(effects), copy_context()
+        try:
+            result = await self._writer.submit(lambda connection: context.run(work, connection))
+        except Exception:
+            del effects[before:]
+            raise
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -78,6 +91,10 @@ class Database:
     def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
         """Have `work` done without waiting for it, from any thread; a failure leaves nothing behind."""
         self._writer.put(work, None)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after each transaction that changed something, in the writer's thread."""
+        self._writer.listeners.append(listener)
 
     def close(self) -> None:
         """Finish what was submitted, then close the connections."""
@@ -96,6 +113,8 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
         "INSERT INTO effect(operation, subject, detail, at) VALUES(?, ?, ?, ?)",
         (operation, subject, json.dumps(detail), at),
     )
+    if (effects := EFFECTS.get(None)) is not None:
+        effects.append(f"{operation} {subject}")
 
 
 def effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
@@ -137,6 +156,7 @@ class _Worker:
 
     def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, group: int) -> None:
         self.connection = connection
+        self.listeners = list[Callable[[], None]]()  # called after a transaction that changed something
         self._begin = begin
         self._group = group
         self._refusal = ""  # why no more work is taken; no text while it is
@@ -200,9 +220,13 @@ class _Worker:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")  # the last one could not be undone
             self.connection.execute(self._begin)
+            changes = self.connection.total_changes
             for work, future in group:
                 outcomes.append((future, *self._attempt(work)))
             self.connection.execute("COMMIT")
+            if self.connection.total_changes != changes:
+                for listener in self.listeners:
+                    listener()
         except BaseException as error:  # noqa: BLE001  a full disk, no memory: nothing of the group is kept
             with contextlib.suppress(BaseException):
                 if self.connection.in_transaction:

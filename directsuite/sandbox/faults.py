@@ -118,6 +118,8 @@ class Faults:
         self._rules: dict[int, _Rule] = {}
         self._last = 0
         self._operations: frozenset[str] = frozenset()
+        self.listeners = list[Callable[[], None]]()
+        """Called after each change of the rules."""
         self.stopped = False
         """True once the sandbox stops: requests that hang end."""
 
@@ -131,6 +133,7 @@ class Faults:
             self.check(fault.operation)
         self._last += 1
         self._rules[self._last] = _Rule(fault, random.Random(fault.seed), fault.skip, fault.times)
+        self._tell()
         return self._last
 
     def check(self, operation: str) -> None:
@@ -141,11 +144,23 @@ class Faults:
 
     def remove(self, number: int) -> bool:
         """Remove one rule; False if there is none of this number."""
-        return self._rules.pop(number, None) is not None
+        existed = self._rules.pop(number, None) is not None
+        self._tell()
+        return existed
 
     def clear(self) -> None:
         """Remove all rules."""
         self._rules.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """The operations that rules may name."""
+        return self._operations
 
     def rules(self) -> list[dict[str, Any]]:
         """Every rule with its number, how often it has applied, and how often it still will."""

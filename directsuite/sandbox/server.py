@@ -23,11 +23,13 @@ import msgspec.yaml
 from aiohttp import web
 
 from directsuite.sandbox import credentials, oauth, registration
+from directsuite.sandbox.access import Access, is_loopback
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.control import BASE, control_document, control_routes, is_loopback, local_only
+from directsuite.sandbox.control import BASE, control_document, control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import fault_injection
+from directsuite.sandbox.page.site import Page
 from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
 from directsuite.sandbox.state import SandboxState, Seed
 
@@ -42,6 +44,7 @@ DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
 _OPENAPI = Path(__file__).with_name("openapi.yaml")
 _LARGEST_BODY = 64 * 2**20
+_SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
@@ -52,8 +55,9 @@ class Sandbox(SandboxState):
     folder: where the state is kept, the clock with it; None keeps it in memory. port: 0 takes a free one. clock: a
     Clock of your own, which is taken as it stands. seed: what the state begins with, at a start and after a reset, in
     one transaction; it finds its own work where a state was kept. profile, csv_above, missing_status: what the
-    attributes of these names are at first. Raises ValueError for a host that is not loopback: nothing here is fit for
-    a network.
+    attributes of these names are at first. token: what programs and browsers elsewhere show to the control API and the
+    page, so that `host` may be any address; the services have the credentials of their accounts. Raises ValueError for
+    a host that is not loopback without a token.
     """
 
     root_url: str
@@ -84,9 +88,12 @@ class Sandbox(SandboxState):
         profile: Profiles = "strict",
         csv_above: int = 100,
         missing_status: int = 400,
+        token: str | None = None,
     ) -> None:
-        if not is_loopback(host):
-            raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost")
+        if token is None and not is_loopback(host):
+            raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
+        if token is not None and len(token) < _SHORTEST_TOKEN:
+            raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
         super().__init__(folder, clock, self._seed_demo)
         self._seed_more = seed
         self._habits = profile, csv_above, missing_status
@@ -94,6 +101,7 @@ class Sandbox(SandboxState):
         self._port = port
         self.calls = Calls()
         """What was answered since it was made."""
+        self._access = Access(token)
         self._closing = AsyncExitStack()
         self._demo_token = credentials.new_secret()
 
@@ -142,11 +150,16 @@ class Sandbox(SandboxState):
         endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
         application.add_routes(endpoints.routes())
         self._faults.know(application.router.named_resources())
-        application.add_routes(control_routes(self))
-        application.router.add_get(f"{BASE}/health", local_only(self._health), allow_head=False)
-        application.router.add_get(f"{BASE}/openapi.json", local_only(_answer_control_document), allow_head=False)
-        application.router.add_get(f"{BASE}/environment", local_only(self._environment), allow_head=False)
-        application.router.add_get(f"{BASE}/ca.pem", local_only(self._authority), allow_head=False)
+        application.add_routes(control_routes(self, self._access))
+        for name, answer in (
+            ("health", self._access.for_programs(self._health, without_token=True)),
+            ("openapi.json", self._access.for_programs(_answer_control_document)),
+            ("environment", self._access.for_programs(self._environment)),
+            ("ca.pem", self._access.for_programs(self._authority)),
+        ):
+            application.router.add_get(f"{BASE}/{name}", answer, allow_head=False)
+        self._page = Page(self, self.calls, self._access, openapi_document)
+        application.add_routes(self._page.routes())
         application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
         return application
 
@@ -162,6 +175,7 @@ class Sandbox(SandboxState):
 
     def _release_hanging_requests(self) -> None:
         self._faults.stopped = True
+        self._page.close()
 
     def _name_urls(self, port: int) -> None:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -195,7 +209,12 @@ class Sandbox(SandboxState):
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _environment(self, request: web.Request) -> web.Response:
-        return web.json_response({"environment": self.environment})
+        """With the name by which the caller has found the sandbox, which listens on all of a machine's addresses."""
+        environment = self.environment
+        if self._access.token is not None:
+            here = f"http://{request.host}"
+            environment = {name: text.replace(self.root_url, here, 1) for name, text in environment.items()}
+        return web.json_response({"environment": environment})
 
     async def _authority(self, request: web.Request) -> web.Response:
         if not pdf_libraries_installed():

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import signal
 import sqlite3
 import sys
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from directsuite.sandbox.calls import AnsweredCall
+from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox
 
@@ -45,6 +47,8 @@ class Serving:
     folder: Path | None = DEFAULT_FOLDER
     """Where the state is kept; None for memory."""
     host: str = DEFAULT_HOST
+    allow_remote: bool = False
+    """Listen beyond this machine, with a token: what DIRECTSUITE_SANDBOX_TOKEN holds, or one that is printed."""
     port: int = DEFAULT_PORT
     profile: Profiles = "strict"
     quiet: bool = False
@@ -70,12 +74,15 @@ async def serve(options: Serving) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
-        sandbox = await _opened(running, options)
+        token = (os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)) if options.allow_remote else None
+        sandbox = await _opened(running, options, token)
         sandbox.environment |= {"DIRECTSUITE_MAILBOX": MAILBOXES[0], "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
         if options.json:
             _print(json.dumps({"ready": True, "urls": sandbox.urls}))
         else:
             _print(summary(sandbox, options))
+            if token is not None and TOKEN_VARIABLE not in os.environ:
+                _print(f"export {TOKEN_VARIABLE}={token}  # for the page, and for programs that drive it")
             if not options.quiet:
                 sandbox.calls.listeners.append(_print_call)
         await stop.wait()
@@ -93,10 +100,10 @@ def _print_call(call: AnsweredCall) -> None:
     _print(f"{at}  {call.operation:<40} {call.status or 'no answer':>3}  {call.milliseconds:.0f} ms")
 
 
-async def _opened(running: AsyncExitStack, options: Serving) -> Sandbox:
+async def _opened(running: AsyncExitStack, options: Serving, token: str | None) -> Sandbox:
     folder, host, port = options.folder, options.host, options.port
     try:
-        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=options.profile)
+        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=options.profile, token=token)
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"
@@ -134,6 +141,7 @@ def summary(sandbox: Sandbox, options: Serving) -> str:
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
             f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
+            f"# page {sandbox.root_url}/",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
             f'# in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"; Ctrl-C ends it',
         ]

@@ -116,6 +116,35 @@ class SandboxState:
         except RefusedError as refused:
             raise ValueError(str(refused)) from None
 
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work`, which only reads, makes of the state; the page is made of it."""
+        return await self._database.read(work)
+
+    async def describe_document(self, content: bytes) -> dict[str, Any]:
+        """What GetDocInfo tells of a document's content. Raises RefusedError."""
+        return await self._services.signing.describe(content)
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """The operations that a fault may be injected into."""
+        return self._faults.operations
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called after each change, in whatever thread made it; what is given back ends that.
+
+        The state's own changes are told until the sandbox is closed.
+        """
+        self._database.listen(listener)
+        self._faults.listeners.append(listener)
+        forget = self.clock.listen(listener)
+
+        def end() -> None:
+            """Tell of the clock and the faults no more; these outlive the state."""
+            forget()
+            self._faults.listeners.remove(listener)
+
+        return end
+
     async def reset(self, account: str | None = None) -> bool:
         """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
 

@@ -156,6 +156,35 @@ def report(
     return [_log(row, now_ms) for row in rows]
 
 
+class Passage(NamedTuple):
+    """A message's way to a recipient."""
+
+    recipient: str
+    status: str
+    details: str
+    sent_ms: int
+    due_ms: int | None
+    """When the outcome is known, or was; None where no confirmation comes, or the status was set."""
+
+
+def passages(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[Passage]:
+    """A message's ways to its recipients, in their order; none for a message that nobody sent."""
+    rows = connection.execute(
+        "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
+        " WHERE smtp_id = ? ORDER BY position",
+        (bracketed(smtp_id),),
+    )
+    return [
+        Passage(
+            row["recipient"],
+            *_status(row, now_ms),
+            row["at"],
+            None if row["forced"] or not row["outcome"] else row["due"],
+        )
+        for row in rows
+    ]
+
+
 def report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
     """hasCvData, csvData and messageLogs. With no record both are empty, whichever form was asked for."""
     if as_csv and logs:

@@ -102,6 +102,12 @@ class SigningService:
             ]
         return routes
 
+    async def describe(self, content: bytes) -> dict[str, Any]:
+        """Return what GetDocInfo tells of a document's content, as of now. Raises RefusedError."""
+        moment = self._clock.now()
+        described: dict[str, Any] = await self._work(lambda: _engine().describe(content, self._keys, moment))
+        return described
+
     async def _save(self, request: web.Request) -> web.Response:
         from_body = await request.read()
         content, repaired = await self._work(lambda: _engine().receive(from_body))
@@ -115,8 +121,7 @@ class SigningService:
 
     async def _get_info(self, request: web.Request) -> web.Response:
         document = await self._use(request)
-        moment = self._clock.now()
-        described = await self._work(lambda: _engine().describe(document.content, self._keys, moment))
+        described = await self.describe(document.content)
         return web.json_response({**described, **_summary(document, "the document is stored")})
 
     async def _delete(self, request: web.Request) -> web.Response:

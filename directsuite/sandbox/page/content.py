@@ -1,0 +1,205 @@
+"""What the page shows, read from the database: a page of it at a time, so that large mailboxes stay quick.
+
+Lists are pages of PAGE rows, and one row more where there are older ones. All functions take the connection of a read
+that is going on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from directsuite.sandbox.messaging import delivery, mailboxes
+from directsuite.sandbox.messaging.parsing import Reading, read_message
+from directsuite.sandbox.patients import state_of
+from directsuite.sandbox.signing.service import LIFETIME_MS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+PAGE = 50
+NEWEST = 2**62
+"""More than any uid or row's number: where the newest page begins."""
+
+Row = dict[str, Any]
+
+
+def _rows(
+    connection: sqlite3.Connection, query: str, parameters: Mapping[str, Any] | tuple[Any, ...] = ()
+) -> list[Row]:
+    return [dict(row) for row in connection.execute(query, parameters)]
+
+
+def accounts(connection: sqlite3.Connection, text: str, after: int) -> list[Row]:
+    """Mailboxes in the order of their making, from the one after an id."""
+    return _rows(
+        connection,
+        "SELECT id, address,"
+        " (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id) AS messages,"
+        " (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id AND NOT seen) AS unread"
+        " FROM mailbox_account a WHERE id > :after AND instr(folded, :text) ORDER BY id LIMIT :page",
+        {"text": text, "after": after, "page": PAGE + 1},
+    )
+
+
+def totals(connection: sqlite3.Connection) -> Row:
+    """How much there is of everything."""
+    return _rows(
+        connection,
+        "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
+        " (SELECT count(*) FROM signing_document) AS documents, (SELECT count(*) FROM fax) AS faxes,"
+        " (SELECT count(*) FROM individual) AS people, (SELECT count(*) FROM patient) AS patients,"
+        " (SELECT count(*) FROM effect) AS effects",
+    )[0]
+
+
+def folders(connection: sqlite3.Connection, account: int) -> list[Row]:
+    """A mailbox's folders, with how much they hold."""
+    return _rows(
+        connection,
+        "SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread"
+        " FROM folder f LEFT JOIN message m ON m.folder = f.id WHERE f.account = ? GROUP BY f.id ORDER BY f.name",
+        (account,),
+    )
+
+
+def messages(connection: sqlite3.Connection, folder: int, text: str, before: int) -> list[Row]:
+    """A folder's messages with a text in sender or subject, the newest first, below a uid."""
+    rows = _rows(
+        connection,
+        "SELECT uid, received, seen, deleted, metadata FROM message JOIN content ON content.id = content"
+        " WHERE folder = :folder AND uid < :before"
+        " AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page",
+        {"folder": folder, "text": text, "before": before, "page": PAGE + 1},
+    )
+    return [{**row, **msgspec.json.decode(row.pop("metadata"))} for row in rows]
+
+
+def message(connection: sqlite3.Connection, folder: int, uid: int) -> tuple[Row, Reading] | None:
+    """A message as it is listed, with its bytes and the uids beside it; and what it says."""
+    rows = _rows(
+        connection,
+        "SELECT uid, received, seen, deleted, message_id, raw,"
+        " (SELECT max(uid) FROM message WHERE folder = :folder AND uid < :uid) AS older,"
+        " (SELECT min(uid) FROM message WHERE folder = :folder AND uid > :uid) AS newer"
+        " FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid = :uid",
+        {"folder": folder, "uid": uid},
+    )
+    return (rows[0], read_message(rows[0]["raw"])) if rows else None
+
+
+def mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
+    """A mailbox's id and address."""
+    account = mailboxes.account_id(connection, address)
+    return None if account is None else {"id": account, "address": address}
+
+
+def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+    """Messages that were sent, the newest first, with their ways to their recipients."""
+    rows = _rows(
+        connection,
+        "SELECT id, smtp_id, sender, size, at FROM sent_message s WHERE id < :before AND (:text = ''"
+        " OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text) OR EXISTS"
+        " (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))"
+        " ORDER BY id DESC LIMIT :page",
+        {"text": text, "before": before, "page": PAGE + 1},
+    )
+    return [{**row, "passages": delivery.passages(connection, row["smtp_id"], now_ms=now)} for row in rows]
+
+
+def sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int) -> Row | None:
+    """One of them, with where its copy is in a mailbox."""
+    rows = _rows(
+        connection,
+        "SELECT id, smtp_id, sender, size, at FROM sent_message WHERE smtp_id = ?",
+        (delivery.bracketed(smtp_id),),
+    )
+    return {**rows[0], "passages": delivery.passages(connection, smtp_id, now_ms=now)} if rows else None
+
+
+def documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+    """Stored PDFs, the newest first, below a row's number; those that have expired are there until the next Save."""
+    return _rows(
+        connection,
+        "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, length(content) AS size,"
+        " :now - last_activity >= :lifetime AS expired, last_activity + :lifetime AS expires"
+        " FROM signing_document d JOIN signing_content USING(identifier)"
+        " WHERE d.rowid < :before AND (:text = '' OR instr(identifier, :text) OR instr(lower(account), :text))"
+        " ORDER BY d.rowid DESC LIMIT :page",
+        {"text": text, "before": before, "page": PAGE + 1, "now": now, "lifetime": LIFETIME_MS},
+    )
+
+
+def document(connection: sqlite3.Connection, identifier: str) -> tuple[Row, bytes] | None:
+    """A stored PDF and its content. Reading it here does not keep it from expiring."""
+    rows = _rows(
+        connection,
+        "SELECT identifier, account, created, last_activity, digest, content, last_activity + :lifetime AS expires"
+        " FROM signing_document JOIN signing_content USING(identifier) WHERE identifier = :identifier",
+        {"identifier": identifier, "lifetime": LIFETIME_MS},
+    )
+    return (rows[0], rows[0].pop("content")) if rows else None
+
+
+def faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+    """Faxes, the newest first, below a row's number."""
+    rows = _rows(
+        connection,
+        "SELECT id, handle, fax_number, status, updated_at, description, recipients, account"
+        " FROM fax JOIN fax_number USING(digits) WHERE id < :before AND (:text = '' OR instr(digits, :text)"
+        " OR instr(lower(description), :text) OR instr(handle, :text)) ORDER BY id DESC LIMIT :page",
+        {"text": text, "before": before, "page": PAGE + 1},
+    )
+    return [{**row, "recipients": msgspec.json.decode(row["recipients"])} for row in rows]
+
+
+def people(connection: sqlite3.Connection, text: str, after: int, *, now: int) -> list[Row]:
+    """Identity-proofed individuals with their Direct addresses and states, from the one after an id."""
+    rows = _rows(
+        connection,
+        "SELECT id, first_name, last_name, dob, contact FROM individual WHERE id > :after AND instr(name_key, :text)"
+        " ORDER BY id LIMIT :page",
+        {"text": text, "after": after, "page": PAGE + 1},
+    )
+    for row in rows:
+        row["contact"] = json.loads(row["contact"])
+        row["addresses"] = _rows(
+            connection,
+            "SELECT username || '@' || domain AS address, expires_on, state AS forced FROM patient"
+            " WHERE individual = ?",
+            (row["id"],),
+        )
+        for each in row["addresses"]:
+            each["state"] = state_of(connection, each["address"], now)
+    return rows
+
+
+def sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
+    """Sessions of the registration service that have not expired, up to a page; not their ids."""
+    return _rows(
+        connection,
+        "SELECT username, expires_at FROM registration_session WHERE expires_at > ? ORDER BY expires_at DESC LIMIT ?",
+        (now, PAGE),
+    )
+
+
+def logins(connection: sqlite3.Connection) -> Row:
+    """Names of who may log in, up to a page of each kind."""
+    return {
+        "tusers": _rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE,)),
+        "resellers": _rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE,)),
+        "clients": _rows(connection, "SELECT client_id, account FROM oauth_client ORDER BY client_id LIMIT ?", (PAGE,)),
+    }
+
+
+def effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+    """The ledger, the newest first, below an effect's number."""
+    return _rows(
+        connection,
+        "SELECT id, operation, subject, detail, at FROM effect WHERE id < :before AND (:text = ''"
+        " OR instr(lower(operation), :text) OR instr(lower(subject), :text)) ORDER BY id DESC LIMIT :page",
+        {"text": text, "before": before, "page": PAGE + 1},
+    )

@@ -1,0 +1,63 @@
+// Keeps the page up to date and adds keys; without it everything else works.
+"use strict";
+
+let source = null;
+
+function connect() {
+  source = new EventSource("/page/events");
+  for (const kind of ["call", "change"]) {
+    source.addEventListener(kind, () => tell(kind));
+  }
+}
+
+function tell(kind) {
+  if (!document.activeElement?.closest("#live form")) {
+    htmx.trigger(document.body, "sandbox-" + kind);
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  // A browser has six connections to a server: tabs that nobody sees keep none of them.
+  if (document.hidden) {
+    source?.close();
+  } else {
+    connect();
+    tell("call");
+    tell("change");
+  }
+});
+
+setInterval(() => {
+  const clock = document.getElementById("clock");
+  if (clock && !("frozen" in clock.dataset)) {
+    clock.dataset.seen ??= Date.now();
+    const now = Number(clock.dataset.now) + Date.now() - Number(clock.dataset.seen);
+    clock.firstElementChild.textContent = new Date(now).toISOString().slice(0, 19).replace("T", " ");
+  }
+}, 1000);
+
+function move(by) {
+  const links = [...document.querySelectorAll("table.rows tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
+  const place = links.indexOf(document.activeElement);
+  links[Math.max(0, Math.min(links.length - 1, place + by))]?.focus();
+}
+
+const KEYS = {
+  "/": () => document.getElementById("q")?.focus(),
+  j: () => move(1),
+  k: () => move(-1),
+  n: () => document.querySelector("a[rel=next]")?.click(),
+  u: () => (document.querySelector("a[data-up]") ?? document.querySelector("header a.name")).click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, select, textarea");
+  if (typing && event.key === "Escape") {
+    event.target.blur();
+  } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey && KEYS[event.key]) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+});
+
+connect();

@@ -1,0 +1,113 @@
+"""What the page's forms change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.samples import ALICE
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW, submit, view
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from directsuite.sandbox.server import Sandbox
+
+DONE = (303, "/page/controls")
+
+
+@pytest.mark.parametrize(("status", "shown"), [("Delivered", "good"), ("Remotely Failed", "bad")])
+async def test_a_message_is_confirmed_and_fails(
+    status: str, shown: str, filled: Sandbox, sent: str, http: aiohttp.ClientSession
+) -> None:
+    path = f"POST/messages/{quote(sent, safe='')}/status"
+    assert await submit(filled, http, path, {"recipient": SLOW, "status": status}) == DONE
+    async with http.post(f"{filled.message_url}/GetMessageStatus/{quote(sent)}", json=CREDENTIALS) as answer:
+        assert [log["status"] for log in (await answer.json())["messageLogs"]][1] == status
+    assert f'<span class="state {shown}">{status}</span>' in await view(filled, http, "/page/sent?q=slow")
+
+
+async def test_the_clock_is_advanced_stopped_and_set(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert await submit(sandbox, http, "POST/clock/advance", {"seconds": "3600"}) == DONE
+    assert sandbox.clock.now() == datetime(2026, 5, 1, 13, tzinfo=UTC)
+    for text in ("2027-01-02T03:04:05", "2027-01-02T03:04:05Z", "2027-01-02T04:04:05+01:00"):
+        assert await submit(sandbox, http, "POST/clock/set", {"at": text}) == DONE
+        assert sandbox.clock.now() == datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert await submit(sandbox, http, "POST/clock/resume", {}) == DONE
+    assert not sandbox.clock.frozen
+
+
+async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    members = {
+        "operation": "Send",
+        "kind": "status",
+        "times": "null",
+        "status": "500",
+        "retry_after": "7",
+        "seconds": "1",
+    }
+    assert await submit(sandbox, http, "POST/faults", {**members, "processed": "true"}) == DONE
+    [rule] = sandbox.faults()
+    assert (rule["operation"], rule["status"], rule["times"], rule["processed"]) == ("Send", 500, None, True)
+    assert "Switch off fault 1" in await view(sandbox, http, "/page/controls")
+    assert await submit(sandbox, http, "DELETE/faults/1", {}) == DONE
+    assert sandbox.faults() == []
+    assert (await submit(sandbox, http, "DELETE/faults/1", {}))[0] == 404
+
+
+async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    forms: dict[str, list[dict[str, Any]]] = {
+        "POST/accounts": [
+            {"kind": "mailbox", "address": ALICE, "password": "secret"},
+            {"kind": "tuser", "username": "nurse", "password": "secret", "direct_addresses[]": f"{ALICE}, b@c.test"},
+            {"kind": "reseller", "username": "seller", "password": "secret", "domains[]": "clinic.example.test"},
+            {"kind": "client", "client_id": "app", "client_secret": "secret"},
+        ],
+        "POST/individuals": [
+            {"firstName": "Ada", "lastName": "Example", "ssn4": "1234", "dob": "1980-02-29", "email": ""}
+        ],
+        "POST/fax": [{"fax_number": "15550100100", "status": "waiting", "description": "a referral"}],
+        "POST/profile": [{"profile[]": "java"}],
+    }
+    for path, each in forms.items():
+        for members in each:
+            assert await submit(sandbox, http, path, members) == DONE, path
+    assert sandbox.profile == ["java"]
+    assert (await submit(sandbox, http, "POST/accounts", forms["POST/accounts"][0]))[0] == 409
+    assert await sandbox.read(lambda connection: mailboxes.account_of_tuser(connection, "nurse", ALICE)) == 1
+    assert "a referral" in await view(sandbox, http, "/page/faxes")
+
+
+async def test_a_patients_state_is_forced(filled: Sandbox, provisioned: str, http: aiohttp.ClientSession) -> None:
+    path = f"POST/patients/{provisioned}/state"
+    assert await submit(filled, http, path, {"state": "disabled"}) == DONE
+    assert '<span class="state bad">disabled</span>' in await view(filled, http, "/page/patients")
+    assert await submit(filled, http, path, {"state": ""}) == DONE
+    assert '<span class="state good">activated</span>' in await view(filled, http, "/page/patients")
+
+
+async def test_everything_is_reset(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    await filled.add_account("new@direct.example.test", "secret")
+    assert await submit(filled, http, "POST/reset", {}) == DONE
+    assert "new@direct.example.test" not in await view(filled, http, "/")
+
+
+@pytest.mark.parametrize(
+    ("path", "members", "text"),
+    [
+        ("POST/clock/advance", {"seconds": "soon"}, "seconds"),
+        ("POST/clock/set", {"at": "tomorrow"}, "ISO 8601"),
+        ("POST/faults", {"operation": "Nothing", "kind": "hang"}, "no operation"),
+        ("POST/fax", {"fax_number": "<b>none</b>"}, "digits"),
+        ("POST/profile", {"profile[]": "axios"}, "axios"),
+    ],
+)
+async def test_wrong_input_is_explained(
+    path: str, members: dict[str, str], text: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    status, body = await submit(sandbox, http, path, members)
+    assert (status, text in body, "<b>none" in body) == (400, True, False)

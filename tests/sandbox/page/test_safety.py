@@ -1,0 +1,201 @@
+"""Who is kept out, and what a browser is told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from directsuite.sandbox import Control, ControlError
+from directsuite.sandbox.access import COOKIE
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.page.drawing import neutral_html
+from directsuite.sandbox.samples import ALICE
+from directsuite.sandbox.server import Sandbox
+from tests.sandbox.page.conftest import submit, view
+
+if TYPE_CHECKING:
+    import aiohttp
+
+TOKEN = "a token of the sandbox"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", f"/page/mail/{ALICE}", "/page/calls", "/docs", "/page/events", "/page/static/page.js"]
+)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.test"},
+        {"Host": "127.0.0.1.evil.test:8025"},
+        {"Host": ""},
+        {"Origin": "http://evil.test"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+    ],
+    ids=str,
+)
+async def test_requests_of_other_pages_are_refused(
+    path: str, headers: dict[str, str], filled: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    async with http.get(f"{filled.root_url}{path}", headers=headers) as answer:
+        assert answer.status in {400, 403}
+        assert ALICE not in await answer.text()
+
+
+async def test_another_page_may_lead_here(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    async with http.get(f"{filled.root_url}/", headers=led) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({}, 303),
+        ({"Origin": "http://evil.test"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Host": "evil.test"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"form": {"form_token": ""}}, 403),
+        ({"form": {"form_token": "guessed"}}, 403),
+        ({"form": {"form_token": "\U0001f600"}}, 403),
+    ],
+    ids=str,
+)
+async def test_only_the_pages_own_forms_change_anything(
+    changed: dict[str, Any], status: int, filled: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    filled.clock.freeze()
+    before = filled.clock.now()
+    assert (await submit(filled, http, "POST/clock/advance", {"seconds": "60"}, **dict(changed)))[0] == status
+    assert (filled.clock.now() > before) == (status == 303)
+
+
+@pytest.mark.parametrize(
+    "back", ["//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)", "", "/?a=\r\nb: c"]
+)
+async def test_a_form_leads_nowhere_else(back: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert await submit(filled, http, "POST/clock/freeze", {}, form={"back": back}) == (303, "/")
+
+
+async def test_a_form_leads_back(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert await submit(filled, http, "POST/clock/freeze", {}, form={"back": "/?q=a%20b"}) == (303, "/?q=a%20b")
+
+
+async def test_browsers_are_told_to_load_and_run_nothing_else(
+    filled: Sandbox, signed: str, http: aiohttp.ClientSession
+) -> None:
+    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    message = f"/page/mail/{ALICE}/{folder}/1"
+    for path in (
+        "/",
+        message,
+        f"{message}/html",
+        f"{message}/raw",
+        f"/page/documents/{signed}/1.png",
+        "/nothing",
+        "/docs",
+    ):
+        async with http.get(f"{filled.root_url}{path}") as answer:
+            if path == "/nothing":
+                continue
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe-inline" not in policy or path.endswith("/html")
+            assert ("frame-ancestors 'self'" in policy) == path.endswith("/html")
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Referrer-Policy"] == "same-origin"
+            if path.endswith(("/html", "/raw", ".png")):
+                assert "sandbox" in policy
+            else:
+                text = await answer.text()
+                assert not re.search(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=|javascript:", text)
+                assert not re.search(r"(?:src|href|action)=\"(?!/|\?|#main)", text)
+
+
+async def test_what_a_sender_wrote_is_text(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    hostile = '"><script>alert(1)</script>{{ 7 * 7 }}'
+    raw = (
+        f"From: {hostile} <a@b.test>\r\nTo: {hostile}\r\nSubject: {hostile}\r\nX-{'a' * 9}: {hostile}\r\n\r\n{hostile}"
+    )
+    uid = await filled.deliver(ALICE, raw.encode())
+    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    for path in (f"/page/mail/{ALICE}", f"/page/mail/{ALICE}/{folder}/{uid}", "/page/calls?q=%22%3E%3Cscript%3Ealert"):
+        text = await view(filled, http, path)
+        assert "<script>" not in text
+        assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<script src=http://evil.test></script>",
+        "<ScRiPt/x>alert(1)</script>",
+        "<meta http-equiv=refresh content='0;url=http://evil.test'>",
+        "<link rel=preconnect href=//evil.test><LINK\nrel=dns-prefetch href=//evil.test>",
+        "<base href=http://evil.test>",
+        "<form action=http://evil.test><button>x</button></form>",
+        "<iframe src=http://evil.test></iframe><object data=x></object><embed src=x>",
+        "<svg><image href=http://evil.test /><use xlink:href=http://evil.test#x /><set attributeName=href /></svg>",
+        "<a href=http://evil.test ping=http://evil.test>x</a>",
+        "<video src=x poster=x></video><img srcset=x>",
+    ],
+)
+def test_elements_that_act_and_attributes_that_lead_are_renamed(html: str) -> None:
+    neutral = neutral_html(html)
+    assert not re.search(r"<(?!/?(?:x-|svg|a\b|img))[a-z]", neutral, re.IGNORECASE)
+    assert not re.search(r"(?<![-\w])(?:href|src|srcset|ping|poster)\s*=", neutral.replace("xlink:x-", "x-"))
+
+
+def test_pictures_within_a_message_stay() -> None:
+    html = '<img src="data:image/png;base64,AAAA"><p style="color: red">text</p>'
+    assert neutral_html(html) == html
+    assert "x-src" in neutral_html('<img src="data:image/svg+xml,<svg/>">')
+
+
+async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.ClientSession) -> None:
+    async with Sandbox(token=TOKEN) as sandbox:
+        elsewhere = {"Host": "sandbox:8025"}
+        root = sandbox.root_url
+        async with http.get(f"{root}/", headers=elsewhere) as answer:
+            assert (answer.status, "Who are you?" in await answer.text()) == (401, True)
+        async with http.get(f"{root}/_sandbox/clock", headers=elsewhere) as answer:
+            assert answer.status == 401
+        async with http.get(f"{root}/_sandbox/health", headers=elsewhere) as answer:
+            assert answer.status == 200
+        for shown, status in (("guessed", 401), (f" {TOKEN} ", 303)):
+            form = {"token": shown}
+            async with http.post(f"{root}/page/token", data=form, headers=elsewhere, allow_redirects=False) as answer:
+                assert (answer.status, COOKIE in answer.cookies) == (status, status == 303)
+                cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+        assert TOKEN not in str(cookies)
+        async with http.get(f"{root}/", headers=elsewhere, cookies=cookies) as answer:
+            assert answer.status == 200
+        with_token = {**elsewhere, "Authorization": f"Bearer {TOKEN}"}
+        async with http.get(f"{root}/_sandbox/environment", headers=with_token) as answer:
+            environment = (await answer.json())["environment"]
+            assert environment["DIRECTSUITE_FAX_URL"] == "http://sandbox:8025/fax"
+        async with http.get(f"{root}/_sandbox/clock", headers={**with_token, "Origin": "http://evil.test"}) as answer:
+            assert answer.status == 403
+
+
+async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Sandbox(token=TOKEN) as sandbox:
+        async with Control(sandbox.root_url) as control:
+            with pytest.raises(ControlError, match="token is missing"):
+                await control.now()
+        async with Control(sandbox.root_url, TOKEN) as control:
+            await control.now()
+        monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
+        async with Control(sandbox.root_url) as control:
+            await control.now()
+
+
+@pytest.mark.parametrize("token", ["", "short"])
+def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="16 characters"):
+        Sandbox(host="0.0.0.0", token=token)  # noqa: S104  it is refused

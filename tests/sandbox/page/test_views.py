@@ -1,0 +1,238 @@
+"""What the page shows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directsuite.sandbox.calls import masked
+from directsuite.sandbox.database import EFFECTS, record_effect
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.page.drawing import draw_page
+from directsuite.sandbox.samples import ALICE, FAX_NUMBER
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW, view
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import aiohttp
+
+    from directsuite.sandbox.server import Sandbox
+
+VIEWS = [
+    *("/", "/page/sent", "/page/calls", "/page/documents", "/page/faxes", "/page/patients", "/page/effects"),
+    *("/page/controls", "/docs", f"/page/mail/{ALICE}"),
+]
+MULTIPART = (
+    b"From: lab@lab.example.test\r\nSubject: =?utf-8?q?Blut=C3=A4tter?=\r\nMIME-Version: 1.0\r\n"
+    b"Content-Type: multipart/mixed; boundary=q\r\n\r\n--q\r\nContent-Type: text/html\r\n\r\n<b>fine</b>\r\n"
+    b'--q\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; filename="../a\xc3\xa4.csv"\r\n\r\n'
+    b"1,2\r\n--q--\r\n"
+)
+
+
+@pytest.mark.parametrize("path", VIEWS)
+async def test_every_view_is_there_in_an_empty_sandbox_too(
+    path: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    if path.startswith("/page/mail/"):
+        await sandbox.add_account(ALICE, "secret")
+    assert "<h1>" in await view(sandbox, http, path)
+
+
+async def test_mailboxes_folders_and_messages_are_shown(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert f'href="/page/mail/{ALICE}"' in await view(filled, http, "/")
+    box = await view(filled, http, f"/page/mail/{ALICE}")
+    assert "INBOX.Referrals" in box
+    assert "Welcome to the sandbox" in box
+    found = await view(filled, http, f"/page/mail/{ALICE}?q=BLOOD")
+    assert "Blood count" in found
+    assert "Welcome" not in found
+    uid = await filled.deliver(ALICE, MULTIPART)
+    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    own = f"/page/mail/{ALICE}/{folder}/{uid}"
+    message = await view(filled, http, own)
+    assert "Blutätter" in message
+    assert f'<iframe class="mailed" sandbox="" referrerpolicy="no-referrer" title="HTML" src="{own}/html">' in message
+    assert await view(filled, http, f"{own}/html") == "<b>fine</b>"
+    assert (await view(filled, http, f"{own}/raw")).startswith("From: lab@")
+    async with http.get(f"{filled.root_url}{own}/attachments/0") as answer:
+        assert (await answer.read(), answer.content_type) == (b"1,2", "application/octet-stream")
+        disposition = answer.headers["Content-Disposition"]
+        assert (disposition.startswith("attachment"), "/" in disposition) == (True, False)
+    for missing in (f"{own}9", f"{own}/attachments/7", f"/page/mail/{ALICE}?folder=x", "/page/mail/nobody@x.test"):
+        async with http.get(f"{filled.root_url}{missing}") as answer:
+            assert answer.status == 404, missing
+
+
+async def test_a_messages_way_to_each_recipient_is_shown(
+    filled: Sandbox, sent: str, http: aiohttp.ClientSession
+) -> None:
+    filled.clock.freeze()
+    for path in ("/page/sent", "/page/sent?q=slow%2B30m"):
+        page = await view(filled, http, path)
+        assert page.count(">Confirm now<") == 1
+        assert "the confirmation is due" in page
+    assert "Nothing is found" in await view(filled, http, "/page/sent?q=nobody")
+
+
+async def test_documents_are_drawn_with_fields_and_signatures(
+    filled: Sandbox, signed: str, http: aiohttp.ClientSession
+) -> None:
+    assert signed in await view(filled, http, "/page/documents")
+    page = await view(filled, http, f"/page/documents/{signed}")
+    for text in (
+        "Approval",
+        "valid",
+        "unchanged since",
+        "PatientSig",
+        "not signed",
+        "patient_name",
+        f"/page/documents/{signed}/1.png",
+    ):
+        assert text in page
+    async with http.get(f"{filled.root_url}/page/documents/{signed}/1.png") as answer:
+        assert (await answer.read()).startswith(b"\x89PNG")
+    for missing in (f"{signed}/4.png", "nothing", "nothing/pdf"):
+        async with http.get(f"{filled.root_url}/page/documents/{missing}") as answer:
+            assert answer.status == 404
+    async with http.get(f"{filled.root_url}/page/documents/{signed}/pdf") as answer:
+        assert (await answer.read()).startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("content", [b"", b"%PDF-1.7\n", b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\n%%EOF"])
+def test_what_is_no_document_is_not_drawn(content: bytes) -> None:
+    with pytest.raises((ValueError, LookupError)):
+        draw_page(content, 1)
+
+
+async def test_faxes_patients_and_sessions_are_shown(
+    filled: Sandbox, provisioned: str, http: aiohttp.ClientSession
+) -> None:
+    assert FAX_NUMBER in await view(filled, http, "/page/faxes")
+    assert "Fax 7" in await view(filled, http, "/page/faxes?q=fax%207")
+    patients = await view(filled, http, "/page/patients")
+    for text in (provisioned, "activated", "demo-reseller", "Zoë"):
+        assert text in patients
+    assert provisioned in await view(filled, http, "/page/effects?q=provision")
+
+
+async def test_calls_are_shown_with_effects_and_without_secrets(
+    filled: Sandbox, sent: str, provisioned: str, http: aiohttp.ClientSession
+) -> None:
+    async with http.post(f"{filled.registration_url}/login/hush-hush-hush/at/all", json={}) as answer:
+        assert answer.status == 404
+    calls = await view(filled, http, "/page/calls")
+    for text in ("Send", "ProvisionIDProofedPatient", "no operation", f"ProvisionIDProofedPatient {provisioned}"):
+        assert text in calls
+    assert "login" not in (await view(filled, http, "/page/calls?q=send")).partition("<main")[2]
+    shown = ""
+    for number in range(1, 5):
+        shown += await view(filled, http, f"/page/calls/{number}")
+    assert "•••" in shown
+    for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login", "1234"):
+        assert secret not in shown, secret
+    exchange = filled.calls.exchange(2)
+    assert exchange is not None
+    for secret in ("hush", "sessionId"):
+        assert secret not in repr(filled.calls.find(3))
+    async with http.get(f"{filled.root_url}/page/calls/99") as answer:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ('{"password": "pa ss", "code": 4}', '{\n  "password": "•••",\n  "code": 4\n}'),
+        (r'{"pass\u0077ord": "hidden"}', '{\n  "password": "•••"\n}'),
+        ('[{"users": [{"directPassword": {"a": "hidden"}}]}]', None),
+        ('{"authentication": {"password": "hidd\\"en", "b": 1', None),
+        ("{'password': 'hidden', 'b': 1}", None),
+        ("grant_type=password&password=hidden&client_secret=hidden", None),
+        ("password: hidden", None),
+        ('{"sessionId":"hidden"', None),
+    ],
+)
+def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> None:
+    text = masked(body.encode())
+    assert "hidd" not in text
+    assert "•••" in text
+    assert shown in {None, text}
+
+
+def test_a_call_does_not_show_what_it_carried() -> None:
+    assert masked(b"plain") == "plain"
+    assert masked(b"\xff\xfe") == "\ufffd\ufffd"
+
+
+async def test_effects_that_were_undone_are_not_a_calls(sandbox: Sandbox) -> None:
+    def work(connection: sqlite3.Connection, *, fails: bool) -> None:
+        record_effect(connection, operation="Send", subject="x", at=0)
+        if fails:
+            raise ValueError("undone")
+
+    effects = list[str]()
+    EFFECTS.set(effects)
+    await sandbox._database.write(lambda connection: work(connection, fails=False))
+    with pytest.raises(ValueError, match="undone"):
+        await sandbox._database.write(lambda connection: work(connection, fails=True))
+    assert effects == ["Send x"]
+
+
+async def test_large_mailboxes_and_many_calls_stay_quick(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    def fill(connection: sqlite3.Connection) -> None:
+        folder = mailboxes.folder_id(connection, 1, "INBOX")
+        for number in range(10_000):
+            raw = b"From: a@b.test\r\nSubject: message %d\r\n\r\ntext" % number
+            mailboxes.append(connection, folder, content_of(raw), received_ms=number)
+
+    await filled._database.write(fill)
+    call = filled.calls.answered
+    async with http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS) as answer:
+        await answer.read()
+    last = call[-1]
+    call.extend([last] * 100_000)
+    began = time.perf_counter()
+    box = await view(filled, http, f"/page/mail/{ALICE}")
+    await view(filled, http, f"/page/mail/{ALICE}?q=message%205000")
+    await view(filled, http, f"/page/mail/{ALICE}?before=5000")
+    await view(filled, http, "/page/calls")
+    await view(filled, http, "/page/calls?q=nothing")
+    assert time.perf_counter() - began < 5  # together; each takes some 20 ms
+    assert (box.count('<a id="message-'), len(box) < 100_000, len(call)) == (50, True, 10_000)
+    assert 'rel="next"' in box
+
+
+async def test_both_documents_are_shown_offline(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    page = await view(sandbox, http, "/docs")
+    for text in ("ProvisionIDProofedPatient", "/_sandbox/clock/advance", "SignAndPull"):
+        assert text in page
+    assert "http://" not in page.replace("http://127.0.0.1", "").partition("<main")[0]
+
+
+async def test_changes_and_calls_are_told_as_they_come(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(20), http.get(f"{filled.root_url}/page/events") as answer:
+        assert answer.content_type == "text/event-stream"
+        await answer.content.readuntil(b"\n\n")
+        for change, kind in (
+            (filled.deliver(ALICE, b"Subject: new\r\n\r\n"), b"change"),
+            (asyncio.to_thread(filled.clock.freeze), b"change"),
+            (http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
+        ):
+            await change
+            assert await answer.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
+
+
+async def test_a_sandbox_that_stops_lets_browsers_go(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(4), http.get(f"{filled.root_url}/page/events") as answer:
+        await answer.content.readuntil(b"\n\n")
+        await filled.__aexit__(None, None, None)
+        assert await answer.content.read() == b""
+
+
+async def test_the_way_is_named_by_address(filled: Sandbox, sent: str, http: aiohttp.ClientSession) -> None:
+    assert SLOW in await view(filled, http, "/page/sent")
