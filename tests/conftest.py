@@ -92,7 +92,7 @@ def pytest_collection_finish() -> None:
 
 
 def _is_left_out(item: pytest.Item) -> bool:
-    return any(map(item.get_closest_marker, ("slow", "process", "postgres", "wide")))
+    return any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser", "wide")))
 
 
 def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> list[int]:
@@ -195,7 +195,7 @@ _runs_without_processes = False
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let a test start processes only where a mark says so."""
     global _runs_without_processes
-    _runs_without_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres")))
+    _runs_without_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser")))
 
 
 @pytest.hookimpl(tryfirst=True)

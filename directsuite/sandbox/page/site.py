@@ -87,6 +87,8 @@ class Live:
     """Who is told of changes: one event for each browser, set from any thread."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """It goes up with each change."""
         self._waiting = dict[asyncio.Event, set[str]]()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -103,6 +105,7 @@ class Live:
 
     def tell(self, kind: str) -> None:
         """Tell all; from any thread, and at no cost where nobody listens."""
+        self.version += 1
         if self._waiting and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self._tell, kind)
@@ -192,14 +195,15 @@ class Page:
 
     def _render(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> web.Response:
         clock = self.sandbox.clock
-        html = _templates().get_template(template).render(
-            form_token=self._access.form_token, now=clock.milliseconds(), frozen=clock.frozen, **context
-        )  # fmt: skip
+        state = {"version": self.live.version, "now": clock.milliseconds(), "frozen": clock.frozen}
+        known = {"form_token": self._access.form_token, **state, **context}
+        html = _templates().get_template(template).render(known)
         return web.Response(status=status, text=html, content_type="text/html")
 
     def _showing(self, template: str, view: View) -> Answer:
         async def show(request: web.Request) -> web.StreamResponse:
-            context = await view(self, request)
+            version = self.live.version  # before anything is read
+            context: dict[str, Any] = {**await view(self, request), "version": version}
             return self._render(template, here=request.path_qs, path=request.path, **context)
 
         return show
@@ -233,6 +237,8 @@ class Page:
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         event, kinds = self.live.listen()
+        if request.query.get("since", "") not in {"", str(self.live.version)}:
+            kinds |= {"call", "change"}
         try:
             while "end" not in kinds:
                 told = "".join(f"event: {kind}\ndata: 1\n\n" for kind in sorted(kinds))

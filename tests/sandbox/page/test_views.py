@@ -227,6 +227,14 @@ async def test_changes_and_calls_are_told_as_they_come(filled: Sandbox, http: ai
             assert await answer.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
 
 
+async def test_what_has_changed_since_the_page_was_made_is_told(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    version = (await view(filled, http, "/")).partition('data-version="')[2].partition('"')[0]
+    await filled.deliver(ALICE, b"Subject: new\r\n\r\n")
+    async with asyncio.timeout(20), http.get(f"{filled.root_url}/page/events?since={version}") as answer:
+        assert await answer.content.readuntil(b"\n\n") == b"event: call\ndata: 1\n\n"
+        assert await answer.content.readuntil(b"\n\n") == b"event: change\ndata: 1\n\n"
+
+
 async def test_a_sandbox_that_stops_lets_browsers_go(filled: Sandbox, http: aiohttp.ClientSession) -> None:
     async with asyncio.timeout(4), http.get(f"{filled.root_url}/page/events") as answer:
         await answer.content.readuntil(b"\n\n")

