@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         text = pdoc.render.html_module(module=module, all_modules=modules)
         file.write_text(linked(text, homes, "../" * name.count(".")), "utf-8")
-    for picture in GUIDES.glob("*.svg"):
+    for picture in (*GUIDES.glob("*.svg"), *GUIDES.glob("*.png")):
         shutil.copy(picture, folder / "guides")
     (folder / "search.js").write_text(pdoc.render.search_index(modules), "utf-8")
 

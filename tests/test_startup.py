@@ -43,6 +43,7 @@ def imported() -> set[str]:
         "directsuite.otel",
         "directsuite.sandbox",
         "directsuite.types",
+        "jinja2",
         "oauthlib",
         "opentelemetry",
         "tenacity",

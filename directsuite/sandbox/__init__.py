@@ -5,7 +5,8 @@ It is a reading of the specification of its own: it imports nothing of the clien
 
     serving.py        the server with sample content, for both command lines
     server.py         Sandbox: one port for all of it, with the OpenAPI document, openapi.yaml
-    control.py        the control API, over HTTP;  client.py: a client of it
+    control.py        the control API, over HTTP;  client.py: a client of it;  access.py: who may talk to it
+    page/             what people look at: all of it in a browser
     calls.py          which calls were answered, and how fast;  samples.py: the content of the first start
     state.py          what a sandbox keeps, and what a test does to it
     database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -32,6 +33,9 @@ _SECRET = re.compile(
 )
 _SECRET_KEY = re.compile(_NAMED_SO, re.IGNORECASE)
 _MASK = "•••"
+_REFUSAL = re.compile(rb'"success": ?false')
+_LONGEST_REFUSAL = 500
+_LONGEST_PATH = 300
 
 
 @attrs.frozen
@@ -61,6 +65,8 @@ class AnsweredCall:
     status: int | None
     """Of the answer; None where the connection ended without one."""
     milliseconds: float
+    refused: bool = False
+    """True for a refusal that has the status of a success, as messaging and registration answer."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
     """Without a session and without the query."""
@@ -114,9 +120,10 @@ class Calls:
                     operation or "no operation",
                     status,
                     elapsed,
-                    request.method,
-                    _path(request),
-                    (*effects,),
+                    refused=status == HTTPStatus.OK and _REFUSAL.search(exchange.answer[:_LONGEST_REFUSAL]) is not None,
+                    method=request.method,
+                    path=_path(request),
+                    effects=(*effects,),
                 )
                 self.answered.append(call)
                 self._exchanges.append((self.count, exchange))
@@ -141,10 +148,10 @@ async def _exchange(request: web.Request, answer: web.StreamResponse | None) -> 
 def _path(request: web.Request) -> str:
     """The path without the session that is a segment of some; of a path that no operation has, its first segments."""
     if request.match_info.route.name is None:
-        segments = request.path.split("/")
+        segments = request.path[:_LONGEST_PATH].split("/")
         return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
     session = request.match_info.get("session_id")
-    return request.path if not session else request.path.replace(session, _MASK)
+    return (request.path if not session else request.path.replace(session, _MASK))[:_LONGEST_PATH]
 
 
 def masked(body: bytes) -> str:

@@ -178,7 +178,9 @@ class Sandbox(SandboxState):
         self._page.close()
 
     def _name_urls(self, port: int) -> None:
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  whoever listens everywhere is found on loopback
+        host = every.get(self._host, self._host)
+        host = f"[{host}]" if ":" in host else host
         self.root_url = root = f"http://{host}:{port}"
         self.signing_url = f"{root}/signing"
         self.fax_url = f"{root}/fax"

@@ -1,7 +1,7 @@
 """The sandbox as a server with sample content, until SIGINT or SIGTERM: what both command lines run.
 
 It prints the environment of the demo account, ready to paste, and then a line for each call. For programs it prints
-one line of JSON, {"ready": true, "urls": {…}}, and nothing else.
+one line of JSON, {"ready": true, "urls": {…}}, and nothing else. A token that it has made is printed too.
 """
 
 from __future__ import annotations
@@ -74,14 +74,16 @@ async def serve(options: Serving) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
-        token = (os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)) if options.allow_remote else None
+        given = os.environ.get(TOKEN_VARIABLE)
+        is_made = options.allow_remote and not given
+        token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None
         sandbox = await _opened(running, options, token)
         sandbox.environment |= {"DIRECTSUITE_MAILBOX": MAILBOXES[0], "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
         if options.json:
-            _print(json.dumps({"ready": True, "urls": sandbox.urls}))
+            _print(json.dumps({"ready": True, "urls": sandbox.urls} | ({"token": token} if is_made else {})))
         else:
             _print(summary(sandbox, options))
-            if token is not None and TOKEN_VARIABLE not in os.environ:
+            if is_made:
                 _print(f"export {TOKEN_VARIABLE}={token}  # for the page, and for programs that drive it")
             if not options.quiet:
                 sandbox.calls.listeners.append(_print_call)

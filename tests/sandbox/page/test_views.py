@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from PIL import Image
 
 from directsuite.sandbox.calls import masked
 from directsuite.sandbox.database import EFFECTS, record_effect
@@ -110,6 +112,17 @@ def test_what_is_no_document_is_not_drawn(content: bytes) -> None:
         draw_page(content, 1)
 
 
+@pytest.mark.parametrize("box", ["0 0 14400 14400", "0 0 1 14400", "0 0 14400 1", "0 0 0.01 0.01", "-1e9 -1e9 1e9 1e9"])
+def test_a_page_of_any_size_is_a_picture_of_bounded_size(box: str) -> None:
+    pdf = f"""%PDF-1.7
+1 0 obj<</Type/Catalog/Pages 2 0 R/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[{box}]/AA<</O<</S/URI/URI(http://canary.test/)>>>>>>endobj
+trailer<</Root 1 0 R>>"""
+    with Image.open(io.BytesIO(draw_page(pdf.encode(), 1))) as picture:
+        assert max(picture.size) <= 3000
+
+
 async def test_faxes_patients_and_sessions_are_shown(
     filled: Sandbox, provisioned: str, http: aiohttp.ClientSession
 ) -> None:
@@ -124,14 +137,24 @@ async def test_faxes_patients_and_sessions_are_shown(
 async def test_calls_are_shown_with_effects_and_without_secrets(
     filled: Sandbox, sent: str, provisioned: str, http: aiohttp.ClientSession
 ) -> None:
+    async with http.post(
+        f"{filled.message_url}/GetMessageCount/INBOX", json={**CREDENTIALS, "password": "x"}
+    ) as answer:
+        assert answer.status == 200
     async with http.post(f"{filled.registration_url}/login/hush-hush-hush/at/all", json={}) as answer:
         assert answer.status == 404
     calls = await view(filled, http, "/page/calls")
-    for text in ("Send", "ProvisionIDProofedPatient", "no operation", f"ProvisionIDProofedPatient {provisioned}"):
+    for text in (
+        "Send",
+        "ProvisionIDProofedPatient",
+        "no operation",
+        "200 refused",
+        f"ProvisionIDProofedPatient {provisioned}",
+    ):
         assert text in calls
     assert "login" not in (await view(filled, http, "/page/calls?q=send")).partition("<main")[2]
     shown = ""
-    for number in range(1, 5):
+    for number in range(1, 6):
         shown += await view(filled, http, f"/page/calls/{number}")
     assert "•••" in shown
     for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login", "1234"):
