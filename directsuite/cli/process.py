@@ -31,7 +31,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("procrastinate", "psycopg"),
     "hsm": ("pkcs11",),
     "otel": ("opentelemetry",),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
+    "sandbox": (
+        *("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
+        *("jinja2", "pypdfium2"),
+    ),
     "storage": ("fsspec",),
     "testing": ("aioresponses",),
 }

@@ -52,7 +52,7 @@ def serve(options: SandboxOptions) -> int:
         say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
         return ExitStatus.REFUSED
     if missing(EXTRAS["sandbox"]):
-        say(f"the signing service will refuse, for want of PDF libraries: {REMEDY}")
+        say(f"signing will refuse, and the page lacks something, for want of packages: {REMEDY}")
     folder = None if options.memory else options.data or serving.DEFAULT_FOLDER
     chosen = Serving(
         folder=folder,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import aiohttp
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Dialog, Page
 
     from directsuite.sandbox.server import Sandbox
 
@@ -112,8 +112,14 @@ class Watched:
         self.page, self.root = page, sandbox.root_url
         page.set_default_timeout(10_000)
         self.complaints = list[str]()
+        self.dialogs = list[str]()
+        page.on("dialog", self._dismiss)
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    async def _dismiss(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        await dialog.dismiss()
 
     async def open(self, path: str) -> None:
         """Go to a view."""
@@ -149,8 +155,6 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
     if not neutralised:  # what a policy does not cover is left out: names and connections in advance
         monkeypatch.setattr(site, "neutral_html", str)
         html = html.replace('rel="preconnect"', "").replace('rel="dns-prefetch"', "")
-    dialogs = list[str]()
-    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     path = await message_of(filled, html)
     for name in ("link", "top", "script", "self", "button"):
         await tab.open(path)
@@ -159,15 +163,13 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
         await frame.locator(f"#{name}").dispatch_event("click")
         await tab.page.wait_for_load_state("networkidle")
     assert (tab.page.url, await tab.page.title()) == (f"{tab.root}{path}", "hostile · directsuite sandbox")
-    assert dialogs == []
+    assert tab.dialogs == []
     assert len(tab.page.context.pages) == 1
     # A browser may open a connection to where a link leads before a policy forbids it to go there.
     assert set(canary.visits) <= (set() if neutralised else {b"", b"a connection"})
 
 
 async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Canary) -> None:
-    dialogs = list[str]()
-    tab.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     hostile = "<img src=http://canary.test/x onerror=alert(1)>'\"><svg onload=alert(2)>"
     raw = (
         f"From: {hostile}\r\nSubject: {hostile}\r\nMIME-Version: 1.0\r\n"
@@ -185,7 +187,7 @@ async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Can
     async with tab.page.expect_download() as download:
         await tab.page.get_by_role("link", name="img src").click()
     assert "/" not in (await download.value).suggested_filename
-    assert (dialogs, canary.visits, tab.complaints) == ([], [], [])
+    assert (tab.dialogs, canary.visits, tab.complaints) == ([], [], [])
 
 
 async def test_another_page_changes_nothing(filled: Sandbox, tab: Watched, browser: Browser) -> None:
