@@ -533,6 +533,7 @@ class DemoOptions:
 
 _DRIVEN = Group("Which sandbox", sort_key=9)
 _STATE = Group("Where the state is kept", validator=mutually_exclusive)
+_TOKEN = Group("A token that holds the signing key")
 _TIME = Group("What the clock does", validator=mutually_exclusive)
 DEFAULT_SANDBOX = "http://127.0.0.1:8025"
 
@@ -558,6 +559,14 @@ class SandboxOptions:
     """Print no calls."""
     json: Annotated[bool, Flag] = False
     """Print one line of JSON when it is ready, for programs, and nothing else."""
+    pkcs11_module: Annotated[Path | None, Parameter(group=_TOKEN, converter=named)] = None
+    """The PKCS #11 library of a token, which then signs with a key that can't leave it."""
+    pkcs11_token: Annotated[str, Parameter(group=_TOKEN)] = ""
+    """The token's label."""
+    pkcs11_key: Annotated[str, Parameter(group=_TOKEN)] = "directsuite sandbox"
+    """The label of the key in it, which is made where there is none."""
+    pkcs11_pin_file: Annotated[Path | None, Parameter(group=_TOKEN, converter=named)] = None
+    """A file that holds the token's PIN; otherwise DIRECTSUITE_PKCS11_PIN is taken."""
 
 
 @Parameter(name="*")

@@ -51,6 +51,9 @@ def serve(options: SandboxOptions) -> int:
     if not (options.allow_remote or is_loopback(options.host)):
         say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
         return ExitStatus.REFUSED
+    if (options.pkcs11_module is None) == bool(options.pkcs11_token):
+        say("--pkcs11-module and --pkcs11-token go together")
+        return ExitStatus.REFUSED
     if missing(EXTRAS["sandbox"]):
         say(f"signing will refuse, and the page lacks something, for want of packages: {REMEDY}")
     folder = None if options.memory else options.data or serving.DEFAULT_FOLDER
@@ -62,6 +65,10 @@ def serve(options: SandboxOptions) -> int:
         profile=options.profile or "strict",
         quiet=options.quiet,
         json=options.json,
+        pkcs11_module=options.pkcs11_module,
+        pkcs11_token=options.pkcs11_token,
+        pkcs11_key=options.pkcs11_key,
+        pkcs11_pin_file=options.pkcs11_pin_file,
     )
     try:
         asyncio.run(serving.serve(chosen))

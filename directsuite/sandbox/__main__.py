@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from directsuite.sandbox.messaging.service import PROFILES, Profiles
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_HOST, DEFAULT_PORT, Serving, run
+from directsuite.sandbox.serving import (
+    DEFAULT_FOLDER,
+    DEFAULT_HOST,
+    DEFAULT_KEY,
+    DEFAULT_PORT,
+    PIN_VARIABLE,
+    Serving,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +25,7 @@ _LAST_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: --port, --host, --allow-remote, --profile, and --data DIR or --memory. Gives the exit status.
+    """The command line, as `directsuite sandbox` has it. Gives the exit status.
 
     Raises SystemExit, with 2, where an option is wrong.
     """
@@ -37,7 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
+    token = parser.add_argument_group("the signing key in a PKCS #11 token", f"PIN: a file, or {PIN_VARIABLE}")
+    token.add_argument("--pkcs11-module", type=Path, metavar="PATH", help="the token's library")
+    token.add_argument("--pkcs11-token", default="", metavar="LABEL")
+    token.add_argument("--pkcs11-key", default=DEFAULT_KEY, metavar="LABEL", help="default: %(default)s")
+    token.add_argument("--pkcs11-pin-file", type=Path, metavar="FILE")
     chosen = parser.parse_args(arguments)
+    if (chosen.pkcs11_module is None) == bool(chosen.pkcs11_token):
+        parser.error("--pkcs11-module and --pkcs11-token go together")
     folder = None if chosen.memory else chosen.data
     profile: Profiles = chosen.profile or "strict"
     return run(
@@ -49,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             profile=profile,
             quiet=chosen.quiet,
             json=chosen.json,
+            pkcs11_module=chosen.pkcs11_module,
+            pkcs11_token=chosen.pkcs11_token,
+            pkcs11_key=chosen.pkcs11_key,
+            pkcs11_pin_file=chosen.pkcs11_pin_file,
         )
     )
 

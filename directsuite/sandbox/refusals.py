@@ -13,7 +13,8 @@ methods, bad bodies and crashes in the form of the service that the request went
     ├── InvalidActionError                    signing: the document cannot take this action
     ├── InvalidParameterError                 signing and fax: something in the request is missing or wrong
     ├── PermissionDeniedError                 signing and fax: it belongs to another account
-    └── NoSuchDocumentError                   signing: unknown, deleted or expired
+    ├── NoSuchDocumentError                   signing: unknown, deleted or expired
+    └── KeyUnavailableError                   signing: the key can't be used now
 """
 
 from __future__ import annotations
@@ -116,6 +117,13 @@ class NoSuchDocumentError(RefusedError):
     """No document has this identifier, or no longer."""
 
     error = "no_such_document"
+
+
+class KeyUnavailableError(RefusedError):
+    """The token that holds the signing key doesn't answer as it should; the same request may succeed later."""
+
+    error = HTTPStatus.INTERNAL_SERVER_ERROR.phrase
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class MessagingError(RefusedError):

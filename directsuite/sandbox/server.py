@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.signing.keys import KeySource
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
@@ -54,10 +55,10 @@ class Sandbox(SandboxState):
 
     folder: where the state is kept, the clock with it; None keeps it in memory. port: 0 takes a free one. clock: a
     Clock of your own, which is taken as it stands. seed: what the state begins with, at a start and after a reset, in
-    one transaction; it finds its own work where a state was kept. profile, csv_above, missing_status: what the
-    attributes of these names are at first. token: what programs and browsers elsewhere show to the control API and the
-    page, so that `host` may be any address; the services have the credentials of their accounts. Raises ValueError for
-    a host that is not loopback without a token.
+    one transaction; it finds its own work where a state was kept. keys: what signs, in place of a key in `folder`.
+    profile, csv_above, missing_status: what the attributes of these names are at first. token: what programs and
+    browsers elsewhere show to the control API and the page, so that `host` may be any address; the services have the
+    credentials of their accounts. Raises ValueError for a host that is not loopback without a token.
     """
 
     root_url: str
@@ -85,6 +86,7 @@ class Sandbox(SandboxState):
         port: int = 0,
         clock: Clock | None = None,
         seed: Seed | None = None,
+        keys: KeySource | None = None,
         profile: Profiles = "strict",
         csv_above: int = 100,
         missing_status: int = 400,
@@ -94,7 +96,7 @@ class Sandbox(SandboxState):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
         if token is not None and len(token) < _SHORTEST_TOKEN:
             raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
-        super().__init__(folder, clock, self._seed_demo)
+        super().__init__(folder, clock, self._seed_demo, keys)
         self._seed_more = seed
         self._habits = profile, csv_above, missing_status
         self._host = host

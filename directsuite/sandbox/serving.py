@@ -16,6 +16,7 @@ import signal
 import sqlite3
 import sys
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,21 @@ import attrs
 
 from directsuite.sandbox.calls import AnsweredCall
 from directsuite.sandbox.client import TOKEN_VARIABLE
+from directsuite.sandbox.refusals import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
-from directsuite.sandbox.server import DEMO_CLIENT, Sandbox
+from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, pdf_libraries_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.signing.token import TokenKeyStore
 
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
+DEFAULT_KEY = "directsuite sandbox"
+PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 
 class CannotStartError(Exception):
@@ -55,6 +60,14 @@ class Serving:
     """Print no calls."""
     json: bool = False
     """Print for programs."""
+    pkcs11_module: Path | None = None
+    """The library of the token that signs; None for a key in the folder."""
+    pkcs11_token: str = ""
+    """The token's label."""
+    pkcs11_key: str = DEFAULT_KEY
+    """The label of the key in it."""
+    pkcs11_pin_file: Path | None = None
+    """What holds the token's PIN; None for the variable."""
 
 
 def run(options: Serving) -> int:
@@ -104,8 +117,13 @@ def _print_call(call: AnsweredCall) -> None:
 
 async def _opened(running: AsyncExitStack, options: Serving, token: str | None) -> Sandbox:
     folder, host, port = options.folder, options.host, options.port
+    keys = await asyncio.to_thread(_key_in_token, options)
+    if keys is not None:
+        running.callback(keys.close)
     try:
-        sandbox = Sandbox(folder, host=host, port=port, seed=add_sample_content, profile=options.profile, token=token)
+        sandbox = Sandbox(
+            folder, host=host, port=port, seed=add_sample_content, profile=options.profile, token=token, keys=keys
+        )
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"
@@ -116,6 +134,30 @@ async def _opened(running: AsyncExitStack, options: Serving, token: str | None) 
         raise CannotStartError(_explained(error, folder, host, port)) from None
     except ValueError as error:
         raise CannotStartError(str(error)) from None
+
+
+def _key_in_token(options: Serving) -> TokenKeyStore | None:
+    """The token that is to sign, opened; None where none is. Raises CannotStartError."""
+    if options.pkcs11_module is None:
+        return None
+    if find_spec("pkcs11") is None or not pdf_libraries_installed():
+        raise CannotStartError("a key in a token needs more libraries: pip install 'directsuite[hsm]'")
+    from directsuite.sandbox.signing.token import TokenKeyStore
+
+    pin = os.environ.get(PIN_VARIABLE)
+    if options.pkcs11_pin_file is not None:
+        try:
+            pin = options.pkcs11_pin_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise CannotStartError(f"--pkcs11-pin-file can't be read: {type(error).__name__}") from None
+    keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
+    try:
+        keys.open()
+    except KeyUnavailableError as error:
+        raise CannotStartError(
+            f"{error}; look at --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
+        ) from None
+    return keys
 
 
 def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str:

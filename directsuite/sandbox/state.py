@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from directsuite.sandbox.messaging.service import Profiles
+    from directsuite.sandbox.signing.keys import KeySource
 
 SCHEMAS = (
     clock.SCHEMA,
@@ -56,7 +57,7 @@ class Services:
     """The four services of an open sandbox, and what they share."""
 
     database: Database
-    keys: FileKeyStore
+    keys: KeySource
     signing: SigningService
     fax: FaxService
     messaging: MessagingService
@@ -69,11 +70,12 @@ class SandboxState:
     clock: Clock
     """The time of the whole sandbox."""
 
-    def __init__(self, folder: Path | None, clock: Clock | None, seed: Seed) -> None:
+    def __init__(self, folder: Path | None, clock: Clock | None, seed: Seed, keys: KeySource | None = None) -> None:
         self.clock = Clock() if clock is None else clock
         self._own_clock = clock is not None
         self._folder = folder
         self._seed = seed
+        self._keys = keys or FileKeyStore(folder)
         self._faults = Faults()
         self._opened: Services | None = None
 
@@ -82,11 +84,10 @@ class SandboxState:
         opened = Database(self._folder, SCHEMAS)
         opening.callback(opened.close)
         opening.callback(self._forget)
-        keys = FileKeyStore(self._folder)
         self._opened = Services(
             database=opened,
-            keys=keys,
-            signing=SigningService(opened, self.clock, keys),
+            keys=self._keys,
+            signing=SigningService(opened, self.clock, self._keys),
             fax=FaxService(opened),
             messaging=MessagingService(opened, self.clock),
             registration=RegistrationService(opened, self.clock),

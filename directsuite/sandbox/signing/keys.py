@@ -1,8 +1,8 @@
 """The seam to the signing key: where signers and the trust in them come from.
 
 `FileKeyStore` keeps a key and a certificate authority of the sandbox's own, in files or in memory. A hardware
-security module comes behind the same protocol: its signer asks the module for each signature. cryptography and pyHanko
-are imported when a key is first used: the sandbox starts without them.
+security module is behind the same protocol (`token.py`): its signer asks the module for each signature. cryptography
+and pyHanko are imported when a key is first used: the sandbox starts without them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import rsa
     from pyhanko.sign.signers import Signer
 
@@ -36,6 +37,10 @@ class KeySource(Protocol):
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return the certificates that a signature must lead to in order to be valid."""
+        ...
+
+    def authority_pem(self) -> bytes:
+        """Return the certificate that signatures lead to as PEM text, for other tools that check them."""
         ...
 
 
@@ -66,11 +71,11 @@ class FileKeyStore:
         Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
         """
         key, pem = self._load()
-        return _signer_class()(key, _certificate(pem.certificate), _certificate(pem.authority))
+        return _signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return the sandbox's own certificate authority, in a certificate of the caller's own."""
-        return [_certificate(self._load()[1].authority)]
+        return [load_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
         """Return the certificate of the sandbox's authority as PEM text, for other tools that check signatures."""
@@ -105,10 +110,22 @@ class FileKeyStore:
 
 def _generate() -> _Pem:
     """A new authority, and a signer's key and certificate from it."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    signer_key = rsa.generate_private_key(65537, 2048)
+    certificate, authority = certify(signer_key.public_key())
+    encoding = serialization.Encoding.PEM
+    key = signer_key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))
+
+
+def certify(signer_key: rsa.RSAPublicKey) -> tuple[x509.Certificate, x509.Certificate]:
+    """Return a certificate for a signer's key, and that of the new authority which has made it."""
     from datetime import datetime
 
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.x509.oid import NameOID
 
@@ -138,7 +155,7 @@ def _generate() -> _Pem:
             crl_sign=not signs_documents, encipher_only=False, decipher_only=False,
         )  # fmt: skip
 
-    authority_key, signer_key = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+    authority_key = rsa.generate_private_key(65537, 2048)
     authority = (
         builder("Sandbox signing CA", authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -146,14 +163,12 @@ def _generate() -> _Pem:
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        builder("Sandbox signer", signer_key.public_key())
+        builder("Sandbox signer", signer_key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage(signs_documents=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    encoding = serialization.Encoding.PEM
-    key = signer_key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))
+    return certificate, authority
 
 
 def _private_key(pem: bytes) -> rsa.RSAPrivateKey:
@@ -167,11 +182,12 @@ def _private_key(pem: bytes) -> rsa.RSAPrivateKey:
     return private
 
 
-def _certificate(pem: bytes) -> Certificate:
+def load_certificate(content: bytes) -> Certificate:
+    """Return a certificate that is PEM text, or DER."""
     from pyhanko.keys import load_certs_from_pemder_data
 
     load: Any = load_certs_from_pemder_data
-    return next(iter(load(pem)))
+    return next(iter(load(content)))
 
 
 @cache

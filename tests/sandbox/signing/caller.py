@@ -103,6 +103,17 @@ def valid_by_pdfsig(content: bytes, folder: Path) -> int:
     return valid
 
 
+def check_by_openssl(content: bytes, ranges: list[int], folder: Path) -> None:
+    """Raise CalledProcessError unless OpenSSL calls the signature with this /ByteRange valid, trusting ca.pem."""
+    first, length, second, rest = ranges
+    covered = content[first : first + length] + content[second : second + rest]
+    (folder / "covered").write_bytes(covered)
+    (folder / "signature").write_bytes(bytes.fromhex(content[first + length + 1 : second - 1].decode()))
+    command = ["openssl", "cms", "-verify", "-binary", "-inform", "DER", "-in", "signature", "-content", "covered"]
+    command += ["-CAfile", "ca.pem", "-purpose", "any", "-out", os.devnull]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
 def text_by_poppler(content: bytes, folder: Path, *arguments: str) -> str:
     """The text that poppler sees on the pages."""
     _require(shutil.which("pdftotext") is not None, "pdftotext is missing: install poppler-utils")

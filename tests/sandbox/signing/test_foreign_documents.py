@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import FileKeyStore
 
-    from .caller import Caller
+    from .caller import check_by_openssl
+from .caller import Caller
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Sending a large body")]
 
@@ -135,15 +136,5 @@ async def _signed(
     foreign_signatures = sum(valid is not None for valid in before.values())
     assert len(requests) <= report.count("Signature is Valid") <= len(requests) + foreign_signatures, (name, report)
     for ranges in list(_BYTE_RANGE.finditer(content))[-len(requests) :]:
-        _check_by_openssl(content, [int(number) for number in ranges.groups()], folder)
+        check_by_openssl(content, [int(number) for number in ranges.groups()], folder)
     return len(requests)
-
-
-def _check_by_openssl(content: bytes, ranges: list[int], folder: Path) -> None:
-    first, length, second, rest = ranges
-    covered = content[first : first + length] + content[second : second + rest]
-    (folder / "covered").write_bytes(covered)
-    (folder / "signature").write_bytes(bytes.fromhex(content[first + length + 1 : second - 1].decode()))
-    command = ["openssl", "cms", "-verify", "-binary", "-inform", "DER", "-in", "signature", "-content", "covered"]
-    command += ["-CAfile", "ca.pem", "-purpose", "any", "-out", os.devnull]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -1,0 +1,195 @@
+"""The signing key in a PKCS #11 token, such as a hardware security module; needs the extra `directsuite[hsm]`.
+
+The key stays in the token, which makes each signature through pyHanko's PKCS#11 signer. Where the token has no key of
+the label, one is made in it that can't be exported; where it has no certificate for its key, the sandbox certifies the
+key as it does a key of its own, and keeps both certificates in the token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pkcs11
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
+from pkcs11 import Attribute, KeyType, ObjectClass, PKCS11Error, TokenFlag
+from pkcs11.exceptions import PinIncorrect, PinLenRange, PinLocked
+from pkcs11.util.rsa import encode_rsa_public_key
+from pkcs11.util.x509 import decode_x509_certificate
+from pyhanko.sign.pkcs11 import PKCS11Signer
+from pyhanko.sign.signers import Signer
+from pyhanko_certvalidator.registry import SimpleCertificateStore
+
+from directsuite.sandbox.refusals import KeyUnavailableError
+from directsuite.sandbox.signing.keys import certify, load_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from directsuite.sandbox.signing.keys import Certificate
+
+_BITS = 2048
+
+
+class TokenKeyStore:
+    """The RSA key of the label `key` in the token of the label `token`, through the PKCS #11 library `module`.
+
+    A session that has failed is opened anew for the next signature, after the library has looked for its tokens again.
+    A refused PIN is never given twice, since tokens lock themselves after a few. One process has one store for a
+    library: sessions and their login are the library's. Whoever makes it closes it.
+    """
+
+    def __init__(self, module: Path, token: str, *, key: str, pin: str | None) -> None:
+        self._module = str(module)
+        self._token = token
+        self._key = key
+        self._pin = pin
+        self._pin_refused = False
+        self._lock = threading.Lock()  # a session has one operation at a time
+        self._signer: PKCS11Signer | None = None
+        self._chain: list[bytes] = []
+
+    def open(self) -> None:
+        """Log in to the token, and make what it lacks. Raises KeyUnavailableError."""
+        with self._lock:
+            self._opened()
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            self._leave()
+
+    def signer(self) -> Signer:
+        """Return a signer that has the token make each signature. Raises KeyUnavailableError."""
+        with self._lock:
+            self._opened()
+            return _TokenSigner(self, [load_certificate(each) for each in self._chain])
+
+    def trust_roots(self) -> Sequence[Certificate]:
+        """Return the last certificate above the key's own that the token has. Raises KeyUnavailableError."""
+        return [load_certificate(self._root())]
+
+    def authority_pem(self) -> bytes:
+        """Return that certificate as PEM text. Raises KeyUnavailableError."""
+        return x509.load_der_x509_certificate(self._root()).public_bytes(Encoding.PEM)
+
+    async def sign(self, content: bytes, digest_algorithm: str) -> bytes:
+        """Return the signature (PKCS #1 v1.5) of `content`. Raises KeyUnavailableError.
+
+        A session that fails is tried once more, opened anew: a token may have been away since the last signature.
+        """
+        with self._lock:
+            for last in (False, True):
+                signer = self._opened()
+                try:
+                    return await signer.async_sign_raw(content, digest_algorithm)
+                except PKCS11Error as error:
+                    self._leave()
+                    if last:
+                        raise _unavailable(error) from None
+        raise AssertionError
+
+    def _root(self) -> bytes:
+        with self._lock:
+            if not self._chain:  # documents can be read while the token is away
+                self._opened()
+            return self._chain[-1]
+
+    def _opened(self) -> PKCS11Signer:
+        """The signer of an open session. The caller holds the lock."""
+        if self._signer is not None:
+            return self._signer
+        if self._pin_refused:
+            raise KeyUnavailableError("the token that holds the signing key has refused its PIN, and isn't asked again")
+        session: Any = None
+        try:
+            library = pkcs11.lib(self._module)
+            library.reinitialize()  # a library lists its tokens when it starts, and forgets its sessions
+            token = library.get_token(token_label=self._token)
+            session = token.open(rw=TokenFlag.WRITE_PROTECTED not in token.flags, user_pin=self._pin)
+            self._signer, self._chain = self._prepared(session)
+        except PKCS11Error as error:
+            self._pin_refused = isinstance(error, (PinIncorrect, PinLenRange, PinLocked))
+            if session is not None:
+                _end(session)
+            raise _unavailable(error) from None
+        return self._signer
+
+    def _prepared(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
+        """The signer of a session, and its certificates from the key's own upwards. Raises PKCS11Error."""
+        wanted = {Attribute.LABEL: self._key, Attribute.KEY_TYPE: KeyType.RSA}
+        private = next(iter(list(session.get_objects({**wanted, Attribute.CLASS: ObjectClass.PRIVATE_KEY}))), None)
+        if private is None:
+            kept = {Attribute.SENSITIVE: True, Attribute.EXTRACTABLE: False}
+            identifier = self._key.encode()
+            _, private = session.generate_keypair(
+                KeyType.RSA, _BITS, id=identifier, label=self._key, store=True, private_template=kept
+            )
+        public = load_der_public_key(encode_rsa_public_key(private))
+        if not isinstance(public, rsa.RSAPublicKey):
+            raise TypeError
+        found = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
+        present = [x509.load_der_x509_certificate(each) for each in found]
+        own = next((each for each in present if each.public_key() == public), None)
+        if own is None:
+            own, authority = certify(public)
+            for certificate, label in ((own, self._key), (authority, f"{self._key} CA")):
+                more = {Attribute.TOKEN: True, Attribute.LABEL: label, Attribute.ID: private[Attribute.ID]}
+                session.create_object({**decode_x509_certificate(certificate.public_bytes(Encoding.DER)), **more})
+            present += [own, authority]
+        chain = [each.public_bytes(Encoding.DER) for each in _chain(own, present)]
+        signer: Any = PKCS11Signer(
+            session, signing_cert=load_certificate(chain[0]), key_label=self._key, other_certs_to_pull=()
+        )
+        _ = signer.signing_cert  # which has pyHanko find the key now, while the session is known to be good
+        return signer, chain
+
+    def _leave(self) -> None:
+        if self._signer is not None:
+            _end(self._signer.pkcs11_session)
+            self._signer = None
+
+
+def _end(session: Any) -> None:
+    """A session of a token that is away can't be closed, and needs not to be."""
+    with contextlib.suppress(PKCS11Error):
+        session.close()
+
+
+def _unavailable(error: PKCS11Error) -> KeyUnavailableError:
+    """The refusal that names the PKCS #11 error: the texts of libraries may name more."""
+    return KeyUnavailableError(f"the token that holds the signing key cannot be used ({type(error).__name__})")
+
+
+def _chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+    """The certificates from this one upwards, as far as those present lead."""
+    chain = [certificate]
+    while issuer := next((each for each in present if each not in chain and _is_issued_by(chain[-1], each)), None):
+        chain.append(issuer)
+    return chain
+
+
+def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except Exception:  # noqa: BLE001  ValueError, TypeError, InvalidSignature: it is not
+        return False
+    return True
+
+
+class _TokenSigner(Signer):
+    """pyHanko's signer with certificates of the caller's own, as asn1crypto needs in threads."""
+
+    def __init__(self, store: TokenKeyStore, chain: Sequence[Certificate]) -> None:
+        registry: Any = SimpleCertificateStore
+        super().__init__(signing_cert=chain[0], cert_registry=registry.from_certs(chain[1:]))
+        self._store = store
+        self._size = int(chain[0].public_key.byte_size)
+
+    async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
+        """Return the signature; called by pyHanko, at first to learn its size."""
+        return bytes(self._size) if dry_run else await self._store.sign(data, digest_algorithm)
