@@ -12,7 +12,8 @@ import pytest
 
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page import site
-from directsuite.sandbox.samples import ALICE
+from directsuite.sandbox.samples import ALICE, add_sample_content
+from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     import aiohttp
     from playwright.async_api import Browser, Dialog, Page
-
-    from directsuite.sandbox.server import Sandbox
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -331,3 +330,19 @@ async def test_the_page_is_accessible(
         if await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble[f"{view} is too wide"] = width
     assert trouble == {}
+
+
+async def test_a_browser_elsewhere_is_asked_for_the_token_once(browser: Browser) -> None:
+    async with Sandbox(token="a token of the sandbox", seed=add_sample_content) as sandbox:
+        page = await browser.new_page()
+        path = await message_of(sandbox, "<p>within the frame</p>")
+        await page.goto(f"{sandbox.root_url}{path}")
+        for shown in ("a guessed one", "a token of the sandbox"):
+            await page.get_by_label("The token").fill(shown)
+            await page.get_by_role("button", name="Go on").click()
+        await page.get_by_role("heading", name="Mailboxes", exact=True).wait_for()
+        await page.goto(f"{sandbox.root_url}{path}")
+        await page.frames[1].get_by_text("within the frame").wait_for()
+        async with page.expect_response("**/page/events**") as events:
+            await page.reload()
+        assert (await events.value).status == 200
