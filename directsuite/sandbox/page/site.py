@@ -83,6 +83,10 @@ class NotThereError(Exception):
     """There is nothing at this address."""
 
 
+class UnreadableFormError(Exception):
+    """The body is no form."""
+
+
 class Live:
     """Who is told of changes: one event for each browser, set from any thread."""
 
@@ -183,6 +187,8 @@ class Page:
             return await handler(request)
         except NotThereError as missing:
             return self._wrong(HTTPStatus.NOT_FOUND, str(missing))
+        except UnreadableFormError:
+            return self._wrong(HTTPStatus.BAD_REQUEST, "That was no form of this page.")
         except ImportError:
             text = "The page needs packages: pip install 'directsuite[sandbox]'"
             return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text=text)
@@ -212,7 +218,7 @@ class Page:
         """The control with a form for its body; then the page that the form was on is shown again."""
 
         async def do(request: web.Request) -> web.StreamResponse:
-            form = await request.post()
+            form = await _form(request)
             if not is_same(str(form.get("form_token", "")), self._access.form_token):
                 return self._wrong(HTTPStatus.FORBIDDEN, "The page is older than the sandbox: load it again.")
             try:
@@ -226,7 +232,7 @@ class Page:
 
     async def _take_token(self, request: web.Request) -> web.StreamResponse:
         """Ask for the token no more."""
-        form, token = await request.post(), self._access.token
+        form, token = await _form(request), self._access.token
         if token is None or not is_same(str(form.get("token", "")).strip(), token):
             return self._render("token.html", HTTPStatus.UNAUTHORIZED, wrong=True)
         response = _redirect("/")
@@ -487,6 +493,13 @@ async def _static(request: web.Request) -> web.StreamResponse:
     body = await asyncio.to_thread(file.read_bytes)
     headers = {"Cache-Control": "max-age=3600" if file.name[-6:-4].isdigit() else "no-cache"}
     return web.Response(body=body, content_type=_TYPES[file.suffix], charset="utf-8", headers=headers)
+
+
+async def _form(request: web.Request) -> MultiDictProxy[Any]:
+    try:
+        return await request.post()
+    except ValueError:  # whatever aiohttp makes of a wrong boundary or charset
+        raise UnreadableFormError from None
 
 
 def _redirect(where: str) -> web.Response:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from yarl import URL
 
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import COOKIE
@@ -73,6 +74,13 @@ async def test_only_the_pages_own_forms_change_anything(
     before = filled.clock.now()
     assert (await submit(filled, http, "POST/clock/advance", {"seconds": "60"}, **dict(changed)))[0] == status
     assert (filled.clock.now() > before) == (status == 303)
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize("path", ["/page/do/POST/reset", "/page/token"])
+async def test_what_is_no_form_is_refused(kind: str, path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.post(f"{filled.root_url}{path}", data=b"\xff\xfe", headers={"Content-Type": kind}) as answer:
+        assert answer.status == 400
 
 
 @pytest.mark.parametrize(
@@ -199,3 +207,29 @@ async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
     with pytest.raises(ValueError, match="16 characters"):
         Sandbox(host="0.0.0.0", token=token)  # noqa: S104  it is refused
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/?q={0}&after={0}", "/page/mail/{0}", f"/page/mail/{ALICE}?folder={{0}}&before={{0}}", "/page/sent?q={0}"),
+        *(f"/page/mail/{ALICE}/{{0}}/1", f"/page/mail/{ALICE}/1/{{0}}", f"/page/mail/{ALICE}/1/1/attachments/{{0}}"),
+        *("/page/calls?q={0}&before={0}", "/page/calls/{0}", "/page/documents/{0}", "/page/documents/{0}/1.png"),
+        *("/page/faxes?q={0}&before={0}", "/page/patients?q={0}&after={0}", "/page/static/{0}", "/docs?{0}"),
+    ],
+)
+async def test_no_address_makes_it_fail(path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    for text in (
+        "%00",
+        "%FF",
+        "%ED%A0%80",
+        "..%2F..%2Fsite.py",
+        "-1",
+        "9" * 15,
+        "9" * 30,
+        "%D9%A1",
+        "a" * 3000,
+        "%27%22%3C",
+    ):
+        async with http.get(URL(f"{filled.root_url}{path.format(text)}", encoded=True)) as answer:
+            assert answer.status in {200, 404}, text
