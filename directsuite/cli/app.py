@@ -527,6 +527,9 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     It looks at this machine's settings, and at each service's URL, name, connection, certificate, clock, and whether it
     takes your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 says that nothing
     failed.
+
+    With --deep it reads what it may, too, and says where answers differ from the OpenAPI document of the services: as
+    paths and types, without values.
     """
     from directsuite.cli.doctor import doctor
 

@@ -23,7 +23,9 @@ from yarl import URL
 
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
+from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, in_keyring
+from directsuite.cli.deep import DeepExamination, OperationReport, as_json, write_report
 from directsuite.cli.doctor_checks import (
     MACHINE,
     Credentials,
@@ -39,7 +41,7 @@ from directsuite.cli.doctor_checks import (
 from directsuite.cli.errors import RefusedError, in_own_words
 from directsuite.cli.options import DoctorOptions
 from directsuite.cli.output import progress, show_json, show_table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import REMEDY, ExitStatus, say
 from directsuite.configuration import Configuration
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
@@ -59,6 +61,8 @@ def doctor(options: DoctorOptions) -> int:
     """Find what is wrong, and return the exit status."""
 
     def begin() -> Coroutine[Any, Any, int]:
+        if not options.deep and any((options.fax_number, options.document, options.patient, options.report)):
+            raise RefusedError("--fax-number, --document, --patient and --report go with --deep")
         sources = settings_of()
         settings = sources.settings
         urls = [getattr(settings, f"{service}_url") for service in SERVICES]
@@ -77,18 +81,21 @@ def doctor(options: DoctorOptions) -> int:
             mailbox=mailbox_of(options.mailbox, options.password_file, settings),
             limit=options.timeout,
         )
-        return _examine(examination, findings, as_json=options.json)
+        return _examine(examination, findings, options)
 
     return Command().run(begin)
 
 
-async def _examine(examination: Examination, of_machine: Sequence[Finding], *, as_json: bool) -> int:
+async def _examine(examination: Examination, of_machine: Sequence[Finding], options: DoctorOptions) -> int:
     async with progress("examining"):
         findings = [*of_machine, *await examination.findings()]
+        reports = await _deep(examination, options) if options.deep else None
     failures = sum(each.result is Result.FAILED for each in findings)
     warnings = sum(each.result is Result.WARNING for each in findings)
-    if as_json:
-        show_json({"ok": not failures, "failed": failures, "warnings": warnings, "checks": [*map(_member, findings)]})
+    differences = sum(len(each.differences) for each in reports or ())
+    if options.json:
+        shown = {"ok": not failures, "failed": failures, "warnings": warnings, "checks": [*map(_member, findings)]}
+        show_json(shown if reports is None else shown | as_json(reports))
     else:
         show_table(
             ("of", "check", "result", "in words"),
@@ -96,11 +103,44 @@ async def _examine(examination: Examination, of_machine: Sequence[Finding], *, a
             whole=("of", "check", "result"),
             styles={Result.FAILED: "red", Result.WARNING: "yellow", Result.OK: "green"},
         )
+        if reports is not None:
+            show_table(("operation", "where", "what"), _deep_rows(reports), whole=("operation",))
     if failures:
         say(f"{_counted(failures, 'check')} failed: what to do stands beside {'it' if failures == 1 else 'each'}")
         return ExitStatus.FAILED
     say(f"nothing failed; {_counted(warnings, 'warning')}" if warnings else "nothing failed")
-    return ExitStatus.DONE
+    if differences:
+        say(f"{_counted(differences, 'difference')} from what is known of the services")
+    return ExitStatus.FAILED if differences else ExitStatus.DONE
+
+
+async def _deep(examination: Examination, options: DoctorOptions) -> list[OperationReport]:
+    """What all that can be read shows; written into the file of --report, too."""
+    from directsuite.sandbox.server import openapi_document
+
+    try:
+        specification = Specification(openapi_document())
+    except ImportError:
+        raise RefusedError(f"--deep needs packages that are missing: {REMEDY}") from None
+    deep = DeepExamination(
+        settings=examination.sources.settings,
+        specification=specification,
+        options=options,
+        token=examination.token,
+        login=examination.login,
+        mailbox=examination.mailbox,
+    )
+    reports = await deep.run()
+    write_report(options, reports)
+    return reports
+
+
+def _deep_rows(reports: Sequence[OperationReport]) -> list[tuple[str, str, str]]:
+    """Differences first; then what was not asked for; and how many operations answer as described."""
+    rows = [(each.operation, found.path, found.what) for each in reports for found in each.differences]
+    rows += [(each.operation, "not asked", each.skipped) for each in reports if each.skipped]
+    well = sum(not (each.differences or each.skipped) for each in reports)
+    return [*rows, (_counted(well, "other"), "", "as described")]
 
 
 def _rows(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:

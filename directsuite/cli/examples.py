@@ -52,7 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "patient add": ("ada.toml --domain direct.example.test",),
     "patient passwords": ("passwords.toml --domain direct.example.test",),
     "config show": ("", "--profile test --json"),
-    "doctor": ("--mailbox ADDRESS",),
+    "doctor": ("--mailbox ADDRESS", "--mailbox ADDRESS --deep --report differences.json"),
     "demo": ("--messages 20 --documents 2",),
     "sandbox": ("--memory", "--port 0 --profile java"),
     "sandbox env": ("", "--at http://127.0.0.1:9000"),

@@ -499,6 +499,9 @@ class ConfigOptions(CommonOptions):
     json: Json = False
 
 
+_DEEP = Group("First contact with a service")
+
+
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class DoctorOptions(CommonOptions):
@@ -511,6 +514,16 @@ class DoctorOptions(CommonOptions):
     login_password_file: LoginPasswordFile = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=600))] = 10.0
     """Seconds for each check."""
+    deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
+    """Ask for all that the credentials may read, and say how the answers differ from what is known of the services."""
+    fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A number of yours, for the fax service."""
+    document: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """The identifier of a stored document, for the signing service."""
+    patient: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A patient's Direct address, for the registration service."""
+    report: Annotated[Path | None, Parameter(group=_DEEP, converter=named)] = None
+    """A new file for the differences, as paths and types without values."""
     json: Json = False
 
 

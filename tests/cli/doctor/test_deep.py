@@ -1,0 +1,280 @@
+"""`directsuite doctor --deep`: what a server has that the specification lacks, and nothing of what it says."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import attrs
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+import directsuite as ds
+from directsuite.cli.conformance import Specification, is_array, is_object
+from directsuite.cli.deep import reading_operations
+from directsuite.sandbox.server import Sandbox, openapi_document
+from tests.cli.doctor.conftest import Machine
+from tests.integration.world import ALICE, PASSWORD
+from tests.sandbox.signing.documents import plain
+
+NUMBER = "15550100100"
+SECRET = "canary-9f3a-patient"
+
+
+@attrs.define
+class Answer:
+    """What a server answers, to be changed."""
+
+    operation: str
+    status: int
+    headers: dict[str, str]
+    body: Any
+    """JSON, or text."""
+
+
+Change = Callable[[Answer], object]
+openapi_document_once = functools.cache(openapi_document)
+
+
+@asynccontextmanager
+async def quirky(sandbox: Sandbox, change: Change) -> AsyncGenerator[str]:
+    """A server before the sandbox that changes its answers; its root URL."""
+
+    async def forward(request: web.Request) -> web.Response:
+        url, headers = f"{sandbox.root_url}{request.raw_path}", dict(request.headers)
+        headers.pop("Host")
+        async with http.request(request.method, url, data=await request.read(), headers=headers) as got:
+            text = await got.text()
+            kept = {name: got.headers[name] for name in ("Content-Type",) if name in got.headers}
+            is_json = bool(text) and "json" in kept.get("Content-Type", "")
+            answer = Answer(_operation(request.path), got.status, kept, json.loads(text) if is_json else text)
+        change(answer)
+        body = json.dumps(answer.body) if is_json and not isinstance(answer.body, str) else answer.body
+        return web.Response(status=answer.status, body=body.encode(), headers=answer.headers)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", forward)
+    runner = web.AppRunner(application, access_log=None)
+    async with aiohttp.ClientSession() as http:
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+def _operation(path: str) -> str:
+    """The name of the operation that has this path, as far as the tests need it."""
+    _, _, below = path.partition("/api/message/")
+    if below:
+        return "GetMessageStatusMany" if below == "GetMessageStatus/" else below.partition("/")[0]
+    return {"info": "GetDocInfo"}.get(path.rpartition("/")[2], "getMultipleMessageInfo" if "List" in path else path)
+
+
+@pytest.fixture
+async def arguments(sandbox: Sandbox, machine: Machine) -> list[str]:
+    """The options with which everything is asked for, of services that have something to tell."""
+    await sandbox.add_fax(NUMBER)
+    await sandbox.deliver(ALICE, b"From: dr@elsewhere.test\r\nSubject: Lab\r\nMessage-ID: <a@b>\r\n\r\nfine\r\n")
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await suite.mailbox(ALICE, PASSWORD).send(ds.Message(subject="x", recipients=[ds.Recipient(ALICE)]))
+        stored = await suite.signing.save(plain())
+        person = ds.IDProofedIndividualRESTful(id=7, direct_username="ada", direct_password="a long password")
+        await suite.registration.provision_id_proofed_patient("direct.example.test", person)
+    options = ["--deep", "--mailbox", ALICE, "--fax-number", NUMBER, "--document", stored.identifier]
+    options += ["--patient", "ada@direct.example.test"]
+    machine.set("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    return options
+
+
+def take(machine: Machine, sandbox: Sandbox, root: str | None = None) -> None:
+    for name, value in sandbox.environment.items():
+        machine.set(name, value if root is None else value.replace(sandbox.root_url, root))
+
+
+def found(document: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    return {
+        (each["operation"], one["path"], one["what"]) for each in document["operations"] for one in each["differences"]
+    }
+
+
+async def test_the_sandbox_has_no_difference(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
+    take(machine, sandbox)
+    told = await machine.doctor(*arguments)
+    assert found(told.document) == set()
+    assert told.status == 0
+    reports = told.document["operations"]
+    assert [each["operation"] for each in reports] == reading_operations()
+    assert {each["operation"] for each in reports if each["skipped"]} == {
+        "GetMessageStatusWithTuser",
+        "GetPatientAddressByMeta",
+    }
+    assert {each["status"] for each in reports if not each["skipped"]} == {200}
+
+
+def message_of(answer: Answer) -> dict[str, Any]:
+    message: dict[str, Any] = answer.body["messages"][0]
+    return message
+
+
+def log_of(answer: Answer) -> dict[str, Any]:
+    log: dict[str, Any] = answer.body["messageLogs"][0]
+    return log
+
+
+def typed(media_type: str) -> Change:
+    return lambda answer: answer.headers.update({"Content-Type": media_type})
+
+
+QUIRKS: list[tuple[str, str, str, Change]] = [
+    ("GetMessageCount", "$.total", "is not described: string", lambda a: a.body.update(total=SECRET)),
+    ("GetUnreadMessageCount", "$.code", "is missing", lambda a: a.body.pop("code")),
+    ("GetDeletedMessageCount", "$.count", "is string, not integer or null", lambda a: a.body.update(count="1")),
+    ("GetUIDs", "$.code", "has a value that is not listed", lambda a: a.body.update(code=77)),
+    ("GetFolders", "$.folders[]", "is integer, not string", lambda a: a.body["folders"].append(5)),
+    (
+        "GetMessageMetaData",
+        "$.messages[].receivedDate",
+        "has another form: 9999-99-99 99:99:99",
+        lambda a: message_of(a).update(receivedDate="2026-05-01 12:00:00"),
+    ),
+    (
+        "GetMessages",
+        f"$.messages[].<a name of {len(SECRET)} characters>",
+        "is not described: integer",
+        lambda a: message_of(a).update({SECRET: 1}),
+    ),
+    ("GetUnreadMessages", "$.messages[].size", "is beyond int32", lambda a: message_of(a).update(size=2**40)),
+    ("GetMessagesByUIDs", "$.messages[].recipients", "is missing", lambda a: message_of(a).pop("recipients")),
+    ("GetRawMessagesByUIDs", "$.messages[].data", "is no base64 text", lambda a: message_of(a).update(data="***")),
+    (
+        "GetMessagesBySender",
+        "$.messages[].htmlBody",
+        "is string, not boolean",
+        lambda a: message_of(a).update(htmlBody="no"),
+    ),
+    (
+        "GetMessagesBySubject",
+        "$.messages[].folder",
+        "is integer, not string or null",
+        lambda a: message_of(a).update(folder=5),
+    ),
+    ("GetMessagesByReceivedDate", "header Content-Type", "is another media type", typed("text/json")),
+    (
+        "GetMessagesByReceivedDateUTC",
+        "header Set-Cookie",
+        "is not described",
+        lambda a: a.headers.update({"Set-Cookie": SECRET}),
+    ),
+    ("SearchMessagesMetadataByReceivedDate", "status", "is 206", lambda a: setattr(a, "status", 206)),
+    (
+        "SearchMessagesMetadataByReceivedDateUTC",
+        "header Content-Type",
+        "has another charset than UTF-8",
+        typed("application/json; charset=iso-8859-1"),
+    ),
+    (
+        "GetMessageStatus",
+        "$.messageLogs[].status",
+        "has a value that is not listed",
+        lambda a: log_of(a).update(status=SECRET),
+    ),
+    (
+        "GetMessageStatusMany",
+        "$.messageLogs[].ts",
+        "has another form: 99.99.9999",
+        lambda a: log_of(a).update(ts="01.05.2026"),
+    ),
+    ("GetDocInfo", "$.info", "is not described: object", lambda a: a.body.update(info={"a": SECRET})),
+    ("getMultipleMessageInfo", "$.Extra", "is not described: array", lambda a: a.body.update(Extra=[SECRET])),
+]
+
+
+async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
+    def change(answer: Answer) -> None:
+        for operation, _, _, quirk in QUIRKS:
+            if operation == answer.operation:
+                quirk(answer)
+
+    async with quirky(sandbox, change) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*arguments, "--report", "report.json")
+    differences = found(told.document)
+    for operation, path, what, _ in QUIRKS:
+        assert [each for each in differences if each[:2] == (operation, path) and each[2].startswith(what)], path
+    assert len(QUIRKS) == 20
+    assert told.status == 1
+    assert json.loads((machine.folder / "report.json").read_text())["operations"] == told.document["operations"]
+
+
+async def test_no_report_shows_what_a_server_says(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
+    def plant(value: Any, depth: int = 0) -> Any:
+        """Every text a secret, and every number one, but for what a program has to understand."""
+        if is_object(value):
+            kept = {"success", "code", "uids", "uid", "folders", "msgID", "receivedDate", "MessageHandle"}
+            return {name: each if name in kept else plant(each, depth + 1) for name, each in value.items()} | {
+                f"{SECRET} {depth}": SECRET
+            }
+        if is_array(value):
+            return [plant(each, depth) for each in value]
+        return 918273645 if isinstance(value, int) and not isinstance(value, bool) else SECRET
+
+    def change(answer: Answer) -> None:
+        answer.body = plant(answer.body) if not isinstance(answer.body, str) else SECRET
+        answer.headers["X-Patient"] = SECRET
+
+    async with quirky(sandbox, change) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*arguments, "--report", "report.json")
+        _, out, err = await machine.table(*arguments)
+    assert len(found(told.document)) > 20
+    for text in (told.out, told.err, out, err, (machine.folder / "report.json").read_text()):
+        assert SECRET not in text
+        assert "918273645" not in text
+
+
+async def test_what_goes_with_deep_is_refused_without_it(machine: Machine) -> None:
+    status, _, err = await machine.table("--report", "report.json")
+    assert (status, "go with --deep" in err) == (2, True)
+
+
+async def test_a_report_replaces_no_file(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
+    take(machine, sandbox)
+    (machine.folder / "report.json").write_text("kept")
+    status, _, err = await machine.table(*arguments, "--report", "report.json")
+    assert status != 0
+    assert "exists" in err.lower()
+    assert (machine.folder / "report.json").read_text() == "kept"
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(SECRET),
+    lambda each: (
+        st.lists(each, max_size=3)
+        | st.dictionaries(st.sampled_from(["success", "messages", "uid", "receivedDate", SECRET]), each, max_size=4)
+    ),
+)
+
+
+@given(value=_JSON, operation=st.sampled_from(["GetMessages", "GetDocInfo", "getMultipleMessageInfo", "GetFolders"]))
+def test_whatever_comes_is_described_without_its_values(value: Any, operation: str) -> None:
+    specification = Specification(openapi_document_once())
+    body = json.dumps(value).encode()
+    differences = specification.differences(operation, 200, {"Content-Type": "application/json"}, body)
+    assert ("header Date", "is missing") in [(each.path, each.what) for each in differences]
+    assert SECRET not in str(differences)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b"null", b"\xff"])
+def test_what_is_no_answer_is_told(body: bytes) -> None:
+    differences = Specification(openapi_document()).differences(
+        "GetMessageCount", 200, {"Date": "x", "Content-Type": "application/json"}, body
+    )
+    assert [each.path for each in differences] == ["$"]
