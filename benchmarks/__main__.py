@@ -1,6 +1,6 @@
 """`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
 
-`… signing-job`: many PDFs; `… walks`: how many files a piece of work passes.
+`… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.sync.command import sync
 
             return sync()
+        case ["sandbox"]:
+            from benchmarks.sandbox_load import sandbox_load
+
+            return sandbox_load()
         case ["walks"]:
             from benchmarks.walks import page
 
