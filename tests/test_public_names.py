@@ -138,6 +138,7 @@ PUBLIC_MODULES = (
     "directsuite.testing",
 )
 NOT_FOR_USERS = {
+    "Certificate",  # asn1crypto's, which has no types
     *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
     *(
         "ChangeSet",

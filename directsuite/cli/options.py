@@ -568,6 +568,8 @@ class SandboxOptions:
     """Keep the state in memory and forget it at the end."""
     profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Several] = ()
     """Answer otherwise than the specification says, as some servers do; may be given several times."""
+    imitate: Annotated[Path | None, Parameter(converter=named)] = None
+    """Answer as the server does whose differences this report of `doctor --deep` has."""
     quiet: Annotated[bool, Flag] = False
     """Print no calls."""
     json: Annotated[bool, Flag] = False

@@ -63,6 +63,7 @@ def serve(options: SandboxOptions) -> int:
         allow_remote=options.allow_remote,
         port=options.port,
         profile=options.profile or "strict",
+        imitate=options.imitate,
         quiet=options.quiet,
         json=options.json,
         pkcs11_module=options.pkcs11_module,

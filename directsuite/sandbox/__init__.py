@@ -11,6 +11,7 @@ It is a reading of the specification of its own: it imports nothing of the clien
     state.py          what a sandbox keeps, and what a test does to it
     database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock
     refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
+    imitation.py      answers as another server gives them
     credentials.py    passwords, access tokens;  oauth.py: the endpoints that give them
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """
@@ -19,6 +20,7 @@ from directsuite.sandbox.client import Control, ControlError
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.messaging.service import Profiles
 from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.signing.keys import KeySource
 from directsuite.sandbox.state import Seed
 
-__all__ = ["Clock", "Control", "ControlError", "Profiles", "Sandbox", "Seed"]
+__all__ = ["Clock", "Control", "ControlError", "KeySource", "Profiles", "Sandbox", "Seed"]

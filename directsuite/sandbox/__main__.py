@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--allow-remote", action="store_true", help="let --host be no loopback address; a token is needed then"
     )
     parser.add_argument("--profile", action="append", choices=PROFILES, help="answer so; may be given several times")
+    parser.add_argument("--imitate", type=Path, metavar="FILE", help="answer as a report of doctor --deep says")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allow_remote=chosen.allow_remote,
             port=chosen.port,
             profile=profile,
+            imitate=chosen.imitate,
             quiet=chosen.quiet,
             json=chosen.json,
             pkcs11_module=chosen.pkcs11_module,

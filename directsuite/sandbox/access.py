@@ -60,6 +60,7 @@ class Access:
         expected = None if without_token else self.token
 
         async def answer(request: web.Request) -> web.StreamResponse:
+            """Refuse, or let the handler answer."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "the control API is for programs on this machine only"
                 return refusal(HTTPStatus.FORBIDDEN, "forbidden", text)

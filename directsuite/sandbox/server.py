@@ -29,6 +29,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, control_document, control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import fault_injection
+from directsuite.sandbox.imitation import differences_of, imitation
 from directsuite.sandbox.page.site import Page
 from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
 from directsuite.sandbox.state import SandboxState, Seed
@@ -58,7 +59,8 @@ class Sandbox(SandboxState):
     one transaction; it finds its own work where a state was kept. keys: what signs, in place of a key in `folder`.
     profile, csv_above, missing_status: what the attributes of these names are at first. token: what programs and
     browsers elsewhere show to the control API and the page, so that `host` may be any address; the services have the
-    credentials of their accounts. Raises ValueError for a host that is not loopback without a token.
+    credentials of their accounts. imitate: a report of `directsuite doctor --deep`, whose differences the answers have.
+    Raises ValueError for a host that is not loopback without a token, and for a file that is no report.
     """
 
     root_url: str
@@ -91,6 +93,7 @@ class Sandbox(SandboxState):
         csv_above: int = 100,
         missing_status: int = 400,
         token: str | None = None,
+        imitate: Path | None = None,
     ) -> None:
         if token is None and not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
@@ -98,6 +101,7 @@ class Sandbox(SandboxState):
             raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
         super().__init__(folder, clock, self._seed_demo, keys)
         self._seed_more = seed
+        self._imitated = {} if imitate is None else differences_of(imitate)
         self._habits = profile, csv_above, missing_status
         self._host = host
         self._port = port
@@ -143,6 +147,7 @@ class Sandbox(SandboxState):
     def _application(self) -> web.Application:
         middlewares = [
             self.calls.recording(),
+            imitation(self._imitated),
             refusals,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
             credentials.bearer_check(self._database, self.clock),

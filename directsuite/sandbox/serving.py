@@ -24,6 +24,7 @@ import attrs
 
 from directsuite.sandbox.calls import AnsweredCall
 from directsuite.sandbox.client import TOKEN_VARIABLE
+from directsuite.sandbox.imitation import differences_of
 from directsuite.sandbox.refusals import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, pdf_libraries_installed
@@ -56,6 +57,8 @@ class Serving:
     """Listen beyond this machine, with a token: what DIRECTSUITE_SANDBOX_TOKEN holds, or one that is printed."""
     port: int = DEFAULT_PORT
     profile: Profiles = "strict"
+    imitate: Path | None = None
+    """A report of `directsuite doctor --deep`, whose differences the answers are to have."""
     quiet: bool = False
     """Print no calls."""
     json: bool = False
@@ -120,9 +123,17 @@ async def _opened(running: AsyncExitStack, options: Serving, token: str | None) 
     keys = await asyncio.to_thread(_key_in_token, options)
     if keys is not None:
         running.callback(keys.close)
+    await asyncio.to_thread(_check_report, options)
     try:
         sandbox = Sandbox(
-            folder, host=host, port=port, seed=add_sample_content, profile=options.profile, token=token, keys=keys
+            folder,
+            host=host,
+            port=port,
+            seed=add_sample_content,
+            profile=options.profile,
+            token=token,
+            keys=keys,
+            imitate=options.imitate,
         )
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:
@@ -134,6 +145,17 @@ async def _opened(running: AsyncExitStack, options: Serving, token: str | None) 
         raise CannotStartError(_explained(error, folder, host, port)) from None
     except ValueError as error:
         raise CannotStartError(str(error)) from None
+
+
+def _check_report(options: Serving) -> None:
+    """Raise CannotStartError if --imitate names no report."""
+    try:
+        if options.imitate is not None:
+            differences_of(options.imitate)
+    except OSError as error:
+        raise CannotStartError(f"--imitate can't be read: {type(error).__name__}") from None
+    except ValueError as error:
+        raise CannotStartError(f"--imitate: {error}") from None
 
 
 def _key_in_token(options: Serving) -> TokenKeyStore | None:

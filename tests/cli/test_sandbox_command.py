@@ -116,6 +116,21 @@ def test_where_it_may_not_listen_is_told(
 
 
 @both
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "--imitate can't be read: FileNotFoundError"), ("{}", "--imitate: it is no report of `directsuite doctor")],
+)
+def test_what_is_no_report_is_told(
+    content: str | None, told: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    if content is not None:
+        report.write_text(content)
+    assert program("--port", "0", "--memory", "--imitate", str(report)) == 1
+    assert capsys.readouterr().err.startswith(f"{prefix}the sandbox cannot start: {told}")
+
+
+@both
 @pytest.mark.parametrize("name", ["file", "file/state"])
 def test_a_folder_that_can_be_none_is_told(
     name: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

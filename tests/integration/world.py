@@ -125,11 +125,11 @@ async def client_of(sandbox: Sandbox, folder: Path, **limits: Any) -> AsyncGener
 
 
 @asynccontextmanager
-async def peopled_sandbox() -> AsyncGenerator[Sandbox]:
+async def peopled_sandbox(**options: Any) -> AsyncGenerator[Sandbox]:
     """A sandbox at noon, with two mailboxes, a T-User, and an individual who may become a patient."""
     clock = SandboxClock()
     clock.freeze(NOON)
-    async with Sandbox(clock=clock) as sandbox:
+    async with Sandbox(clock=clock, **options) as sandbox:
         for address in (ALICE, BOB):
             await sandbox.add_account(address, PASSWORD)
         await sandbox.add_tuser("front-desk", PASSWORD, [ALICE])

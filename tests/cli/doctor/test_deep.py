@@ -20,7 +20,7 @@ from directsuite.cli.conformance import Specification, is_array, is_object
 from directsuite.cli.deep import reading_operations
 from directsuite.sandbox.server import Sandbox, openapi_document
 from tests.cli.doctor.conftest import Machine
-from tests.integration.world import ALICE, PASSWORD
+from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
 from tests.sandbox.signing.documents import plain
 
 NUMBER = "15550100100"
@@ -80,6 +80,10 @@ def _operation(path: str) -> str:
 
 @pytest.fixture
 async def arguments(sandbox: Sandbox, machine: Machine) -> list[str]:
+    return await peopled(machine, sandbox)
+
+
+async def peopled(machine: Machine, sandbox: Sandbox) -> list[str]:
     """The options with which everything is asked for, of services that have something to tell."""
     await sandbox.add_fax(NUMBER)
     await sandbox.deliver(ALICE, b"From: dr@elsewhere.test\r\nSubject: Lab\r\nMessage-ID: <a@b>\r\n\r\nfine\r\n")
@@ -197,13 +201,14 @@ QUIRKS: list[tuple[str, str, str, Change]] = [
 ]
 
 
-async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
-    def change(answer: Answer) -> None:
-        for operation, _, _, quirk in QUIRKS:
-            if operation == answer.operation:
-                quirk(answer)
+def quirks(answer: Answer) -> None:
+    for operation, _, _, quirk in QUIRKS:
+        if operation == answer.operation:
+            quirk(answer)
 
-    async with quirky(sandbox, change) as root:
+
+async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
+    async with quirky(sandbox, quirks) as root:
         take(machine, sandbox, root)
         told = await machine.doctor(*arguments, "--report", "report.json")
     differences = found(told.document)
@@ -212,6 +217,21 @@ async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox
     assert len(QUIRKS) == 20
     assert told.status == 1
     assert json.loads((machine.folder / "report.json").read_text())["operations"] == told.document["operations"]
+
+
+async def test_a_sandbox_imitates_a_server_by_its_report(
+    machine: Machine, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    async with quirky(sandbox, quirks) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*arguments, "--report", "report.json")
+    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
+        options = await peopled(machine, imitation)
+        take(machine, imitation)
+        again = await machine.doctor(*options)
+    own = {(operation, path, what) for operation, path, what in found(told.document) if "SDK" not in what}
+    assert {each for each in found(again.document) if "SDK" not in each[2]} == own
+    assert len(own) >= 20
 
 
 async def test_no_report_shows_what_a_server_says(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:

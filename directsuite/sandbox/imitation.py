@@ -1,0 +1,160 @@
+"""Answers as another server gives them: what `directsuite doctor --deep --report` has found there, done here.
+
+A difference is an operation, a path and what differs there, in the report's words; it holds no value of that server.
+The values that appear here are made up. Words that this module doesn't know change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiohttp.typedefs import Handler, Middleware
+
+_STEPS = re.compile(r"\.(<[^>]*>|[A-Za-z0-9_]+)|(\[\])")
+_NAMELESS = re.compile(r"<a name of (\d+) characters>")
+_MADE_UP: Mapping[str, Any] = {
+    "string": "made up",
+    "integer": 1,
+    "number": 0.5,
+    "boolean": True,
+    "null": None,
+    "array": [],
+    "object": {},
+}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What differs in one place of an answer."""
+
+    path: str
+    what: str
+
+
+class _Operation(msgspec.Struct, frozen=True):
+    operation: str
+    differences: list[Difference]
+
+
+class _Report(msgspec.Struct, frozen=True):
+    operations: list[_Operation]
+
+
+def differences_of(report: Path) -> dict[str, list[Difference]]:
+    """The differences of a report by operation. Raises OSError, and ValueError for a file that is no report."""
+    try:
+        read = msgspec.json.decode(report.read_bytes(), type=_Report)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"it is no report of `directsuite doctor --deep`: {error}") from None
+    return {each.operation: each.differences for each in read.operations if each.differences}
+
+
+def imitation(differences: Mapping[str, Sequence[Difference]]) -> Middleware:
+    """The middleware that changes the answers of operations so."""
+
+    @web.middleware
+    async def imitate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer, and change the answer."""
+        response = await handler(request)
+        changes = differences.get(request.match_info.route.name or "", ())
+        return _changed(response, changes) if changes and isinstance(response, web.Response) else response
+
+    return imitate
+
+
+def _changed(response: web.Response, differences: Sequence[Difference]) -> web.Response:
+    body, headers = response.body, {"Content-Type": response.headers.get("Content-Type", "")}
+    if response.content_type == "application/json" and isinstance(body, bytes):
+        value = json.loads(body)
+        for each in differences:
+            steps = ["[]" if array else name for name, array in _STEPS.findall(each.path)]
+            if each.path.startswith("$") and steps and (change := _change_of(each.what)) is not None:
+                _change(value, steps, change)
+        body = json.dumps(value).encode()
+    status = response.status
+    for each in differences:
+        if each.path == "status" and (number := re.match(r"is (\d{3}),", each.what)):
+            status = int(number[1])
+        elif each.path == "header Content-Type":
+            media_type = "text/x-made-up" if "media type" in each.what else response.content_type
+            headers["Content-Type"] = media_type + ("; charset=iso-8859-1" if "charset" in each.what else "")
+        elif each.path == "header Set-Cookie":
+            headers["Set-Cookie"] = "made=up"
+    return web.Response(status=status, body=body, headers=headers)
+
+
+_Change = Callable[[dict[str, Any], str], object]
+"""Changes a member of an object."""
+
+
+def _change_of(what: str) -> _Change | None:
+    if what == "is missing":
+        return lambda members, name: members.pop(name, None)
+    if added := re.match(r"is not described: (\w+)", what):
+        return lambda members, name: members.update({_name(name): _MADE_UP.get(added[1])})
+    if other := re.match(r"is (\w+), not ", what):
+        return lambda members, name: members.update({name: _as(other[1], members.get(name))})
+    if form := re.match(r"has another form: ([0-9TZ :.,/+-]+)\Z", what):
+        return lambda members, name: members.update({name: _dated(form[1], members.get(name))})
+    if what == "has a value that is not listed":
+        return lambda members, name: members.update({name: 77 if isinstance(members.get(name), int) else "Made Up"})
+    if beyond := re.match(r"is beyond int(\d+)", what):
+        return lambda members, name: members.update({name: 2 ** int(beyond[1])})
+    if what == "is no base64 text":
+        return lambda members, name: members.update({name: "***"})
+    return None
+
+
+def _change(value: object, steps: Sequence[str], change: _Change) -> None:
+    """Change a member of each object to which the steps lead; of an array, what its elements are."""
+    step, *others = steps
+    if step == "[]":
+        for each in value if _is_array(value) else ():
+            _change(each, others, change) if others else None
+    elif _is_object(value):
+        if not others:
+            change(value, step)
+        elif others == ["[]"] and _is_array(value.get(step)):
+            for position, each in enumerate(value[step]):
+                element = {"": each}
+                change(element, "")
+                value[step][position] = element.get("")
+        else:
+            _change(value.get(step), others, change)
+
+
+def _name(name: str) -> str:
+    nameless = _NAMELESS.match(name)
+    return "made up".ljust(int(nameless[1]), ".")[: int(nameless[1])] if nameless else name
+
+
+def _as(kind: str, value: object) -> object:
+    match kind:
+        case "string":
+            return value if isinstance(value, str) else json.dumps(value)
+        case "array":
+            return [value]
+        case _:
+            return _MADE_UP.get(kind)
+
+
+def _dated(form: str, value: object) -> str:
+    """The digits of a moment in another form."""
+    digits = iter(re.sub(r"\D", "", str(value)))
+    return re.sub("9", lambda _: next(digits, "0"), form)
+
+
+def _is_array(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
