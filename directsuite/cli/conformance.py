@@ -3,8 +3,8 @@
     answer ──► status ──► headers ──► JSON ─► schema of the operation ─► Difference, …
                                         └───► the SDK's own reading, written again ─► Difference, …
 
-No difference holds a value of the answer. A member's name is shown where it looks like one; a date's form, with a 9 for
-each digit.
+No difference holds a value of the answer. A member's name is shown where the document has it somewhere, for any other
+may be a patient's; a date's form, with a 9 for each digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 
 Json: TypeAlias = Mapping[str, Any]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}\Z")
+_MEMBER = re.compile(r"\.([^.\[\]]+)")
 _DATE = re.compile(r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}")
 _LIKE_A_DATE = re.compile(r"[0-9TZ :.,/+-]{8,40}\Z")
 _RANGES = {"int32": 2**31, "int64": 2**63}
@@ -47,10 +47,37 @@ class Specification:
             for method, definition in methods.items()
             if method != "parameters"
         }
+        self._names = frozenset(_names_in(self._schemas))
 
     def differences(self, operation: str, status: int, headers: Mapping[str, str], body: bytes) -> list[Difference]:
         """What differs in an answer of an operation, each once, sorted."""
-        return sorted(set(self._differences(self._operations[operation]["responses"], status, headers, body)))
+        responses: Json = self._operations[operation]["responses"]
+        try:
+            return sorted(set(self._differences(responses, status, headers, body)))
+        except RecursionError:
+            return [Difference("$", "is nested too deeply")]
+
+    def shown(self, path: str) -> str:
+        """A path without indexes, and with the length of a name that the document has nowhere."""
+        path = re.sub(r"\[\d+\]", "[]", path)
+        return _MEMBER.sub(lambda member: f".{self._shown(member[1])}", path)
+
+    def lost(self, raw: object, again: object, path: str = "$") -> Iterator[Difference]:
+        """What an answer's JSON has that is missing, or of another type, where the SDK has read and written it."""
+        if is_object(raw) and is_object(again):
+            for name, member in raw.items():
+                below = f"{path}.{self._shown(name)}"
+                if name in again:
+                    yield from self.lost(member, again[name], below)
+                elif member not in (None, [], {}, ""):
+                    yield Difference(below, "is lost where the SDK reads it")
+        elif is_array(raw) and is_array(again):
+            if len(raw) != len(again):
+                yield Difference(f"{path}[]", "has other elements where the SDK reads it")
+            for member, other in zip(raw, again, strict=False):
+                yield from self.lost(member, other, f"{path}[]")
+        elif difference := _of_leaf(raw, again):
+            yield Difference(path, difference)
 
     def _differences(
         self, responses: Json, status: int, headers: Mapping[str, str], body: bytes
@@ -101,7 +128,7 @@ class Specification:
             if name in properties:
                 yield from self._of_value(properties[name], member, f"{path}.{name}")
             elif properties:
-                yield Difference(f"{path}.{_shown(name)}", f"is not described: {_type_of(member)}")
+                yield Difference(f"{path}.{self._shown(name)}", f"is not described: {_type_of(member)}")
 
     def _branches(self, schema: Json) -> Iterator[Json]:
         """What a value may be, of which each has its own types."""
@@ -110,6 +137,9 @@ class Specification:
             yield from self._branches(each)
         if "anyOf" not in schema:
             yield schema
+
+    def _shown(self, name: str) -> str:
+        return name if name in self._names else f"<a name of {len(name)} characters>"
 
     def _resolved(self, schema: Json) -> Json:
         """A schema without references, what `allOf` lists in one."""
@@ -125,27 +155,15 @@ class Specification:
         }
 
 
-def lost(raw: object, again: object, path: str = "$") -> Iterator[Difference]:
-    """What an answer's JSON has that is missing, or of another type, where the SDK has read and written it."""
-    if is_object(raw) and is_object(again):
-        for name, member in raw.items():
-            below = f"{path}.{_shown(name)}"
-            if name in again:
-                yield from lost(member, again[name], below)
-            elif member not in (None, [], {}, ""):
-                yield Difference(below, "is lost where the SDK reads it")
-    elif is_array(raw) and is_array(again):
-        if len(raw) != len(again):
-            yield Difference(f"{path}[]", "has other elements where the SDK reads it")
-        for member, other in zip(raw, again, strict=False):
-            yield from lost(member, other, f"{path}[]")
-    elif isinstance(raw, str) and isinstance(again, str):
-        if raw != again and not (_DATE.match(raw) and _DATE.match(again)) and not _same_base64(raw, again):
-            yield Difference(path, "is another text where the SDK reads it")
-    elif is_array(raw) and is_object(again) and len(raw) == len(again):
-        return  # pairs of key and value, which the SDK reads as a mapping
-    elif raw != again and not (isinstance(raw, int) and isinstance(again, str) and _DATE.match(again)):
-        yield Difference(path, f"is {_type_of(raw)}, and {_type_of(again)} where the SDK reads it")
+def _of_leaf(raw: object, again: object) -> str:
+    """How a value differs where the SDK has read and written it; nothing for another form of the same."""
+    if isinstance(raw, str) and isinstance(again, str):
+        same = raw == again or (_DATE.match(raw) and _DATE.match(again)) or _same_base64(raw, again)
+        return "" if same else "is another text where the SDK reads it"
+    if is_array(raw) and is_object(again) and len(raw) == len(again):
+        return ""  # pairs of key and value, which the SDK reads as a mapping
+    is_moment = isinstance(raw, int) and isinstance(again, str) and _DATE.match(again) is not None
+    return "" if raw == again or is_moment else f"is {_type_of(raw)}, and {_type_of(again)} where the SDK reads it"
 
 
 def _of_headers(headers: Mapping[str, str], content: Json) -> Iterator[Difference]:
@@ -184,8 +202,14 @@ def _form(text: str) -> str:
     return re.sub("[0-9]", "9", text) if _LIKE_A_DATE.match(text) else "no date in digits"
 
 
-def _shown(name: str) -> str:
-    return name if _NAME.match(name) else f"<a name of {len(name)} characters>"
+def _names_in(schema: object) -> Iterator[str]:
+    """The names of all members that schemas describe."""
+    for each in schema if is_array(schema) else ():
+        yield from _names_in(each)
+    for name, part in schema.items() if is_object(schema) else ():
+        if name == "properties" and is_object(part):
+            yield from part
+        yield from _names_in(part)
 
 
 def _types(schema: Json) -> list[str]:

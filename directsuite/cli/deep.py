@@ -15,7 +15,7 @@ import attrs
 
 from directsuite._version import __version__
 from directsuite.cli.command import request_listeners
-from directsuite.cli.conformance import Difference, Specification, lost
+from directsuite.cli.conformance import Difference, Specification
 from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.doctor_checks import Finding
 from directsuite.cli.options import DoctorOptions
@@ -218,8 +218,11 @@ class DeepExamination:
         try:
             model = codec.decode(kind, body)
         except MismatchError as mismatch:
-            return [Difference("$", f"can't be read by the SDK: {mismatch}")]
-        return list(lost(json.loads(body), json.loads(codec.encode(model))))
+            path = self.specification.shown(mismatch.path)
+            return [Difference(path, f"can't be read by the SDK, for which it should be {mismatch.expected}")]
+        except RecursionError:
+            return [Difference("$", "can't be read by the SDK: it is nested too deeply")]
+        return list(self.specification.lost(json.loads(body), json.loads(codec.encode(model))))
 
 
 def _why(operation: str) -> str:
@@ -231,10 +234,13 @@ def _why(operation: str) -> str:
     if operation == registration.GET_PATIENT_ADDRESS_BY_USERNAME.name:
         return "give --patient ADDRESS, and a login"
     if operation in {each.name for each in (messaging.GET_MESSAGE_STATUS, messaging.GET_MESSAGE_STATUS_MANY)}:
-        return f"it needs a mailbox with a message in {SENT}"
+        return f"it needs a mailbox with a message in {SENT}, and at most {_MOST_LISTED:,} in INBOX"
     if operation in {registration.GET_PATIENT_ADDRESS_BY_META.name, messaging.GET_MESSAGE_STATUS_WITH_TUSER.name}:
         return "it is not tried"
-    return "it needs --mailbox ADDRESS, with a few messages in INBOX"
+    return (
+        f"it needs --mailbox ADDRESS, with 1 to {_MOST_FETCHED} messages in INBOX (for metadata {_MOST_LISTED:,}), and "
+        "the answers of the operations before it"
+    )
 
 
 def as_json(reports: Sequence[OperationReport]) -> dict[str, Any]:

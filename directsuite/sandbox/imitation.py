@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
@@ -71,9 +72,15 @@ def imitation(differences: Mapping[str, Sequence[Difference]]) -> Middleware:
 
 
 def _changed(response: web.Response, differences: Sequence[Difference]) -> web.Response:
-    body, headers = response.body, {"Content-Type": response.headers.get("Content-Type", "")}
+    """The answer, changed; a refusal is as it was, for the report is about what succeeded."""
+    body, headers = response.body, response.headers.copy()
+    headers.popall("Content-Length", None)
+    if response.status != HTTPStatus.OK:
+        return response
     if response.content_type == "application/json" and isinstance(body, bytes):
         value = json.loads(body)
+        if _is_object(value) and value.get("success") is False:
+            return response
         for each in differences:
             steps = ["[]" if array else name for name, array in _STEPS.findall(each.path)]
             if each.path.startswith("$") and steps and (change := _change_of(each.what)) is not None:
