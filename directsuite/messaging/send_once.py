@@ -197,7 +197,7 @@ async def send(
 def refuse(key: object, since: datetime | None, settle: float) -> None:
     """Raise InvalidArgumentError for parameters of `send_once` that would break its promise."""
     if key is not None:
-        _refuse_key(key)
+        refuse_key(key)
     elif since is not None:
         raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
     if since is not None:
@@ -206,7 +206,8 @@ def refuse(key: object, since: datetime | None, settle: float) -> None:
         raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
 
 
-def _refuse_key(key: object) -> None:
+def refuse_key(key: object) -> None:
+    """Raise InvalidArgumentError for a key that no mark can stand for."""
     if not isinstance(key, str) or not key:
         raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
     try:

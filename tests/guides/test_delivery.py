@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from tests.guides.documents import blocks, defined_by
-from tests.integration.world import FAX_NUMBER, NOON
+from tests.integration.world import FAX_NUMBER
 from tests.jobs.delivery.scene import clinic
 
 
@@ -31,7 +31,7 @@ async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
         await send_all(stage.box, messages)
         assert stage.requests["GetMessageStatusMany"] == 1
         assert capsys.readouterr().out == "call them: bounce@hospital.example.test Remotely Failed\n"
-        await send_all(stage.box, messages, since=NOON)  # the program runs again
+        await send_all(stage.box, messages)  # the program runs again
         assert capsys.readouterr().out == ""
         assert len(await stage.sandbox.ledger("SendWithHeader")) == 3
 
@@ -64,11 +64,3 @@ async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
         stage.time.sleep = sleep_and_close  # type: ignore[method-assign]
         await watch(stage.suite, FAX_NUMBER, None)
     assert capsys.readouterr().out == f"{handle} complete\n"
-
-
-def test_the_time_of_the_first_run_is_written_once(tmp_path: Path) -> None:
-    first_run, file = programs()["first_run"], tmp_path / "since"
-    assert first_run(file) is None
-    since = first_run(file)
-    assert since.tzinfo is not None
-    assert first_run(file) == since

@@ -113,6 +113,10 @@ class TrackingState:
     """The loop that reads the changes, while there is one."""
     wakes_at: float = -math.inf
     """When a waiting loop goes on."""
+    sending: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
+        factory=weakref.WeakValueDictionary[str, asyncio.Lock]
+    )
+    """Held while a message is sent, by its mark: the same one is sent by one task at a time."""
 
     def begin(self, reader: weakref.ref[object]) -> None:
         """Have this loop read. A loop that nobody refers to any more is no obstacle, though it wasn't closed yet."""

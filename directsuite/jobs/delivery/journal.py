@@ -1,6 +1,7 @@
 """The journal of messages that are followed: an SQLite file, so that a restart forgets none and tells each end.
 
 message      one row each; those that are over stay until `forget`, so that none is followed twice
+send         what `DeliveryTracker.send` began to send, by the mark of its key; smtp_id once it is known to have gone
 recipient    how each stands; gone when the loop has got the message's last change
 change       what the loop has not got yet, or not done
 
@@ -29,7 +30,7 @@ class JournalError(DirectSuiteError):
     """The journal could not be read or written. What was to be written is not."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=2)
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=3)
 _TABLES = Tables(
     "delivery",
     (
@@ -41,6 +42,13 @@ _TABLES = Tables(
             )
         """),
         sql("CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over"),
+        sql("""
+            CREATE TABLE send (
+                mailbox TEXT NOT NULL, mark TEXT NOT NULL, began_at REAL NOT NULL, smtp_id TEXT,
+                message INTEGER REFERENCES message ON DELETE CASCADE, PRIMARY KEY (mailbox, mark)
+            ) WITHOUT ROWID
+        """),
+        sql("CREATE INDEX send_message ON send (message)"),
         sql("""
             CREATE TABLE recipient (
                 message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE, address TEXT NOT NULL, recipient TEXT,
@@ -62,6 +70,17 @@ _ADD = sql("""
     INSERT INTO message (mailbox, bare_id, smtp_id, added_at, recipients, give_up_after)
     VALUES (:mailbox, :bare_id, :smtp_id, :added_at, :recipients, :give_up_after)
     ON CONFLICT DO NOTHING RETURNING number
+""")
+_BEGIN_SEND = sql("""
+    INSERT INTO send (mailbox, mark, began_at) VALUES (:mailbox, :mark, :began_at)
+    ON CONFLICT DO NOTHING RETURNING mark
+""")
+_SEND = sql("SELECT began_at, smtp_id FROM send WHERE mailbox = :mailbox AND mark = :mark")
+_NOT_SENT = sql("DELETE FROM send WHERE mailbox = :mailbox AND mark = :mark")
+_SENT = sql("""
+    UPDATE send SET smtp_id = :smtp_id,
+        message = (SELECT number FROM message WHERE mailbox = :mailbox AND bare_id = :bare_id)
+    WHERE mailbox = :mailbox AND mark = :mark
 """)
 _FOLLOWED = sql("""
     SELECT number, smtp_id, added_at, recipients, give_up_after, isolated FROM message
@@ -115,7 +134,8 @@ class Journal(DatabaseContext):
     async def forget(self, before: datetime) -> int:
         """Forget messages that are over, were added before this, and whose changes are done; how many they are.
 
-        One that is added again is followed anew. before: an aware datetime. Raises InvalidArgumentError.
+        One that is added again is followed anew, and one that is sent again under its key is sent a second time.
+        before: an aware datetime. Raises InvalidArgumentError.
         """
         moment = arguments.aware(before, "before").timestamp()
 
@@ -126,6 +146,18 @@ class Journal(DatabaseContext):
             return int(count)
 
         return await self._database.transaction(forget)
+
+
+@attrs.frozen
+class Send:
+    """What the journal knows of a message that is sent by its key."""
+
+    began_at: float
+    """Unix time of the first attempt."""
+    smtp_id: str | None
+    """None where it isn't known to have gone."""
+    is_new: bool
+    """Whether no attempt was made before."""
 
 
 class Records:
@@ -154,6 +186,27 @@ class Records:
         values = attrs.asdict(message, filter=attrs.filters.exclude("seen")) | {"bare_id": bare(smtp_id)}
         made = await self._database.execute(_ADD, values)
         return attrs.evolve(message, number=made[0][0]) if made else None
+
+    async def begin_send(self, mailbox: str, mark: str, *, at: float) -> Send:
+        """Write down that a message is sent now, unless that was begun before. at: Unix time."""
+        values = {"mailbox": mailbox, "mark": mark, "began_at": at}
+
+        async def begin(transaction: Transaction) -> Send:
+            """Insert it, or read what stands there."""
+            is_new = bool(await transaction.execute(_BEGIN_SEND, values))
+            ((began_at, smtp_id),) = await transaction.execute(_SEND, values)
+            return Send(began_at, smtp_id, is_new)
+
+        return await self._database.transaction(begin)
+
+    async def withdraw_send(self, mailbox: str, mark: str) -> None:
+        """Forget a message that surely wasn't sent."""
+        await self._database.execute(_NOT_SENT, {"mailbox": mailbox, "mark": mark})
+
+    async def end_send(self, mailbox: str, mark: str, smtp_id: str) -> None:
+        """Write down that a message was sent, after it was added."""
+        values = {"mailbox": mailbox, "mark": mark, "smtp_id": smtp_id, "bare_id": bare(smtp_id)}
+        await self._database.execute(_SENT, values)
 
     async def load(self, mailbox: str) -> list[TrackedMessage]:
         """The messages of a mailbox that are not over, as they were added."""

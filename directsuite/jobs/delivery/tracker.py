@@ -16,21 +16,26 @@ all messages are due at once.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import math
 import random
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 import attrs
 
+from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import AT_ONCE, STRIDE, sleep_or_event, unix_time
 from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.iteration import Listing
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,
+    OutcomeUnknownError,
     PermissionDeniedError,
     RateLimitedError,
     ResponseDecodeError,
@@ -44,8 +49,9 @@ from directsuite.jobs.delivery.changes import (
     TrackingState,
     changes_of,
 )
-from directsuite.jobs.delivery.journal import Journal, Records
-from directsuite.messaging.models import DirectMessageLog, Recipient
+from directsuite.jobs.delivery.journal import Journal, JournalError, Records
+from directsuite.messaging import send_once
+from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
     BACKOFF,
@@ -74,13 +80,12 @@ _PAGE = 200  # changes read at a time
 
 
 class DeliveryTracker:
-    """Follows messages of one mailbox until each recipient has come to an end, or they are given up.
+    """Sends messages of one mailbox once, and follows each until all recipients have come to an end or it is given up.
 
         async with ds.DirectSuite(settings) as suite, Journal("delivery.db") as journal:
             tracker = DeliveryTracker(suite.mailbox(address, password), journal=journal)
-            for message in messages:
-                sent = await tracker.mailbox.send_once(message)
-                await tracker.add(sent.smtp_id, recipients=message.recipients)
+            for key, message in messages.items():
+                await tracker.send(message, key=key)
             async for change in tracker.changes():
                 ...
 
@@ -133,6 +138,47 @@ class DeliveryTracker:
             self._poller.begin(message)
             self._poller.schedule(message)
             self._state.add(message)
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        key: str,
+        settle: float = SETTLE_TIMEOUT,
+        resend: bool = False,
+        timeout: float | None = None,
+    ) -> SendMessageResponse:
+        """Send a message once, however often the program crashes and calls this again, and follow it from then on.
+
+        Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. key: your own name for this message; the
+        journal keeps a hash of it. Under a key that has gone, nothing is sent, and the answer holds the smtp_id of that
+        time. After an attempt whose end the journal doesn't know, the message is looked for in INBOX.Sent for the
+        settle time, and sent only if it surely isn't there. A message to which the service gave no id isn't followed.
+
+        settle, resend, timeout: as for `send_once`. Raises what that raises, and JournalError: where nothing was sent
+        yet, if the journal can't be written. After OutcomeUnknownError call again; where it comes back, look in
+        INBOX.Sent, and send a message that isn't there under another key.
+        """
+        send_once.refuse_key(key)
+        mark = send_once.request_id(self.mailbox.username, key)
+        async with self._state.sending.setdefault(mark, asyncio.Lock()):
+            began = await self._records.begin_send(self._name, mark, at=self._now())
+            if began.smtp_id is not None:
+                return SendMessageResponse(success=True, code=0, smtp_id=began.smtp_id)
+            since = None if began.is_new else datetime.fromtimestamp(began.began_at, UTC)
+            try:
+                sent = await self.mailbox.send_once(
+                    message, key=key, since=since, settle=settle, resend=resend, timeout=timeout
+                )
+            except DirectSuiteError as error:
+                if began.is_new and not isinstance(error, OutcomeUnknownError):
+                    with contextlib.suppress(JournalError):  # the next attempt then looks for it first, to no harm
+                        await self._records.withdraw_send(self._name, mark)
+                raise
+            if sent.smtp_id:
+                await self.add(sent.smtp_id, recipients=message.recipients)
+            await self._records.end_send(self._name, mark, sent.smtp_id)
+            return sent
 
     async def followed(self) -> Sequence[str]:
         """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""

@@ -1,7 +1,8 @@
-"""A tracker in a process of its own: `python -m tests.jobs.delivery.killing.worker URL ADDRESS FOLDER`.
+"""A tracker in a process of its own: `python -m tests.jobs.delivery.killing.worker URL ADDRESS FOLDER MESSAGES`.
 
-It follows the messages whose smtp_ids stand in FOLDER/sent, line by line, and writes each end that it is told of into
-FOLDER/told: its key, smtp_id and status; then it prints an empty line. Its password stands in the environment.
+It sends so many messages, follows them, and writes each end that it is told of into FOLDER/told: its key, smtp_id and
+status. It prints an empty line before and after each message, and after each end. Its password stands in the
+environment.
 """
 
 from __future__ import annotations
@@ -17,22 +18,31 @@ from directsuite.jobs.delivery import DeliveryTracker, Journal
 PASSWORD = "TRACKER_PASSWORD"
 
 
-async def work(url: str, address: str, folder: Path) -> None:
-    """Follow them all."""
-    sent = (folder / "sent").read_text().split()
+RECIPIENTS = [ds.Recipient(f"{name}@hospital.example.test") for name in ("slow+1s", "bounce")]
+
+
+async def work(url: str, address: str, folder: Path, messages: int) -> None:
+    """Send and follow them all."""
     settings = ds.Settings(message_url=url, requests_per_second=1_000, burst=1_000)
     async with ds.DirectSuite(settings) as suite, Journal(folder / "delivery.db") as journal:
         tracker = DeliveryTracker(suite.mailbox(address, os.environ[PASSWORD]), journal=journal)
-        for smtp_id in sent:
-            await tracker.add(smtp_id, recipients=2)
+        for number in range(messages):
+            _tell()
+            # A killed process' request has arrived long before the next one has started.
+            await tracker.send(ds.Message(subject="Referral", recipients=RECIPIENTS), key=str(number), settle=0.0)
+            _tell()
         with (folder / "told").open("a") as told:
             async for change in tracker.changes():
                 if change.is_end:
                     told.write(f"{change.key} {change.smtp_id} {change.status}\n")
                     told.flush()
-                    sys.stdout.write("\n")
-                    sys.stdout.flush()
+                    _tell()
+
+
+def _tell() -> None:
+    sys.stdout.write("\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    asyncio.run(work(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])))

@@ -1,0 +1,168 @@
+"""`DeliveryTracker.send`: a message goes once, whatever ends the program, and is followed from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.delivery import DeliveryTracker, JournalError
+from directsuite.jobs.delivery.journal import Records
+from tests.jobs.delivery.trackers import PROMPT, SLOW, Scene, told
+
+LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(PROMPT), ds.Recipient(SLOW)])
+KEY = "Jane Doe's referral"
+
+
+@asynccontextmanager
+async def run(scene: Scene) -> AsyncGenerator[DeliveryTracker]:
+    """A tracker of a run of the program: the journal's file is all that the next one has of it."""
+    async with scene.journal() as journal:
+        yield scene.tracker(journal)
+
+
+async def sends(scene: Scene) -> int:
+    """How many messages really went out."""
+    return await scene.clinic.box.get_message_count("INBOX.Sent")
+
+
+async def test_a_second_run_asks_for_nothing_and_gives_the_same_id(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        first = await tracker.send(LETTER, key=KEY)
+    requests = scene.clinic.requests.total()
+    async with run(scene) as tracker:
+        second = await tracker.send(LETTER, key=KEY)
+        assert (second.success, second.smtp_id) == (True, first.smtp_id)
+        assert scene.clinic.requests.total() == requests
+        assert await tracker.followed() == [first.smtp_id]
+        ends = [change.recipient for change in await told(tracker) if change.is_end]
+    assert sorted(map(str, ends)) == sorted([PROMPT, SLOW])
+    assert await sends(scene) == 1
+
+
+async def test_the_first_attempt_does_not_search(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        await tracker.send(LETTER, key=KEY)
+    assert [*scene.clinic.requests] == ["SendWithHeader"]
+
+
+async def test_a_crash_after_the_send_finds_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dies(*_: Any, **__: Any) -> None:
+        """The program ends before the journal has the message."""
+        raise asyncio.CancelledError
+
+    for method in ("add", "end_send"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Records, method, dies)
+            async with run(scene) as tracker:
+                with pytest.raises(asyncio.CancelledError):
+                    await tracker.send(LETTER, key=KEY)
+        assert await sends(scene) == 1
+    async with run(scene) as tracker:
+        sent = await tracker.send(LETTER, key=KEY)
+        assert await tracker.followed() == [sent.smtp_id]
+    assert await sends(scene) == 1
+    assert scene.clinic.requests["SendWithHeader"] == 1
+
+
+async def test_a_crash_before_the_send_sends_it(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
+        with suppress(ds.OutcomeUnknownError):
+            await tracker.send(LETTER, key=KEY, settle=0.0)
+    async with run(scene) as tracker:
+        assert (await tracker.send(LETTER, key=KEY)).smtp_id
+    assert await sends(scene) == 1
+
+
+async def test_a_lost_answer_is_looked_for_by_the_next_run_too(scene: Scene) -> None:
+    scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
+    scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
+    async with run(scene) as tracker:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await tracker.send(LETTER, key=KEY)
+    scene.clinic.sandbox.clear_faults()
+    async with run(scene) as tracker:
+        sent = await tracker.send(LETTER, key=KEY)
+        assert await tracker.followed() == [sent.smtp_id]
+    assert await sends(scene) == 1
+
+
+async def test_one_that_surely_was_not_sent_is_sent_without_a_search(scene: Scene) -> None:
+    scene.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
+    async with run(scene) as tracker:
+        with pytest.raises(ds.RateLimitedError):
+            await tracker.send(LETTER, key=KEY)
+        with pytest.raises(ds.InvalidArgumentError):
+            await tracker.send(ds.Message(recipients=[ds.Recipient("nobody")]), key=KEY)
+        assert (await tracker.send(LETTER, key=KEY)).smtp_id
+    assert {*scene.clinic.requests} == {"SendWithHeader"}
+    assert await sends(scene) == 1
+
+
+async def test_several_tasks_send_it_once(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
+    assert len({answer.smtp_id for answer in answers}) == 1
+    assert await sends(scene) == 1
+
+
+async def test_nothing_is_sent_where_the_journal_cannot_be_written(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise JournalError("the disk is full")
+
+    monkeypatch.setattr(Records, "begin_send", full)
+    async with run(scene) as tracker:
+        with pytest.raises(JournalError, match="full"):
+            await tracker.send(LETTER, key=KEY)
+    assert scene.clinic.requests.total() == 0
+
+
+async def test_a_message_without_an_id_is_sent_once_and_not_followed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nameless(*_: Any, **__: Any) -> ds.SendMessageResponse:
+        return ds.SendMessageResponse(success=True, code=0)
+
+    monkeypatch.setattr(ds.Mailbox, "send_once", nameless)
+    async with run(scene) as tracker:
+        assert not (await tracker.send(LETTER, key=KEY)).smtp_id
+        monkeypatch.undo()
+        assert not (await tracker.send(LETTER, key=KEY)).smtp_id
+        assert await tracker.followed() == []
+    assert scene.clinic.requests.total() == 0
+
+
+async def test_keys_of_two_mailboxes_are_their_own(scene: Scene) -> None:
+    await scene.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
+    bob = scene.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
+    async with scene.journal() as journal:
+        first = await scene.tracker(journal).send(LETTER, key=KEY)
+        second = await scene.tracker(journal, bob).send(LETTER, key=KEY)
+    assert first.smtp_id != second.smtp_id
+
+
+async def test_the_file_holds_no_key(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        await tracker.send(LETTER, key=KEY)
+        with pytest.raises(ds.InvalidArgumentError, match="key"):
+            await tracker.send(LETTER, key="")
+    assert KEY.encode() not in scene.file.read_bytes()
+
+
+async def test_forgetting_a_message_forgets_its_key(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        await tracker.send(LETTER, key=KEY)
+        await told(tracker)
+    scene.clinic.sandbox.clock.advance(timedelta(days=30))
+    async with scene.journal() as journal:
+        assert await journal.forget(datetime.fromtimestamp(scene.clinic.time.monotonic(), UTC)) == 1
+        await scene.tracker(journal).send(LETTER, key=KEY)
+    assert await sends(scene) == 2
