@@ -29,9 +29,8 @@ class LeapingClock:
     What waits a minute or less, as a call does before it tries again, goes on at once, for time leaps to the end of the
     wait. What waits longer, as a session kept alive does, goes on when the test has advanced time so far. Trackers,
     signing jobs and watched faxes have their suite's clock: one that follows a message leaps, minute by minute, until
-    that is over. Waits
-    before retries count towards a call's `timeout`; otherwise deadlines are the event loop's and stay real. For one
-    thread.
+    that is over. Waits before retries count towards a call's `timeout`; otherwise deadlines are the event loop's and
+    stay real. For one thread.
     """
 
     def __init__(self, *followers: Advancing) -> None:
