@@ -131,7 +131,8 @@ def ending_of(
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
         said = f"{_explanation(error)}{_service_words(error)}"
-        if kind is errors.BadRequestError and kind not in advice and error.message and not shows_details():
+        withheld = isinstance(error, errors.BadRequestError) and error.message and not shows_details()
+        if withheld and kind not in advice:
             what_to_do = f"{what_to_do}; --verbose adds what the service says"
         return status, f"{said}: {what_to_do}" if what_to_do else said
     return status, str(error)
