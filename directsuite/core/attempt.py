@@ -18,7 +18,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from directsuite.core.call import Call, Exchanged
+from directsuite.core.call import NO_MORE, Call, Exchanged
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_spent
@@ -287,7 +287,8 @@ class Attempt(Generic[R]):
         if not call.operation.may_repeat:
             self._timeout.reschedule(history.deadline)  # no time has to be kept for verifying any more
         answer = await response.read(env.max_response_bytes)
-        self._show(answer)
+        if self._show(answer) is NO_MORE and 200 <= response.status < 300:
+            return call.operation.response()
         if len(answer.body) >= _LONG and call.operation.may_repeat:
             response.close()
             if call.operation.limited and self._limits.is_exhausted:
@@ -440,11 +441,12 @@ class Attempt(Generic[R]):
         error.__cause__ = reason
         return error
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: Answer) -> object:
         call = self._call
-        if call.options.observe is not None:
-            elapsed = self._env.clock.monotonic() - call.started_at
-            call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=self._history.requests))
+        if call.options.observe is None:
+            return None
+        elapsed = self._env.clock.monotonic() - call.started_at
+        return call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=self._history.requests))
 
     def _tell_skipped(self, elements: int) -> None:
         self._emit(NullElementsSkipped, elements=elements)

@@ -82,6 +82,10 @@ class Exchanged:
     attempts: int
 
 
+NO_MORE = object()
+"""What an observer gives that knows the answer already."""
+
+
 def refuse_timeout(timeout: object) -> None:
     """Raise InvalidArgumentError for a timeout that is no time."""
     if timeout is not None and not POSITIVE.fits(timeout):
@@ -100,7 +104,8 @@ class Options:
     timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: refuse_timeout(timeout))
     """Seconds for the whole call."""
     retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _refuse_policy(retry))
-    observe: Callable[[Exchanged], None] | None = None
+    observe: Callable[[Exchanged], object] | None = None
+    """Called with each answer before it is decoded; NO_MORE from it gives the operation's empty response instead."""
     within_a_call: bool = False
     """It is made for another call, such as its login: not refused while a closing suite waits for that one."""
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)

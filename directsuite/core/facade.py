@@ -99,8 +99,8 @@ class Facade:
         facade._options = options
         return facade
 
-    def observed(self, observe: Callable[[Exchanged], None]) -> Self:
-        """A view that calls `observe` with how each of its calls went, for the package's own use."""
+    def observed(self, observe: Callable[[Exchanged], object]) -> Self:
+        """A view that calls `observe` with how each of its calls went, for the package's own use; see `Options`."""
         return self._with(attrs.evolve(self._options, observe=observe))
 
     def _within_a_call(self) -> Self:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from directsuite.core.call import Exchanged
+from directsuite.core.call import NO_MORE, Exchanged
 from directsuite.core.failures import Scope, scope_of
 from directsuite.core.iteration import Prefetch
 from directsuite.errors import (
@@ -87,12 +87,13 @@ class DirectRemote:
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
-        """The listing of a folder: operation GetUIDs."""
+        """The listing of a folder: operation GetUIDs. An answer with the mark given isn't even decoded."""
         marks: list[bytes] = []
 
-        def keep_mark(exchanged: Exchanged) -> None:
+        def keep_mark(exchanged: Exchanged) -> object:
             """Keep the mark of an answer."""
-            marks.append(hashlib.blake2b(exchanged.answer.body, digest_size=_HASH).digest())
+            marks.append(hashlib.sha256(exchanged.answer.body).digest()[:_HASH])
+            return NO_MORE if marks[-1] == mark else None
 
         uids = await self._mailbox.observed(keep_mark).get_uids(folder)
         if marks[-1] == mark:
