@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import resource
+import sqlite3
 import statistics
 import sys
 import time
@@ -27,8 +28,9 @@ from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
+from directsuite.sync.identity import digest_of, identity_of, received_ms, size_of
 from directsuite.sync.model import ChangeSet, Lease
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import MOST, Remote
 from directsuite.sync.round import MailboxRounds
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
@@ -149,6 +151,53 @@ async def iterated(url: str, folder: Path) -> Figures:
         return {"messages a second": FIRST / (time.perf_counter() - began)}
 
 
+async def floor(url: str, folder: Path) -> Figures:
+    """The bare iterator, with the same rows put in by plain sqlite3 in batches of the same size."""
+    async with _kept(url, folder) as (_, store):
+        await store.folder(await store.claim("alice"), "INBOX")
+    rows = contextlib.closing(sqlite3.connect(folder / "sync.db", isolation_level=None))
+    async with _suite(at(url, attachment=ATTACHED)) as suite:
+        began, batch = time.perf_counter(), list[ds.MessageDetail]()
+        messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}", batch_size=MOST)
+        with rows as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA wal_autocheckpoint = 2048")
+            async with messages:
+                async for message in messages:
+                    batch.append(message)
+                    if len(batch) == MOST:
+                        _insert(connection, batch)
+                        batch = []
+        return {"messages a second": FIRST / (time.perf_counter() - began)}
+
+
+def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> None:
+    digests = [digest_of(message) for message in batch]
+    known = [
+        (1, 1, each.uid, 1, identity_of(each), digest, size_of(each), received_ms(each), 0, None)
+        for each, digest in zip(batch, digests, strict=True)
+    ]
+    kept = [
+        (
+            *(each.uid, "alice", "INBOX", 1, each.uid, True, digest.hex(), each.msg_id),
+            *(time and time.isoformat() for time in (each.sent_date, each.received_date)),
+            *(each.sender, each.reply_to, each.subject, each.body, each.html_body),
+            msgspec.json.encode([{"type": str(to.type), "email": to.email} for to in each.recipients]).decode(),
+            msgspec.json.encode([{"name": line.name, "value": line.value} for line in each.headers]).decode(),
+        )
+        for each, digest in zip(batch, digests, strict=True)
+    ]
+    attached = [
+        (each.uid, number, attachment.filename, attachment.content_type, attachment.content)
+        for each in batch
+        for number, attachment in enumerate(each.attachments, start=1)
+    ]
+    connection.execute("BEGIN IMMEDIATE")
+    for table, rows in (("msg", known), ("message", kept), ("attachment", attached)):
+        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
+    connection.execute("COMMIT")
+
+
 async def fairness(url: str, folder: Path) -> Figures:
     """Small mailboxes beside a very large one: seconds until each is in step."""
     return await _in_step(url, folder, large=LARGE)
@@ -187,7 +236,7 @@ async def _password(_: str) -> str:
     return work.PASSWORD
 
 
-WORKS = {each.__name__: each for each in (idle, first, iterated, fairness, fairness_without)}
+WORKS = {each.__name__: each for each in (idle, first, floor, iterated, fairness, fairness_without)}
 """By name."""
 
 

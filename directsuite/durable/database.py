@@ -33,7 +33,8 @@ _SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bdirectsuite\.", ""),
         (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
         (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
-        (r"= ANY\((:\w+)::bytea\[\]\)", r"IN (SELECT from_hex(value) FROM json_each(\1))"),
+        (r"= ANY\((:\w+)::bytea\[\]\)", r"IN (\1)"),
+        (r"\bstring_agg\(", "group_concat("),
         (r"\bbytea\b", "BLOB"),
         (r"\bfloat8\b", "REAL"),
         (r"\b(jsonb|timestamptz)\b", "TEXT"),
@@ -46,7 +47,7 @@ _SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _PLACE = re.compile(r"(?<!:):([a-z]\w*)")
 _ROWS = ":rows"
-_AT_A_TIME = 50  # rows of a statement that inserts many
+_AT_A_TIME = 250  # rows of a statement that inserts many
 
 
 @attrs.frozen
@@ -164,12 +165,6 @@ class Database(Protocol):
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
         """The rows of a statement that writes nothing. make: what is made of each; many don't hold the event loop."""
-        ...
-
-    async def fetch_each(
-        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
-    ) -> list[Any]:
-        """As `fetch`, done with each of these values."""
         ...
 
 

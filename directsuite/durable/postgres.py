@@ -255,12 +255,6 @@ class PostgresDatabase:
         """What is made of each row that a statement reads, with turns for others in between."""
         return await _made(await self.connections.fetch(statement.postgres, values), make)
 
-    async def fetch_each(
-        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
-    ) -> list[Any]:
-        """As `fetch`, done with each of these values."""
-        return await _made(await self.transaction(lambda transaction: transaction.execute_each(statement, rows)), make)
-
 
 @attrs.frozen
 class PostgresTransaction:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 import msgspec
@@ -273,15 +273,8 @@ class SqliteDatabase:
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
         """What is made of each row that a statement reads, in the file's own thread."""
-        return await self.fetch_each(statement, (values,), make)
-
-    async def fetch_each(
-        self, statement: Statement, rows: Iterable[Values], make: Callable[[Row], Any] = tuple
-    ) -> list[Any]:
-        """As `fetch`, done with each of these values."""
         return await self._run(
-            self._reader,
-            lambda transaction: [make(row) for values in rows for row in transaction.rows(statement, values)],
+            self._reader, lambda transaction: [make(row) for row in transaction.rows(statement, values)]
         )
 
     async def _run(self, committer: GroupCommitter, work: Callable[[SqliteTransaction], T]) -> T:
@@ -305,13 +298,18 @@ class SqliteTransaction:
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def rows(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """The rows of a statement, one after the other. A list goes as JSON, which `json_each` reads: bytes in hex."""
-        if "json_each" in statement.sqlite:
-            values = {
-                name: json.dumps(value, default=bytes.hex) if isinstance(value, list) else value
-                for name, value in values.items()
-            }
-        return self.connection.execute(statement.sqlite, values)
+        """The rows of a statement, one after the other. Each of a list of bytes has a place; another goes as JSON."""
+        text, bound = statement.sqlite, dict[str, Any]()
+        for name, value in values.items():
+            if not isinstance(value, list):
+                bound[name] = value
+            elif f"IN (:{name})" not in text:
+                bound[name] = json.dumps(value)
+            else:
+                places = {f"{name}{number}": each for number, each in enumerate(cast("list[bytes]", value))}
+                text = text.replace(f"(:{name})", f"({', '.join(f':{place}' for place in places)})")
+                bound |= places
+        return self.connection.execute(text, bound)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, if any."""
@@ -358,6 +356,4 @@ def result_of(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)
-    connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)  # JSON has no bytes
-    return connection
+    return sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)

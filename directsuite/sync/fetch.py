@@ -82,7 +82,7 @@ class FolderFetch:
             if self._in_vain % _IN_VAIN == 0 and not await self._can_any_be_fetched():
                 raise answer.failure
             return 1
-        by_uid = {message.uid: message for message in answer.messages}
+        by_uid = {each.uid: (each, digest) for each, digest in zip(answer.messages, answer.digests, strict=True)}
         returned = list(itertools.takewhile(by_uid.__contains__, answer.uids))
         self._in_vain = 0 if returned else self._in_vain
         received = await self.commit(returned, [by_uid[uid] for uid in returned])
@@ -91,18 +91,18 @@ class FolderFetch:
             await self._note_not_returned(answer.uids[received.done], report)
         return received.done
 
-    async def commit(self, uids: Sequence[int], messages: Sequence[MessageDetail]) -> Received:
-        """Commit messages, which have these uids, in their order.
+    async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> Received:
+        """Commit messages, each with its digest, which have these uids, in their order.
 
         Up to one that is another than was told under its uid: its folder is suspect.
         """
-        digests = [digest_of(message) for message in messages]
+        digests = {digest for _, digest in messages}
         origins: defaultdict[bytes | None, list[NamedRow]] = defaultdict(list)
-        for name, row in await self._commits.store.with_digests(self._commits.lease, set(digests)):
+        for name, row in await self._commits.store.with_digests(self._commits.lease, digests):
             origins[row.digest].append((name, row))
         recorded = await self._recorded(uids)
         steps, folders = list[Step](), list[Folder]()
-        for uid, message, digest in zip(uids, messages, digests, strict=True):
+        for uid, (message, digest) in zip(uids, messages, strict=True):
             own = recorded.get(uid)
             if own is not None and own.digest not in (None, digest):
                 self._state.suspect = True
@@ -243,6 +243,8 @@ async def retry_quarantined(
     if message is not None and listed is not None:  # what else the folder has is not what this one was before
         uids, recorded = frozenset(listed.uids), {row.uid: row.state}
         snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
-        return (await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [message])).changes
+        return (
+            await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [(message, digest_of(message))])
+        ).changes
     await commits.write(ChangeSet(rows=[tried_in_vain(row, commits.now_ms())]))
     return Counter()

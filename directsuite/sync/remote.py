@@ -27,7 +27,7 @@ from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.listings import Batch, Batches, measured
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.identity import is_storable
+from directsuite.sync.identity import digest_of, is_storable
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -148,6 +148,10 @@ class Fetched:
 
     uids: Sequence[int]
     messages: Sequence[MessageDetail] = ()
+    digests: Sequence[bytes] = attrs.field(
+        default=attrs.Factory(lambda fetched: [digest_of(each) for each in fetched.messages], takes_self=True)
+    )
+    """Of the messages, one each: made when they come, while what came before is written."""
     failure: DirectSuiteError | None = None
 
 

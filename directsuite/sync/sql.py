@@ -86,15 +86,15 @@ SENTINELS = sql(f"""
 """)  # noqa: S608  of constants
 # Either database, left alone, reads whole folders: SQLite prefers the primary key, and PostgreSQL's statistics are
 # behind during a first synchronisation.
-WITH_DIGEST = sql(
+WITH_DIGESTS = sql(
     """
-    SELECT f.name, m.* FROM directsuite.folder f CROSS JOIN LATERAL (
-        SELECT * FROM directsuite.msg WHERE folder = f.id AND digest = :digest OFFSET 0
+    SELECT f.name, m.* FROM directsuite.folder f CROSS JOIN unnest(:digests::bytea[]) AS w(digest) CROSS JOIN LATERAL (
+        SELECT * FROM directsuite.msg WHERE folder = f.id AND digest = w.digest OFFSET 0
     ) m WHERE f.mailbox = :mailbox
     """,
     sqlite="""
     SELECT f.name, m.* FROM folder f JOIN msg m INDEXED BY msg_digest ON m.folder = f.id
-    WHERE f.mailbox = :mailbox AND m.digest = :digest
+    WHERE f.mailbox = :mailbox AND m.digest IN (:digests)
     """,
 )
 IN_STATE = sql("""

@@ -154,8 +154,9 @@ class DatabaseStore:
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
         """Rows of the mailbox with one of these digests, each with its folder's name, in the order of their keys."""
-        values = [{"mailbox": lease.mailbox, "digest": digest} for digest in set(digests)]
-        found = await self.database.fetch_each(sql.WITH_DIGEST, values, _named_row)
+        if not (wanted := list(set(digests))):
+            return ()
+        found = await self.database.fetch(sql.WITH_DIGESTS, {"mailbox": lease.mailbox, "digests": wanted}, _named_row)
         return sorted(found, key=lambda each: each[1].key)
 
     async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:

@@ -70,7 +70,7 @@ _OF_KEY = """
 _PRESENT = sql(f"{_OF_KEY} AND present")
 _GONE = sql(f"{_OF_KEY} AND NOT present ORDER BY id DESC")
 _IDS = sql("""
-    SELECT uid, id FROM directsuite.message
+    SELECT string_agg(uid || ' ' || id, ',') FROM directsuite.message
     WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND present AND uid = ANY(:uids)
 """)
 _CARRY = sql("""
@@ -160,7 +160,10 @@ async def _ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_St
     found = dict[_StoredKey, int]()
     for folder, keys_there in itertools.groupby(sorted(keys), key=_folder_of):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
-        for uid, number in await transaction.execute(_IDS, values | {"uids": [uid for *_, uid in keys_there]}):
+        # One row in place of many, for each row that SQLite gives hands the interpreter over and takes it back.
+        ((pairs,),) = await transaction.execute(_IDS, values | {"uids": [uid for *_, uid in keys_there]})
+        for pair in pairs.split(",") if pairs else ():
+            uid, number = map(int, pair.split())
             found[(*folder, uid)] = number
     return found
 
