@@ -26,6 +26,8 @@ from directsuite.errors import InvalidArgumentError
 STAGING = ".directsuite"
 """A folder in a target for what is in the making, which is no document."""
 
+SMALL = 1 << 20
+"""Bytes of a document that is sent and received in memory: streams cost more than they save."""
 _PIECE = 1 << 20  # bytes read at a time
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 _LONGEST = 64  # bytes of what the expression matches, at least
@@ -100,6 +102,13 @@ def examined(content: bytes | Path) -> Examined:
         count += sum(match.end() > len(end) for match in _SIGNATURE.finditer(window))
         end = window[-_LONGEST:]
     return Examined(sha256=digest.hexdigest(), signatures=count)
+
+
+def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:
+    """Read a PDF once: a small one's bytes, or the file of a larger one, and what it is like. Raises OSError."""
+    if isinstance(content, Path) and content.stat().st_size <= SMALL:
+        content = content.read_bytes()
+    return content, examined(content)
 
 
 def _pieces(content: bytes | Path) -> Generator[bytes]:

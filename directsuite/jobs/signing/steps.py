@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from directsuite.core.failures import is_being_cancelled
+from directsuite.core.failures import is_being_cancelled, reason_of
+from directsuite.durable.files import create
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
-from directsuite.jobs.signing.documents import Pdf, RemoteFile, SourceError, examined
+from directsuite.jobs.signing.documents import SMALL, Examined, Pdf, RemoteFile, SourceError, examined, loaded
 from directsuite.jobs.signing.journal import Chunk
 from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
@@ -63,6 +65,9 @@ class _Work:
     """Where the PDF goes that comes from the service."""
     facts: Facts
     content: bytes | Path | None = None
+    """As the source gave it."""
+    body: bytes | Path = b""
+    """What is saved: the bytes of a small one."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -182,7 +187,7 @@ class DocumentWorkflow:
         with _reading():
             if work.content is None:
                 work.content = await work.pdf.read(work.fetched)
-            source = await asyncio.to_thread(examined, work.content)
+            work.body, source = await asyncio.to_thread(loaded, work.content)
         self.outage.read += is_new
         work.facts = attrs.evolve(work.facts, source=source)
         return entry
@@ -193,7 +198,7 @@ class DocumentWorkflow:
         if await self.target.has(entry.name):
             return await self._fail(entry, TAKEN)
         with _reading():
-            stored = await self.signing.save(work.content)
+            stored = await self.signing.save(work.body)
         self._stored.add(stored.identifier)
         saved = attrs.evolve(
             entry,
@@ -206,13 +211,25 @@ class DocumentWorkflow:
 
     async def _sign(self, entry: Entry, work: _Work) -> Entry:
         identifier = _present(entry.identifier)
+        if isinstance(work.body, bytes) and len(work.body) <= SMALL:
+            with _staged(work.output) as file:
+                signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
+                signed: bytes = await self._signed(identifier, work.signatures)
+                work.facts = attrs.evolve(work.facts, output=await asyncio.to_thread(_written, file, signed))
+            return signing
         signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
-        if len(work.signatures) == 1:
-            await self.signing.sign_and_pull(identifier, work.signatures[0], destination=work.output)
-        else:
-            await self.signing.multi_sign_and_pull(identifier, work.signatures, destination=work.output)
-        self.outage.signed += 1
+        await self._signed(identifier, work.signatures, destination=work.output)
         return await self._examine_output(signing, work)
+
+    async def _signed(self, identifier: str, signatures: Sequence[Signature], **where: Path) -> Any:
+        """The signed PDF; with `destination`, where it was put."""
+        signing: Any = self.signing  # its overloads say which of the two it gives
+        if len(signatures) == 1:
+            signed = await signing.sign_and_pull(identifier, signatures[0], **where)
+        else:
+            signed = await signing.multi_sign_and_pull(identifier, signatures, **where)
+        self.outage.signed += 1
+        return signed
 
     async def _download(self, entry: Entry, work: _Work) -> Entry:
         """Get what became of a request whose answer nobody has."""
@@ -291,6 +308,29 @@ def _why(error: DirectSuiteError | SourceError) -> str:
     if isinstance(error, InvalidArgumentError):
         return error.explanation.removeprefix(f"{error.parameter}: ")
     return error.kind if isinstance(error, SourceError) else error.explanation
+
+
+@contextlib.contextmanager
+def _staged(output: Path) -> Generator[BinaryIO]:
+    """The file for a signed PDF, made before anything is signed. Raises StagingError where it can't be."""
+    try:
+        output.unlink(missing_ok=True)
+        file = create(output)
+    except OSError as error:
+        kind = reason_of(error)
+    else:
+        with file:
+            yield file
+        return
+    raise StagingError(kind)
+
+
+def _written(file: BinaryIO, pdf: bytes) -> Examined:
+    """What a PDF is like, once it is on the disk."""
+    file.write(pdf)
+    file.flush()
+    os.fsync(file.fileno())
+    return examined(pdf)
 
 
 def _remove(fetched: Path) -> None:

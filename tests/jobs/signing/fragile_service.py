@@ -64,23 +64,30 @@ class FragileService:
         self._end(fault, repeatable=True)
         return ds.StoredDocument(identifier=identifier, document_digest=str(self.made))
 
-    async def sign_and_pull(self, identifier: str, signature: ds.Signature, *, destination: Path) -> Path:
+    async def sign_and_pull(
+        self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
+    ) -> Path | bytes:
         """Sign a document once."""
         return await self.multi_sign_and_pull(identifier, [signature], destination=destination)
 
     async def multi_sign_and_pull(
-        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
-    ) -> Path:
+        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
+    ) -> Path | bytes:
         """Sign a document."""
+        if destination is None:
+            return self._signed(identifier, len(signatures))
         async with _opened(destination) as sink:  # as the client has it: nothing is sent without
-            fault = self._begin(identifier, changes=True)
-            self.asked[identifier] += 1
-            if fault is Fault.LATE:
-                self.late.append((identifier, len(signatures)))
-                raise _unknown()
-            self.stored[identifier] += SIGNATURE * len(signatures)
-            self._end(fault)
-            return await _put(sink, self.stored[identifier])
+            return await _put(sink, self._signed(identifier, len(signatures)))
+
+    def _signed(self, identifier: str, signatures: int) -> bytes:
+        fault = self._begin(identifier, changes=True)
+        self.asked[identifier] += 1
+        if fault is Fault.LATE:
+            self.late.append((identifier, signatures))
+            raise _unknown()
+        self.stored[identifier] += SIGNATURE * signatures
+        self._end(fault)
+        return self.stored[identifier]
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
         """Tell of a document."""

@@ -47,8 +47,8 @@ class Refuses(FragileService):
         return await FragileService.save(self, pdf)
 
     async def multi_sign_and_pull(
-        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
-    ) -> Path:
+        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
+    ) -> Path | bytes:
         """Sign a document."""
         self._refuse("sign", identifier)
         return await FragileService.multi_sign_and_pull(self, identifier, signatures, destination=destination)

@@ -80,8 +80,8 @@ class HeldService(FragileService):
         self.let_go = asyncio.Event()
 
     async def multi_sign_and_pull(
-        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path
-    ) -> Path:
+        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
+    ) -> Path | bytes:
         """Sign a document, the first one late."""
         if not self.asked_first.is_set():
             if self.aside is not None:
@@ -89,7 +89,7 @@ class HeldService(FragileService):
             self.asked_first.set()
             await self.let_go.wait()
             if self.aside is not None:
-                return self.aside.rename(destination)
+                return self.aside.read_bytes() if destination is None else self.aside.rename(destination)
         return await super().multi_sign_and_pull(identifier, signatures, destination=destination)
 
 

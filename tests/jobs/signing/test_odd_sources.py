@@ -14,6 +14,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
+from directsuite.jobs.signing.documents import SMALL
 from directsuite.jobs.signing.workflow import CHANGED
 from tests.jobs.signing.fragile_service import Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
@@ -127,9 +128,9 @@ class Late(FragileService):
         return await super().download(identifier, destination)
 
 
-async def test_a_file_that_goes_while_it_is_saved_is_the_document_s_failure(jobs: Jobs, tmp_path: Path) -> None:
+async def test_a_large_file_that_goes_while_it_is_saved_is_the_document_s_failure(jobs: Jobs, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
-    file.write_bytes(CONTENT)
+    file.write_bytes(CONTENT.ljust(SMALL + 1))
     assert (await jobs.job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
     [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (No such file or directory)"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder
+from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder, documents, steps
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.workflow import OutageTracker
 from tests.examples import examples
@@ -43,6 +43,13 @@ async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signature
                 if not entry.state.is_final:
                     await workflow.run(entry, pdf, signatures)
         return await journal.entries([pdf.name for pdf in pdfs])
+
+
+@pytest.fixture(params=[documents.SMALL, -1], ids=["in memory", "streamed"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way that documents go, whatever their size."""
+    for module in (documents, steps):
+        monkeypatch.setattr(module, "SMALL", request.param)
 
 
 def _holds(number: int) -> None:
@@ -82,10 +89,12 @@ def _holds(number: int) -> None:
     check()
 
 
+@pytest.mark.usefixtures("_way")
 def test_each_output_is_signed_exactly_once() -> None:
     _holds(examples(60))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_way")
 def test_each_output_is_signed_exactly_once_at_length() -> None:
     _holds(1_500)
