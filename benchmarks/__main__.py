@@ -1,6 +1,7 @@
 """`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
 
-`… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes.
+`… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes;
+`… counts`: requests, statements and memory, which tests compare.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.sandbox_load import sandbox_load
 
             return sandbox_load()
+        case ["counts"]:
+            from benchmarks.counts import write
+
+            return write()
         case ["walks"]:
             from benchmarks.walks import page
 

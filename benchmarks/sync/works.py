@@ -77,7 +77,8 @@ async def _kept(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, 
         yield suite, store
 
 
-def _rounds(remote: CannedRemote, store: SqliteStore, name: str = "alice") -> MailboxRounds:
+def rounds_of(remote: CannedRemote, store: SqliteStore, name: str = "alice") -> MailboxRounds:
+    """The rounds of a canned mailbox's INBOX."""
     return MailboxRounds(
         remote,
         store,
@@ -94,7 +95,7 @@ async def idle(url: str, folder: Path) -> Figures:
     requests = Requests()
     async with _suite(at(url)) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
         box = suite.mailbox(work.USERNAME, work.PASSWORD)
-        rounds = _rounds(CannedRemote(box, FOLDER_OF_MANY), store)
+        rounds = rounds_of(CannedRemote(box, FOLDER_OF_MANY), store)
         while (await rounds.round()).more:
             pass
         await rounds.round()
@@ -132,7 +133,7 @@ async def _cpu(look: Callable[[], Awaitable[object]]) -> float:
 async def first(url: str, folder: Path) -> Figures:
     """A first synchronisation into SQLite, in the store's own transactions."""
     async with _kept(url, folder) as (suite, store):
-        rounds = _rounds(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST), store)
+        rounds = rounds_of(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST), store)
         began = time.perf_counter()
         while (await rounds.round()).more:
             pass

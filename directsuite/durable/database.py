@@ -47,7 +47,7 @@ _SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _PLACE = re.compile(r"(?<!:):([a-z]\w*)")
 _ROWS = ":rows"
-_AT_A_TIME = 250  # rows of a statement that inserts many
+_AT_A_TIME = 50  # rows of a statement that inserts many
 
 
 @attrs.frozen
