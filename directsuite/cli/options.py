@@ -46,6 +46,13 @@ def named_file(kind: Any, tokens: Sequence[Token]) -> Any:
     return named(kind, tokens)
 
 
+def size(kind: Any, tokens: Sequence[Token]) -> int:
+    """Bytes, such as 500M: a converter. Raises ValueError."""
+    from directsuite.sandbox.serving import size_of  # other commands don't pay for it
+
+    return size_of(tokens[0].value)
+
+
 Json = Annotated[bool, Flag, Parameter(help="One JSON document on stdout, in place of what people read.")]
 Mailbox = Annotated[
     str | None,
@@ -570,6 +577,8 @@ class SandboxOptions:
     """Answer otherwise than the specification says, as some servers do; may be given several times."""
     imitate: Annotated[Path | None, Parameter(converter=named)] = None
     """Answer as the server does whose differences this report of `doctor --deep` has."""
+    max_body: Annotated[int | None, Parameter(converter=size)] = None
+    """The largest body of a request, such as 500M. By default Save takes documents of 1 GiB, and the others 64 MiB."""
     quiet: Annotated[bool, Flag] = False
     """Print no calls."""
     json: Annotated[bool, Flag] = False

@@ -64,6 +64,7 @@ def serve(options: SandboxOptions) -> int:
         port=options.port,
         profile=options.profile or "strict",
         imitate=options.imitate,
+        max_body=options.max_body,
         quiet=options.quiet,
         json=options.json,
         pkcs11_module=options.pkcs11_module,

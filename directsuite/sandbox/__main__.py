@@ -16,6 +16,7 @@ from directsuite.sandbox.serving import (
     PIN_VARIABLE,
     Serving,
     run,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
+    parser.add_argument("--max-body", type=_size, metavar="SIZE", help="of a request: 500M; Save takes more by default")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
     token = parser.add_argument_group("the signing key in a PKCS #11 token", f"PIN: a file, or {PIN_VARIABLE}")
@@ -64,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=chosen.port,
             profile=profile,
             imitate=chosen.imitate,
+            max_body=chosen.max_body,
             quiet=chosen.quiet,
             json=chosen.json,
             pkcs11_module=chosen.pkcs11_module,
@@ -78,6 +81,13 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _LAST_PORT:
         raise argparse.ArgumentTypeError(f"give a number from 0 to {_LAST_PORT}")
     return int(text)
+
+
+def _size(text: str) -> int:
+    try:
+        return size_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 _KEPT = 10_000
 _KEPT_WHOLE = 500
-_LONGEST = 8192  # bytes of a body
+LONGEST = 8192
+"""So many bytes of a body are kept."""
+CARRIED = web.RequestKey("carried", tuple[bytes, int])
+"""The key of a request whose body was not kept: its beginning, and the size of the whole."""
 
 _NAMED_SO = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _SECRET = re.compile(
@@ -136,13 +139,16 @@ class Calls:
 
 async def _exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
     """The beginnings of both bodies. Of a request that was not read to its end there is nothing."""
-    sent: bytes | None = None
-    if not request.can_read_body and request.content.exception() is None:
+    beginning, size = b"", None
+    if CARRIED in request:
+        beginning, size = request[CARRIED]
+    elif not request.can_read_body and request.content.exception() is None:
         sent = await request.read()  # read already: nothing is waited for
+        beginning, size = sent[:LONGEST], len(sent)
     body = answer.body if isinstance(answer, web.Response) else None
-    answered = bytes(body[:_LONGEST]) if isinstance(body, bytes | bytearray) else b""
-    size = len(body) if isinstance(body, bytes | bytearray) else None
-    return Exchange((sent or b"")[:_LONGEST], answered, None if sent is None else len(sent), size)
+    answered = bytes(body[:LONGEST]) if isinstance(body, bytes | bytearray) else b""
+    answer_size = len(body) if isinstance(body, bytes | bytearray) else None
+    return Exchange(beginning, answered, size, answer_size)
 
 
 def _path(request: web.Request) -> str:

@@ -183,6 +183,7 @@ Expire = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
+_STREAMED = frozenset({"Save"})  # read by the operation to the end, and too large to be kept
 _CHECK_EVERY = 0.02  # seconds; aiohttp does not tell a handler that the client has left
 
 
@@ -195,7 +196,11 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
         fault = faults.take(request.match_info.route.name)
         if fault is None:
             return await handler(request)
-        await request.read()
+        if request.match_info.route.name not in _STREAMED:
+            await request.read()
+        elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
+            async for _ in request.content.iter_any():
+                pass
 
         async def answer() -> web.StreamResponse:
             """The operation's answer, a refusal included: that too can be spoilt."""

@@ -40,7 +40,6 @@ _EXPLANATIONS = {
     HTTPStatus.NOT_FOUND: "there is no endpoint at this path",
     HTTPStatus.METHOD_NOT_ALLOWED: "the endpoint does not take this method",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "the request body must be announced as application/json",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the request body is too large",
     HTTPStatus.INTERNAL_SERVER_ERROR: "the sandbox failed to answer; its log says why",
 }
 
@@ -173,6 +172,11 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
         raise MalformedBodyError("the request body is not valid JSON") from None
 
 
+def too_large(limit: int) -> str:
+    """Return what a body of more than `limit` bytes is refused with."""
+    return f"the request body is larger than {limit:,} bytes: start the sandbox with a larger --max-body, or max_body"
+
+
 def refusal(status: int, error: str, description: str) -> web.Response:
     """An error body of the signing and fax services: `error` and `description`, with its HTTP status."""
     return web.json_response({"error": error, "description": description}, status=status)
@@ -200,8 +204,10 @@ def refusal_of(error: Exception, request: web.Request) -> web.Response:
             raise error
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and request.path.startswith(SIGNING_BASE):
             # The specification gives this service no 413.
-            return refusal_of(InvalidParameterError("the request body is larger than the service takes"), request)
-        answer = _service_refusal(request.path, error.status, _explanation(error.status))
+            return refusal_of(InvalidParameterError(too_large(request.client_max_size)), request)
+        large = error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        explanation = too_large(request.client_max_size) if large else _explanation(error.status)
+        answer = _service_refusal(request.path, error.status, explanation)
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer

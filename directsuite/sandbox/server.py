@@ -46,6 +46,7 @@ DEMO_CLIENT = ("demo-client", "demo-secret")
 _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
 _OPENAPI = Path(__file__).with_name("openapi.yaml")
 _LARGEST_BODY = 64 * 2**20
+_LARGEST_SAVED = 3 * 2**29  # 1 GiB in base64, with its line breaks
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
@@ -60,6 +61,8 @@ class Sandbox(SandboxState):
     profile, csv_above, missing_status: what the attributes of these names are at first. token: what programs and
     browsers elsewhere show to the control API and the page, so that `host` may be any address; the services have the
     credentials of their accounts. imitate: a report of `directsuite doctor --deep`, whose differences the answers have.
+    max_body: bytes that a request may have; by default Save, which needs little memory for them, takes documents of
+    1 GiB, and other operations 64 MiB.
     Raises ValueError for a host that is not loopback without a token, and for a file that is no report.
     """
 
@@ -94,12 +97,16 @@ class Sandbox(SandboxState):
         missing_status: int = 400,
         token: str | None = None,
         imitate: Path | None = None,
+        max_body: int | None = None,
     ) -> None:
         if token is None and not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
         if token is not None and len(token) < _SHORTEST_TOKEN:
             raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
-        super().__init__(folder, clock, self._seed_demo, keys)
+        if max_body is not None and max_body < 1:
+            raise ValueError("max_body is a number of bytes: 1 or more")
+        super().__init__(folder, clock, self._seed_demo, keys, max_document=max_body or _LARGEST_SAVED)
+        self._max_body = max_body or _LARGEST_BODY
         self._seed_more = seed
         self._imitated = {} if imitate is None else differences_of(imitate)
         self._habits = profile, csv_above, missing_status
@@ -152,7 +159,7 @@ class Sandbox(SandboxState):
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
             credentials.bearer_check(self._database, self.clock),
         ]
-        application = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
+        application = web.Application(middlewares=middlewares, client_max_size=self._max_body)
         application.add_routes(self._routes())
         endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
         application.add_routes(endpoints.routes())

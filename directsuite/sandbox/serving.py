@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import signal
 import sqlite3
@@ -59,6 +60,8 @@ class Serving:
     profile: Profiles = "strict"
     imitate: Path | None = None
     """A report of `directsuite doctor --deep`, whose differences the answers are to have."""
+    max_body: int | None = None
+    """Bytes that a request may have; None for 1 GiB of document in Save, and 64 MiB in other operations."""
     quiet: bool = False
     """Print no calls."""
     json: bool = False
@@ -71,6 +74,14 @@ class Serving:
     """The label of the key in it."""
     pkcs11_pin_file: Path | None = None
     """What holds the token's PIN; None for the variable."""
+
+
+def size_of(text: str) -> int:
+    """Bytes: a number alone, or with K, M or G for powers of 1024. Raises ValueError for what is no size."""
+    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
+    if found is None:
+        raise ValueError("give a size such as 500M or 2G, or a number of bytes")
+    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
 
 
 def run(options: Serving) -> int:
@@ -134,6 +145,7 @@ async def _opened(running: AsyncExitStack, options: Serving, token: str | None) 
             token=token,
             keys=keys,
             imitate=options.imitate,
+            max_body=options.max_body,
         )
         return await running.enter_async_context(sandbox)
     except sqlite3.Error as error:

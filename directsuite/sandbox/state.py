@@ -29,7 +29,7 @@ from directsuite.sandbox.signing.service import SigningService
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
-    from contextlib import AsyncExitStack
+    from contextlib import AbstractContextManager, AsyncExitStack
     from pathlib import Path
 
     from directsuite.sandbox.messaging.service import Profiles
@@ -70,10 +70,19 @@ class SandboxState:
     clock: Clock
     """The time of the whole sandbox."""
 
-    def __init__(self, folder: Path | None, clock: Clock | None, seed: Seed, keys: KeySource | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        clock: Clock | None,
+        seed: Seed,
+        keys: KeySource | None = None,
+        *,
+        max_document: int | None = None,
+    ) -> None:
         self.clock = Clock() if clock is None else clock
         self._own_clock = clock is not None
         self._folder = folder
+        self._max_document = max_document
         self._seed = seed
         self._keys = keys or FileKeyStore(folder)
         self._faults = Faults()
@@ -87,11 +96,20 @@ class SandboxState:
         self._opened = Services(
             database=opened,
             keys=self._keys,
-            signing=SigningService(opened, self.clock, self._keys),
+            signing=SigningService(
+                opened,
+                self.clock,
+                self._keys,
+                folder=None if self._folder is None else self._folder / "documents",
+                max_body=self._max_document,
+            ),
             fax=FaxService(opened),
             messaging=MessagingService(opened, self.clock),
             registration=RegistrationService(opened, self.clock),
         )
+        opening.callback(self._opened.signing.close)
+        if self._folder is not None:
+            await self._opened.signing.clear_away(at_start=True)
         kept = await opened.read(ClockState.load)
         if kept is not None and not self._own_clock:
             self.clock.restore(kept)
@@ -121,9 +139,13 @@ class SandboxState:
         """What `work`, which only reads, makes of the state; the page is made of it."""
         return await self._database.read(work)
 
-    async def describe_document(self, content: bytes) -> dict[str, Any]:
-        """What GetDocInfo tells of a document's content. Raises RefusedError."""
-        return await self._services.signing.describe(content)
+    async def describe_document(self, name: str) -> dict[str, Any]:
+        """What GetDocInfo tells of a document's file. Raises RefusedError, and FileNotFoundError if it has gone."""
+        return await self._services.signing.describe(name)
+
+    def reading_document(self, name: str) -> AbstractContextManager[Path]:
+        """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
+        return self._services.signing.reading(name)
 
     @property
     def operations(self) -> frozenset[str]:
@@ -154,7 +176,9 @@ class SandboxState:
         """
         if account is not None:
             now = self.clock.milliseconds()
-            return await self._write(lambda connection: _empty_account(connection, account, now=now))
+            emptied = await self._write(lambda connection: _empty_account(connection, account, now=now))
+            await self._services.signing.clear_away()
+            return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
             """Empty and seed, in one transaction."""
@@ -162,6 +186,7 @@ class SandboxState:
             self._seed_state(connection)
 
         await self._write(start_over)
+        await self._services.signing.clear_away()
         self._faults.clear()
         return True
 

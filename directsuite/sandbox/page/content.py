@@ -124,24 +124,24 @@ def documents(connection: sqlite3.Connection, text: str, before: int, *, now: in
     """Stored PDFs, the newest first, below a row's number; those that have expired are there until the next Save."""
     return _rows(
         connection,
-        "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, length(content) AS size,"
+        "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,"
         " :now - last_activity >= :lifetime AS expired, last_activity + :lifetime AS expires"
-        " FROM signing_document d JOIN signing_content USING(identifier)"
+        " FROM signing_document d JOIN signing_file USING(identifier)"
         " WHERE d.rowid < :before AND (:text = '' OR instr(identifier, :text) OR instr(lower(account), :text))"
         " ORDER BY d.rowid DESC LIMIT :page",
         {"text": text, "before": before, "page": PAGE + 1, "now": now, "lifetime": LIFETIME_MS},
     )
 
 
-def document(connection: sqlite3.Connection, identifier: str) -> tuple[Row, bytes] | None:
-    """A stored PDF and its content. Reading it here does not keep it from expiring."""
+def document(connection: sqlite3.Connection, identifier: str) -> Row | None:
+    """A stored PDF, with the name of its file. Reading it here does not keep it from expiring."""
     rows = _rows(
         connection,
-        "SELECT identifier, account, created, last_activity, digest, content, last_activity + :lifetime AS expires"
-        " FROM signing_document JOIN signing_content USING(identifier) WHERE identifier = :identifier",
+        "SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires"
+        " FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = :identifier",
         {"identifier": identifier, "lifetime": LIFETIME_MS},
     )
-    return (rows[0], rows[0].pop("content")) if rows else None
+    return rows[0] if rows else None
 
 
 def faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:

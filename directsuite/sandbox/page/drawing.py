@@ -6,7 +6,10 @@ import io
 import re
 import threading
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _ACTIVE = re.compile(
     r"<(/?)(?=(?:applet|area|audio|base|button|embed|form|frame|frameset|iframe|input|link|meta|object|portal|script"
@@ -31,8 +34,8 @@ def neutral_html(html: str) -> str:
     return _SAFE_SOURCE.sub(r"\1\2", renamed)
 
 
-def draw_page(content: bytes, number: int) -> bytes:
-    """A page of a PDF as PNG, counted from 1, with forms and signatures.
+def draw_page(file: Path, number: int) -> bytes:
+    """A page of a PDF file as PNG, counted from 1, with forms and signatures.
 
     Raises LookupError where there is no such page, ValueError for what can't be drawn, and ImportError without the
     extra `directsuite[sandbox]`.
@@ -41,7 +44,7 @@ def draw_page(content: bytes, number: int) -> bytes:
 
     with _one_at_a_time:
         try:
-            document = pdfium.PdfDocument(content)
+            document = pdfium.PdfDocument(file)
         except pdfium.PdfiumError:
             raise ValueError("PDFium can't read the document") from None
         try:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from http import HTTPStatus
@@ -40,6 +41,7 @@ from directsuite.sandbox.page.drawing import draw_page, neutral_html
 from directsuite.sandbox.page.reference import operations_of
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.refusals import RefusedError
+from directsuite.sandbox.signing.files import FilePayload
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -274,17 +276,27 @@ class Page:
         """The sandbox's time in milliseconds since 1970."""
         return self.sandbox.clock.milliseconds()
 
-    async def document(self, identifier: str) -> tuple[content.Row, bytes]:
-        """A stored PDF. Raises NotThereError."""
+    async def document(self, identifier: str) -> content.Row:
+        """A stored PDF, with the name of its file. Raises NotThereError."""
         return _there(await self.sandbox.read(lambda connection: content.document(connection, identifier)))
 
-    async def drawn(self, pdf: bytes, number: int) -> bytes:
+    @contextmanager
+    def reading(self, document: content.Row) -> Generator[Path]:
+        """The file of a stored PDF. Raises NotThereError if it has gone since."""
+        try:
+            with self.sandbox.reading_document(document["name"]) as file:
+                yield file
+        except FileNotFoundError:
+            raise NotThereError("The document has changed or gone meanwhile.") from None
+
+    async def drawn(self, document: content.Row, number: int) -> bytes:
         """A page as PNG, one at a time. Raises NotThereError."""
-        async with self._drawing:
-            try:
-                return await asyncio.to_thread(draw_page, pdf, number)
-            except (LookupError, ValueError) as error:
-                raise NotThereError(str(error)) from None
+        with self.reading(document) as file:
+            async with self._drawing:
+                try:
+                    return await asyncio.to_thread(draw_page, file, number)
+                except (LookupError, ValueError) as error:
+                    raise NotThereError(str(error)) from None
 
 
 async def _overview(page: Page, request: web.Request) -> Mapping[str, Any]:
@@ -360,9 +372,10 @@ async def _documents(page: Page, request: web.Request) -> Mapping[str, Any]:
 
 
 async def _document(page: Page, request: web.Request) -> Mapping[str, Any]:
-    document, pdf = await page.document(request.match_info["identifier"])
+    document = await page.document(request.match_info["identifier"])
     try:
-        described: Mapping[str, Any] = await page.sandbox.describe_document(pdf)
+        with page.reading(document):
+            described: Mapping[str, Any] = await page.sandbox.describe_document(document["name"])
         trouble = None
     except (RefusedError, ImportError) as error:
         described, trouble = {}, str(error)
@@ -370,10 +383,10 @@ async def _document(page: Page, request: web.Request) -> Mapping[str, Any]:
     first = _number(request, "page", 1)
     return {
         "document": document,
-        "size": len(pdf),
+        "size": document["size"],
         "described": described,
         "trouble": trouble,
-        "drawn": pages[first - 1 : first + 4] if len(pdf) <= _LARGEST_DRAWN else [],
+        "drawn": pages[first - 1 : first + 4] if document["size"] <= _LARGEST_DRAWN else [],
         "following": _link(request, page=first + 5) if len(pages) > first + 4 else None,
     }
 
@@ -452,13 +465,14 @@ async def _attachment(page: Page, request: web.Request) -> web.StreamResponse:
 
 
 async def _pdf(page: Page, request: web.Request) -> web.StreamResponse:
-    document, pdf = await page.document(request.match_info["identifier"])
-    return _file(pdf, f"{document['identifier']}.pdf")
+    document = await page.document(request.match_info["identifier"])
+    with page.reading(document) as file:
+        return _file(FilePayload(file), f"{document['identifier']}.pdf")
 
 
 async def _drawn(page: Page, request: web.Request) -> web.StreamResponse:
-    _, pdf = await page.document(request.match_info["identifier"])
-    drawn = await page.drawn(pdf, int(request.match_info["number"]))
+    document = await page.document(request.match_info["identifier"])
+    drawn = await page.drawn(document, int(request.match_info["number"]))
     return web.Response(body=drawn, content_type="image/png", headers={"Content-Security-Policy": _FILE_POLICY})
 
 
@@ -478,7 +492,7 @@ def _bound(page: Page, file: Callable[[Page, web.Request], Awaitable[web.StreamR
     return answer
 
 
-def _file(body: bytes, name: str) -> web.Response:
+def _file(body: bytes | FilePayload, name: str) -> web.Response:
     """A download, whatever it holds: a browser shows none of it."""
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])

@@ -6,10 +6,9 @@ the field was a signature field, was empty, and nothing else went with it. A cer
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
@@ -37,29 +36,33 @@ from pyhanko.sign.fields import enumerate_sig_fields
 from directsuite.sandbox.refusals import InvalidActionError
 from directsuite.sandbox.signing.document import incremental_writer
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _Updates = Iterator[tuple[ModificationLevel, FormUpdate]]
 _creation_rule: Any = SigFieldCreationRule  # its __init__ has no types
 _Specs = dict[str, FieldComparisonSpec]
 
 
-def clear_unsigned_fields(content: bytes) -> tuple[bytes, list[str]]:
-    """Return the document without its empty signature fields, and their names; unchanged if it has none.
+def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
+    """Write the document without its empty signature fields, and return their names; nothing if it has none.
 
     Raises InvalidActionError for a certified document: its certificate does not allow fields to be removed.
     """
-    writer: Any = incremental_writer(content)
-    enumerate_fields: Any = enumerate_sig_fields
-    empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
-    if not empty:
-        return content, []
-    if _certified(writer.root):
-        raise InvalidActionError("the document is certified, which does not allow fields to be removed")
-    gone = _with_widgets(reference for _, _, reference in empty)
-    _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
-    _prune_pages(writer, gone)
-    output = io.BytesIO()
-    writer.write(output)
-    return output.getvalue(), [str(name) for name, _, _ in empty]
+    with source.open("rb") as document:
+        writer: Any = incremental_writer(document)
+        enumerate_fields: Any = enumerate_sig_fields
+        empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
+        if not empty:
+            return []
+        if _certified(writer.root):
+            raise InvalidActionError("the document is certified, which does not allow fields to be removed")
+        gone = _with_widgets(reference for _, _, reference in empty)
+        _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
+        _prune_pages(writer, gone)
+        with target.open("wb") as output:
+            writer.write(output)
+        return [str(name) for name, _, _ in empty]
 
 
 def _certified(root: Any) -> bool:

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
@@ -41,17 +41,18 @@ _WARNINGS = threading.Lock()  # the filters of warnings belong to all threads
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,6} \d{1,5} obj\b)")
 _HEADER_WITHIN = 1024  # bytes; readers accept this much rubbish before the header
 _KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
+_READ = pikepdf.AccessMode.stream  # a map of a large file would count as memory
+_LARGEST_RECOVERED = 64 * 2**20  # bytes; recovery has several copies of the document in memory
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
 
-def open_pdf(content: bytes) -> AbstractContextManager[pikepdf.Pdf]:
+def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
     """Open a document for reading and rewriting."""
-    return pikepdf.open(io.BytesIO(content))
+    return pikepdf.open(file, access_mode=_READ)
 
 
-def rewritten(pdf: pikepdf.Pdf, encryption: pikepdf.Encryption | None = None) -> bytes:
-    """Return the bytes of a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
-    output = io.BytesIO()
+def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | None = None) -> None:
+    """Write a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
     if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
         pdf.trailer["/Size"] = 0
     for name in _misfits(pdf):
@@ -61,48 +62,50 @@ def rewritten(pdf: pikepdf.Pdf, encryption: pikepdf.Encryption | None = None) ->
         if usage_rights in permissions:
             del permissions[usage_rights]
     with _stray_widgets_allowed(pdf):
-        pdf.save(output, encryption=encryption or pdf.is_encrypted or None)
-    return output.getvalue()
+        pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def reader(content: bytes) -> Any:
+def reader(document: BinaryIO) -> Any:
     """Return pyHanko's reader: tolerant, and unlocked where the user password is empty."""
-    opened: Any = PdfFileReader(io.BytesIO(content), strict=False)
+    opened: Any = PdfFileReader(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened
 
 
-def incremental_writer(content: bytes) -> Any:
+def incremental_writer(document: BinaryIO) -> Any:
     """Return pyHanko's writer, which appends an update; unlocked where the user password is empty."""
-    writer: Any = IncrementalPdfFileWriter(io.BytesIO(content), strict=False)
+    writer: Any = IncrementalPdfFileWriter(document, strict=False)
     if writer.prev.encrypted:
         writer.encrypt(user_pwd=b"")
     return writer
 
 
-def accepted(content: bytes) -> tuple[bytes, bool]:
-    """Return the bytes to store for an uploaded document, and whether it had to be rewritten to be signed later.
+def repair(uploaded: Path, target: Path) -> bool:
+    """Return True if an uploaded document had to be rewritten, into `target`, to be signed later.
 
     Raises InvalidParameterError, which says why, for what is no PDF, has no pages, cannot be decrypted, or cannot be
     signed: what is stored, Sign takes. A document that carries signatures is never rewritten: that would break them.
     """
-    if b"%PDF-" not in content[:_HEADER_WITHIN]:
+    with uploaded.open("rb") as document:
+        beginning = document.read(_HEADER_WITHIN)
+    if b"%PDF-" not in beginning:
         raise InvalidParameterError("the body is not a PDF document: it does not begin with %PDF-")
     try:
-        with _recovered(content) as pdf:
+        with _recovered(uploaded) as pdf:
             if not len(pdf.pages):
                 raise InvalidParameterError("the PDF document has no pages")
             signed = signature_count(pdf) > 0
             page_numbers(pdf)  # reads every page, and so finds what is damaged
             sound = not _misfits(pdf) and (signed or not _untyped(pdf).get_warnings())
-            if sound and _can_be_updated(content):
-                return content, False
+            if sound and _can_be_updated(uploaded):
+                return False
             if signed:
                 raise InvalidParameterError(
                     "the PDF document is signed, and damaged or encrypted by an outdated method: it cannot be repaired"
                 )
-            return _repaired(pdf), True
+            _write_repaired(pdf, target)
+            return True
     except pikepdf.PasswordError:
         raise InvalidParameterError("the PDF document needs a password: remove it before saving") from None
     except pikepdf.PdfError as error:
@@ -120,22 +123,25 @@ def _misfits(pdf: pikepdf.Pdf) -> list[str]:
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
-def _recovered(content: bytes) -> pikepdf.Pdf:
+def _recovered(file: Path) -> pikepdf.Pdf:
     """The document; where qpdf does not find its objects, it looks once more in a form that is easier to read.
 
     Without a cross-reference table qpdf finds an object only at the start of a line, and only under a number below a
     third of the file's size; and it believes what `startxref` points to. Other readers are not so strict.
     """
     try:
-        return pikepdf.open(io.BytesIO(content))
+        return pikepdf.open(file, access_mode=_READ)
     except pikepdf.PdfError:
+        if file.stat().st_size > _LARGEST_RECOVERED:
+            raise
+        content = file.read_bytes()
         lines = _OBJECT.sub(rb"\n\1", content.replace(b"startxref", b""))
         highest = max((int(found[1].split()[0]) for found in _OBJECT.finditer(content)), default=0)
         return pikepdf.open(io.BytesIO(lines + b"\n" * (3 * highest)))
 
 
-def _repaired(pdf: pikepdf.Pdf) -> bytes:
-    """The document rewritten so that it can be signed. Raises InvalidParameterError if it still cannot be.
+def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
+    """Write the document so that it can be signed. Raises InvalidParameterError if it still cannot be.
 
     Encryption that pyHanko does not know (revision 5, or no key length) gives way to that of PDF 2.0, with the same
     permissions, and with an owner password that nobody knows.
@@ -143,9 +149,9 @@ def _repaired(pdf: pikepdf.Pdf) -> bytes:
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
         with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
-            content = rewritten(pdf, encryption)
-            if _can_be_updated(content):
-                return content
+            rewrite(pdf, target, encryption)
+            if _can_be_updated(target):
+                return
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
 
 
@@ -171,14 +177,14 @@ def _untyped(pdf: pikepdf.Pdf) -> Any:
     return pdf
 
 
-def _can_be_updated(content: bytes) -> bool:
+def _can_be_updated(file: Path) -> bool:
     """Return True if pyHanko, which does not repair, can append a signature field to the document's first page."""
     try:
-        writer = incremental_writer(content)
-        append_field: Any = append_signature_field
-        append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
-        writer.update_root()  # where signing tells the extension of PDF that it uses
-        with Path(os.devnull).open("wb") as nowhere:
+        with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
+            writer = incremental_writer(document)
+            append_field: Any = append_signature_field
+            append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
+            writer.update_root()  # where signing tells the extension of PDF that it uses
             writer.write(nowhere)
     except MemoryError:
         raise

@@ -14,7 +14,7 @@ import logging
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
 from pyhanko.pdf_utils.misc import PdfError
@@ -37,12 +37,12 @@ from directsuite.sandbox.signing.document import (
     text_of,
 )
 from directsuite.sandbox.signing.flatten import flatten
-from directsuite.sandbox.signing.request import decoded
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from directsuite.sandbox.signing.keys import Certificate, KeySource
     from directsuite.sandbox.signing.request import SignatureRequest
@@ -70,41 +70,44 @@ for _name in list(logging.Logger.manager.loggerDict):  # a filter works at the l
 class Change:
     """What an operation makes of a document."""
 
-    content: bytes
     names: list[str]
-    """The fields or signatures concerned."""
+    """The fields or signatures concerned; none where the document stays as it is."""
     description: str
     """A sentence on what was done, for the answer."""
 
 
-def receive(body: bytes) -> tuple[bytes, bool]:
-    """Return the document in the base64 body of Save, True beside it once repaired. Raises InvalidParameterError."""
-    content = decoded(body, "the body")
+def receive(uploaded: Path, target: Path) -> bool:
+    """Return True if an uploaded document was repaired, into `target`. Raises InvalidParameterError."""
     with _at_work_on_a_document(InvalidParameterError("the PDF document is damaged beyond repair")):
-        return document.accepted(content)
+        return document.repair(uploaded, target)
 
 
 def change(
-    operation: Operation, content: bytes, signatures: Sequence[SignatureRequest], keys: KeySource, at: datetime
+    operation: Operation,
+    source: Path,
+    target: Path,
+    signatures: Sequence[SignatureRequest],
+    keys: KeySource,
+    at: datetime,
 ) -> Change:
-    """Return what an operation makes of a document, at this time. Raises RefusedError."""
+    """Write what an operation makes of a document, at this time, unless it stays as it is. Raises RefusedError."""
     with _at_work_on_a_document():
         match operation:
             case "Flatten":
-                flattened, names = flatten(content)
-                return Change(flattened, names, f"{len(names)} form field(s) flattened")
+                names = flatten(source, target)
+                return Change(names, f"{len(names)} form field(s) flattened")
             case "ClearUnsignedFields":
-                cleared, names = clear_unsigned_fields(content)
-                return Change(cleared, names, f"{len(names)} unsigned signature field(s) removed")
+                names = clear_unsigned_fields(source, target)
+                return Change(names, f"{len(names)} unsigned signature field(s) removed")
             case "Sign" | "MultiSign":
-                signed, names = sign(content, signatures, keys.signer(), at)
-                return Change(signed, names, f"signed: {', '.join(names)}")
+                names = sign(source, target, signatures, keys.signer(), at)
+                return Change(names, f"signed: {', '.join(names)}")
 
 
-def describe(content: bytes, keys: KeySource, moment: datetime) -> dict[str, Any]:
+def describe(file: Path, keys: KeySource, moment: datetime) -> dict[str, Any]:
     """Return the members of GetDocInfo that come from the document. Raises RefusedError."""
     with _at_work_on_a_document():
-        return inspect(content, keys.trust_roots(), moment)
+        return inspect(file, keys.trust_roots(), moment)
 
 
 @contextmanager
@@ -122,17 +125,17 @@ def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[Non
         _at_work.reset(token)
 
 
-def inspect(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
     """Return the members signatures, formFields, pages and metaData of GetDocInfo; validity is judged as of `moment`.
 
     A form field is listed once for each of its widgets, so that the buttons of a radio group tell their places.
     """
-    with open_pdf(content) as pdf:
+    with open_pdf(file) as pdf:
         places = page_numbers(pdf)
         boxes = [crop_box(page) for page in pdf.pages]
         form = list(fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
-        verdicts = validate(content, trust_roots, moment) if any(field.signed for field in signatures) else {}
+        verdicts = validate(file, trust_roots, moment) if any(field.signed for field in signatures) else {}
         return {
             "signatures": [
                 {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(field.name))}
@@ -194,34 +197,35 @@ def _points(length: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
+def validate(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
     """Return what GetDocInfo tells of each signature, by the name of its field; judged as of `moment`."""
-    return asyncio.run(_validate(content, trust_roots, moment))
+    with file.open("rb") as stored:
+        return asyncio.run(_validate(stored, trust_roots, moment))
 
 
-async def _validate(content: bytes, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
+async def _validate(stored: BinaryIO, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
     verdicts: dict[str, Json] = {}
     try:
-        signatures: list[Any] = list(reader(content).embedded_regular_signatures)
+        signatures: list[Any] = list(reader(stored).embedded_regular_signatures)
     except (SignatureValidationError, PdfError, ValueError):  # what is in a signature's place is none
         return verdicts
     for position, signature in enumerate(signatures):
         context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
         name = str(signature.field_name)
         try:
-            verdicts[name] = await _judge(content, position, signature, context)
+            verdicts[name] = await _judge(stored, position, signature, context)
         except (SignatureValidationError, PdfError, ValueError):
             verdicts[name] = _verdict(signature, "", valid=False, modification="UNKNOWN")
     return verdicts
 
 
-async def _judge(content: bytes, position: int, signature: Any, context: ValidationContext) -> Json:
+async def _judge(stored: BinaryIO, position: int, signature: Any, context: ValidationContext) -> Json:
     try:
         status: Any = await async_validate_pdf_signature(signature, context, diff_policy=POLICY)
     except PdfError:
         # The form of an earlier revision cannot be compared, a period in a field's own name (/T) being the usual
         # reason: what the signature covers is still judged, on a fresh reader, and later changes are not.
-        signature = reader(content).embedded_regular_signatures[position]
+        signature = reader(stored).embedded_regular_signatures[position]
         status = await async_validate_pdf_signature(signature, context, skip_diff=True)
     subject: Any = status.signing_cert.subject.native
     level = status.modification_level

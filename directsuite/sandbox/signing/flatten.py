@@ -10,6 +10,7 @@ field's default appearance (/DA), within the border and background of its appear
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name
@@ -23,7 +24,7 @@ from directsuite.sandbox.signing.document import (
     fields,
     new_stream,
     open_pdf,
-    rewritten,
+    rewrite,
     signature_count,
     subfields,
     text_of,
@@ -31,17 +32,22 @@ from directsuite.sandbox.signing.document import (
 )
 from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_list, paragraph, single_line
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _SIZE = re.compile(r"/\S+\s+(-?[\d.]+)\s+Tf")
 _PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
 _MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
-def flatten(content: bytes) -> tuple[bytes, list[str]]:
-    """Return the document with its form baked into the pages, and the names of the fields that went.
+def flatten(source: Path, target: Path) -> list[str]:
+    """Write the document with its form baked into the pages, and return the names of the fields that went.
+
+    Without such fields nothing is written.
 
     Raises InvalidActionError for a signed document: rewriting it would break its signatures.
     """
-    with open_pdf(content) as pdf:
+    with open_pdf(source) as pdf:
         signatures = signature_count(pdf)
         if signatures:
             raise InvalidActionError(
@@ -50,7 +56,7 @@ def flatten(content: bytes) -> tuple[bytes, list[str]]:
         form = acro_form(pdf)
         names = [field.name for field in fields(pdf) if field.kind != "signature"]
         if form is None or not names:
-            return content, []
+            return []
         complete_appearances(pdf)
         roots = list(form.get("/Fields", Array([])))  # qpdf takes the form away once it has flattened it
         kept = _set_aside_all_but_fields(pdf)
@@ -61,7 +67,8 @@ def flatten(content: bytes) -> tuple[bytes, list[str]]:
             elif "/Annots" in page.obj:
                 del page.obj["/Annots"]
         _keep_signature_fields(pdf, roots)
-        return rewritten(pdf), names
+        rewrite(pdf, target)
+        return names
 
 
 def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:

@@ -14,13 +14,16 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pybase64
 
 from directsuite.sandbox.refusals import InvalidParameterError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
@@ -47,6 +50,48 @@ def decoded(text: bytes | str, what: str) -> bytes:
         return pybase64.b64decode(compact, validate=True)
     except ValueError:
         raise InvalidParameterError(f"{what} is not valid base64") from None
+
+
+class Base64File:
+    """Base64 text, piece by piece, decoded into a file. Its methods may run in any thread, one after the other.
+
+    White space and the beginning of a data URL, which is within the first piece, are passed over.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.open("wb")
+        self._rest = b""
+        self._at_start = True
+        self._padded = False
+
+    def write(self, text: bytes, *, last: bool = False) -> None:
+        """Decode a piece of the text; `last` for the end of the text. Raises InvalidParameterError."""
+        text = self._rest + text
+        if self._at_start:
+            found = _DATA_PREFIX.match(text)
+            text = text[found.end() :] if found else text
+            self._at_start = False
+        text = text.translate(None, _WHITE_SPACE)
+        whole = len(text) if last else len(text) // 4 * 4
+        text, self._rest = text[:whole], text[whole:]
+        try:
+            octets = pybase64.b64decode(text, validate=True)
+        except ValueError:
+            raise InvalidParameterError("the body is not valid base64") from None
+        if octets and self._padded:
+            raise InvalidParameterError("the body is not valid base64")
+        self._padded = self._padded or text.endswith(b"=")
+        self._file.write(octets)
+        if last and not self._file.tell():
+            raise InvalidParameterError("the body is empty: base64 text is expected")
+
+    def __enter__(self) -> Self:
+        """The file is open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Every change holds the document's lock from reading it to storing the result, so that two changes of one document
 follow one another; the result and its entry in the ledger are one transaction. A change that leaves the document as
 it was (flattening without a form, clearing without an empty signature field) succeeds, keeps the digest, and has no
-entry in the ledger. Work on PDFs runs in worker threads, two at a time.
+entry in the ledger. Work on PDFs runs in worker threads, two at a time, and from file to file: bodies are decoded and
+encoded on the way, so that a document of any size takes little memory.
 
 A document expires after 4 hours without activity. That is derived from the clock whenever a document is asked for; the
 rows of expired ones are cleared away when the next one is saved.
@@ -12,8 +13,6 @@ rows of expired ones are cleared away when the next one is saved.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import io
 import uuid
 import weakref
 from collections.abc import Callable
@@ -21,9 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pybase64
 from aiohttp import web
 
+from directsuite.sandbox.calls import CARRIED, LONGEST
 from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import record_effect
@@ -34,11 +33,15 @@ from directsuite.sandbox.refusals import (
     NoSuchDocumentError,
     PermissionDeniedError,
     parse_json,
+    too_large,
 )
-from directsuite.sandbox.signing.request import SignatureRequest, read_multi_sign, read_sign
+from directsuite.sandbox.signing.files import DocumentFiles, FilePayload
+from directsuite.sandbox.signing.request import Base64File, SignatureRequest, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
     import sqlite3
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
@@ -52,14 +55,22 @@ CREATE TABLE IF NOT EXISTS signing_document(
   identifier TEXT PRIMARY KEY, account TEXT NOT NULL, created INTEGER NOT NULL, last_activity INTEGER NOT NULL,
   digest TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS signing_document_activity ON signing_document(last_activity);
-CREATE TABLE IF NOT EXISTS signing_content(
-  identifier TEXT PRIMARY KEY REFERENCES signing_document(identifier) ON DELETE CASCADE, content BLOB NOT NULL);
+DROP TABLE IF EXISTS signing_content;
+CREATE TABLE IF NOT EXISTS signing_file(
+  identifier TEXT PRIMARY KEY REFERENCES signing_document(identifier) ON DELETE CASCADE,
+  name TEXT NOT NULL, size INTEGER NOT NULL);
+CREATE TEMP TABLE signing_abandoned(name TEXT NOT NULL);
+CREATE TEMP TRIGGER signing_file_deleted AFTER DELETE ON signing_file
+  BEGIN INSERT INTO signing_abandoned VALUES(OLD.name); END;
+CREATE TEMP TRIGGER signing_file_replaced AFTER UPDATE OF name ON signing_file
+  BEGIN INSERT INTO signing_abandoned VALUES(OLD.name); END;
 """
 
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
 LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _PARALLEL = 2  # documents worked on at once
+_PIECE = 2**20  # bytes of a body that are decoded at once
 
 _CHANGES: dict[Operation, Callable[[object], list[SignatureRequest]] | None] = {
     "Flatten": None,
@@ -74,11 +85,23 @@ class SigningService:
     """The twelve operations on stored PDF documents.
 
     missing_status: the HTTP status for an unknown, deleted or expired identifier. The specification keeps 404 for
-    endpoints and has 400 for invalid parameters; some servers answer 404.
+    endpoints and has 400 for invalid parameters; some servers answer 404. folder: where the documents are; None for a
+    temporary one. max_body: bytes of the body of Save; None for what the application takes of any body.
     """
 
-    def __init__(self, database: Database, clock: Clock, keys: KeySource, *, missing_status: int = 400) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        keys: KeySource,
+        *,
+        missing_status: int = 400,
+        folder: Path | None = None,
+        max_body: int | None = None,
+    ) -> None:
         self.missing_status = missing_status
+        self._files = DocumentFiles(folder)
+        self._max_body = max_body
         self._database = database
         self._clock = clock
         self._keys = keys
@@ -102,26 +125,66 @@ class SigningService:
             ]
         return routes
 
-    async def describe(self, content: bytes) -> dict[str, Any]:
-        """Return what GetDocInfo tells of a document's content, as of now. Raises RefusedError."""
+    async def describe(self, name: str) -> dict[str, Any]:
+        """Return what GetDocInfo tells of a document's file, as of now. Raises RefusedError and FileNotFoundError."""
         moment = self._clock.now()
-        described: dict[str, Any] = await self._work(lambda: _engine().describe(content, self._keys, moment))
+        with self._files.reading(name) as file:
+            described: dict[str, Any] = await self._work(lambda: _engine().describe(file, self._keys, moment))
         return described
 
+    def reading(self, name: str) -> AbstractContextManager[Path]:
+        """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
+        return self._files.reading(name)
+
+    async def clear_away(self, *, at_start: bool = False) -> None:
+        """Remove the files of documents that are gone; at a start, also what was left when the sandbox was killed."""
+        if at_start:
+            self._files.keep_only(await self._database.read(_names))
+        await self._write(lambda _: None)
+
+    def close(self) -> None:
+        """Remove the documents, unless they are kept in a folder."""
+        self._files.close()
+
     async def _save(self, request: web.Request) -> web.Response:
-        from_body = await request.read()
-        content, repaired = await self._work(lambda: _engine().receive(from_body))
-        document = StoredDocument(str(uuid.uuid4()), self._clock.milliseconds(), digest_of(content), content)
-        await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
+        with self._files.making() as repaired_file:
+            with self._files.making() as uploaded:
+                await self._receive(request, uploaded)
+                repaired: bool = await self._work(lambda: _engine().receive(uploaded, repaired_file))
+            kept, other = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
+            self._files.abandon([other.name])
+            document = StoredDocument(
+                str(uuid.uuid4()), self._clock.milliseconds(), *await asyncio.to_thread(self._files.seal, kept)
+            )
+            await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_summary(document, f"the document is stored{repair}"))
 
+    async def _receive(self, request: web.Request, file: Path) -> None:
+        """Decode the body into a file. Raises InvalidParameterError."""
+        limit = self._max_body or request.client_max_size
+        if (request.content_length or 0) > limit:
+            raise InvalidParameterError(too_large(limit))
+        beginning, size, pending = b"", 0, bytearray()
+        with Base64File(file) as decoder:
+            async for piece in request.content.iter_any():
+                size += len(piece)
+                if size > limit:
+                    raise InvalidParameterError(too_large(limit))
+                beginning += piece[: LONGEST - len(beginning)]
+                pending += piece
+                if len(pending) >= _PIECE:
+                    await asyncio.to_thread(decoder.write, bytes(pending))
+                    pending.clear()
+            await asyncio.to_thread(decoder.write, bytes(pending), last=True)
+        request[CARRIED] = beginning, size
+
     async def _get_document(self, request: web.Request) -> web.Response:
-        return await _base64_answer((await self._use(request)).content)
+        return self._base64_answer((await self._use(request)).file)
 
     async def _get_info(self, request: web.Request) -> web.Response:
         document = await self._use(request)
-        described = await self.describe(document.content)
+        described = await self.describe(document.file)
         return web.json_response({**described, **_summary(document, "the document is stored")})
 
     async def _delete(self, request: web.Request) -> web.Response:
@@ -131,36 +194,57 @@ class SigningService:
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
     async def _change(self, operation: Operation, request: web.Request) -> web.Response:
-        changed, digest = await self._changed(operation, request)
-        return web.json_response({"documentDigest": digest, "description": changed.description})
+        changed, document = await self._changed(operation, request)
+        return web.json_response({"documentDigest": document.digest, "description": changed.description})
 
     async def _change_and_pull(self, operation: Operation, request: web.Request) -> web.Response:
-        changed, _ = await self._changed(operation, request)
-        return await _base64_answer(changed.content)
+        _, document = await self._changed(operation, request)
+        return self._base64_answer(document.file)
 
-    async def _changed(self, operation: Operation, request: web.Request) -> tuple[Change, str]:
-        """The change, stored, and the new digest; a function of its own, so that the old content is let go of then."""
+    async def _changed(self, operation: Operation, request: web.Request) -> tuple[Change, StoredDocument]:
+        """The change, and the document as it is stored now."""
         read_body = _CHANGES[operation]
         signatures = [] if read_body is None else read_body(await _json(request))
         async with self._lock(request.match_info["identifier"]):
             before = await self._use(request)
             moment = self._clock.now()
-            changed: Change = await self._work(
-                lambda: _engine().change(operation, before.content, signatures, self._keys, moment)
-            )
-            if changed.content == before.content:
-                return changed, before.digest
-            name, at = str(request.match_info.route.name), self._clock.milliseconds()
-            digest = await self._write(lambda connection: replace_document(connection, before, changed, name, at))
-            return changed, digest
+            with self._files.reading(before.file) as source, self._files.making() as target:
+                changed: Change = await self._work(
+                    lambda: _engine().change(operation, source, target, signatures, self._keys, moment)
+                )
+                if not changed.names:
+                    self._files.abandon([target.name])
+                    return changed, before
+                after = StoredDocument(
+                    before.identifier, before.created, *await asyncio.to_thread(self._files.seal, target)
+                )
+                name, at = str(request.match_info.route.name), self._clock.milliseconds()
+                await self._write(
+                    lambda connection: replace_document(connection, before, after, changed.names, name, at)
+                )
+            return changed, after
 
     async def _use(self, request: web.Request) -> StoredDocument:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
         return await self._write(lambda connection: use_document(connection, identifier, account, at))
 
+    def _base64_answer(self, name: str) -> web.Response:
+        payload = FilePayload(self._files[name], base64=True)
+        return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
+
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Have work written, and remove the files that no row names after it."""
+
+        def work_and_collect(connection: sqlite3.Connection) -> tuple[T, list[str]]:
+            """What `work` gives, and the names of files."""
+            result = work(connection)
+            rows = connection.execute("DELETE FROM signing_abandoned RETURNING name").fetchall()
+            return result, [row["name"] for row in rows]
+
         try:
-            return await self._database.write(work)
+            result, gone = await self._database.write(work_and_collect)
+            self._files.abandon(gone)
+            return result
         except NoSuchDocumentError as missing:
             missing.status = self.missing_status
             raise
@@ -190,12 +274,6 @@ def _summary(document: StoredDocument, description: str) -> dict[str, str]:
     }
 
 
-async def _base64_answer(content: bytes) -> web.Response:
-    # A file is sent in pieces; bytes would be copied whole.
-    text = await asyncio.to_thread(lambda: io.BytesIO(pybase64.b64encode(content)))
-    return web.Response(body=text, content_type="text/plain", charset="us-ascii")
-
-
 async def _json(request: web.Request) -> object:
     try:
         return parse_json(await request.read())
@@ -212,12 +290,10 @@ class StoredDocument:
     """Milliseconds since 1970."""
     digest: str
     """SHA-256 of the content, in hex."""
-    content: bytes
-
-
-def digest_of(content: bytes) -> str:
-    """Return the documentDigest of a document's bytes: SHA-256 in hex."""
-    return hashlib.sha256(content).hexdigest()
+    file: str
+    """The name of the file that has the content."""
+    size: int
+    """Bytes of the content."""
 
 
 def insert_document(connection: sqlite3.Connection, document: StoredDocument, account: str) -> None:
@@ -227,7 +303,10 @@ def insert_document(connection: sqlite3.Connection, document: StoredDocument, ac
         "INSERT INTO signing_document(identifier, account, created, last_activity, digest) VALUES(?, ?, ?, ?, ?)",
         (document.identifier, account, document.created, document.created, document.digest),
     )
-    _write_content(connection, document.identifier, document.content)
+    connection.execute(
+        "INSERT INTO signing_file(identifier, name, size) VALUES(?, ?, ?)",
+        (document.identifier, document.file, document.size),
+    )
     _record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
 
@@ -237,36 +316,38 @@ def use_document(connection: sqlite3.Connection, identifier: str, account: str, 
     Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
     """
     row = connection.execute(
-        "SELECT d.*, c.rowid AS place FROM signing_document d JOIN signing_content c USING(identifier)"
-        " WHERE identifier = ?",
-        (identifier,),
+        "SELECT * FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = ?", (identifier,)
     ).fetchone()
     if row is None or at - row["last_activity"] >= LIFETIME_MS:
         raise NoSuchDocumentError("no document has this identifier: it is unknown, deleted or expired")
     if row["account"] != account:
         raise PermissionDeniedError("the document belongs to another account")
     connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
-    with connection.blobopen("signing_content", "content", row["place"], readonly=True) as blob:
-        return StoredDocument(row["identifier"], row["created"], row["digest"], blob.read())
+    return StoredDocument(identifier, row["created"], row["digest"], row["name"], row["size"])
 
 
 def replace_document(
-    connection: sqlite3.Connection, before: StoredDocument, change: Change, operation: str, at: int
-) -> str:
-    """Put the bytes that `operation` has made in place of those that were read as `before`. Return the new digest.
+    connection: sqlite3.Connection,
+    before: StoredDocument,
+    after: StoredDocument,
+    names: list[str],
+    operation: str,
+    at: int,
+) -> None:
+    """Put the file that `operation` has made in place of the one that was read as `before`.
 
     Raises InvalidActionError if the document was changed or deleted since.
     """
-    digest = digest_of(change.content)
     changed = connection.execute(
         "UPDATE signing_document SET digest = ? WHERE identifier = ? AND digest = ?",
-        (digest, before.identifier, before.digest),
+        (after.digest, before.identifier, before.digest),
     )
     if changed.rowcount != 1:
         raise InvalidActionError("the document was changed or deleted by another request meanwhile: try again")
-    _write_content(connection, before.identifier, change.content)
-    _record(connection, operation, before.identifier, at, digest=digest, before=before.digest, names=change.names)
-    return digest
+    connection.execute(
+        "UPDATE signing_file SET name = ?, size = ? WHERE identifier = ?", (after.file, after.size, before.identifier)
+    )
+    _record(connection, operation, before.identifier, at, digest=after.digest, before=before.digest, names=names)
 
 
 def delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
@@ -280,9 +361,5 @@ def _record(connection: sqlite3.Connection, operation: str, identifier: str, at:
     record_effect(connection, operation=operation, subject=identifier, at=at, **detail)
 
 
-def _write_content(connection: sqlite3.Connection, identifier: str, content: bytes) -> None:
-    """Keep the bytes of a document without a copy of them in memory; as a parameter SQLite would make two."""
-    statement = "REPLACE INTO signing_content VALUES(?, zeroblob(?)) RETURNING rowid"
-    [place] = connection.execute(statement, (identifier, len(content))).fetchone()
-    with connection.blobopen("signing_content", "content", place) as blob:
-        blob.write(content)
+def _names(connection: sqlite3.Connection) -> list[str]:
+    return [row["name"] for row in connection.execute("SELECT name FROM signing_file")]

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name
@@ -40,7 +41,7 @@ from directsuite.sandbox.signing.document import (
     new_stream,
     open_pdf,
     page_numbers,
-    rewritten,
+    rewrite,
     rotation,
     signature_count,
     upright,
@@ -51,6 +52,7 @@ from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, par
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from PIL.Image import Image
     from pyhanko.pdf_utils.layout import BoxConstraints
@@ -70,22 +72,25 @@ _GAP = 2.0  # points around the picture and between it and the text
 Draw = Callable[[float, float], bytes]
 
 
-def sign(content: bytes, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> tuple[bytes, list[str]]:
-    """Return the document with one more signature for each request, and their names. All or none of them are made.
+def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
+    """Write the document with one more signature for each request, and return their names; `target` is whole then.
 
     at: the time of signing, which each signature tells in its signer's time zone. Raises InvalidActionError where the
     document does not take the signature, InvalidParameterError where the request is at fault.
     """
-    with open_pdf(content) as pdf:
+    with open_pdf(source) as pdf:
         form = acro_form(pdf)
-        if form is not None and "/NeedAppearances" in form and not signature_count(pdf):
+        outdated = form is not None and "/NeedAppearances" in form and not signature_count(pdf)
+        if outdated:
             # A viewer that draws the form after the first signature would break it.
             complete_appearances(pdf)
-            content = rewritten(pdf)
+            rewrite(pdf, target)
         signatures = _checked(pdf, requests)
+    if not outdated:
+        shutil.copyfile(source, target)
     for signature in signatures:
-        content = _signed(content, signature, signer, at)
-    return content, [signature.name for signature in signatures]
+        _append(target, signature, signer, at)
+    return [signature.name for signature in signatures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ def _page_of(pdf: pikepdf.Pdf, field: Field) -> int | None:
     return place[0] if place is not None else None
 
 
-def _signed(content: bytes, signature: _Signature, signer: Signer, at: datetime) -> bytes:
+def _append(target: Path, signature: _Signature, signer: Signer, at: datetime) -> None:
     request = signature.request
     local = at.astimezone(request.zone)
     lines = [request.signer_name or str(signer.subject_name or "")]
@@ -196,28 +201,24 @@ def _signed(content: bytes, signature: _Signature, signer: Signer, at: datetime)
         metadata, signer, stamp_style=_DrawnStampStyle(draw=draw), new_field_spec=signature.new_field
     )
     try:
-        return asyncio.run(_embed(content, pdf_signer, local)).getvalue()  # which BytesIO does not copy
+        with target.open("r+b") as document:
+            asyncio.run(_embed(document, pdf_signer, local))
     except (SigningError, PdfError) as error:
         raise InvalidActionError(f"the signature {signature.name!r} cannot be made: {error}") from error
 
 
-async def _embed(content: bytes, pdf_signer: PdfSigner, at: datetime) -> io.BytesIO:
-    """pyHanko's async_sign_pdf, step by step, since only so the time of signing can be set.
-
-    Gives a buffer and no bytes, since asyncio.run prints a result of its main task, which takes long for megabytes.
-    """
-    session: Any = pdf_signer.init_signing_session(incremental_writer(content))
+async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
+    """pyHanko's async_sign_pdf, step by step, since only so the time of signing can be set."""
+    session: Any = pdf_signer.init_signing_session(incremental_writer(document))
     session.system_time = at
     validation = await session.perform_presign_validation(session.pdf_out)
     reserved = await session.estimate_signature_container_size(validation, tight=False)
     prepared = session.prepare_tbs_document(validation_info=validation, bytes_reserved=reserved)
-    output = io.BytesIO()
-    digest, _ = prepared.digest_tbs_document(output=output)
+    digest, output = prepared.digest_tbs_document(in_place=True)
     signed = await prepared.perform_signature(
         document_digest=digest.document_digest, pdf_cms_signed_attrs=PdfCMSSignedAttributes(signing_time=at)
     )
     await signed.post_signature_processing(output)
-    return output
 
 
 def _read_picture(picture: bytes) -> Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,19 +108,23 @@ async def test_documents_are_drawn_with_fields_and_signatures(
 
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.7\n", b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\n%%EOF"])
-def test_what_is_no_document_is_not_drawn(content: bytes) -> None:
+def test_what_is_no_document_is_not_drawn(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "document.pdf"
+    file.write_bytes(content)
     with pytest.raises((ValueError, LookupError)):
-        draw_page(content, 1)
+        draw_page(file, 1)
 
 
 @pytest.mark.parametrize("box", ["0 0 14400 14400", "0 0 1 14400", "0 0 14400 1", "0 0 0.01 0.01", "-1e9 -1e9 1e9 1e9"])
-def test_a_page_of_any_size_is_a_picture_of_bounded_size(box: str) -> None:
+def test_a_page_of_any_size_is_a_picture_of_bounded_size(box: str, tmp_path: Path) -> None:
+    file = tmp_path / "document.pdf"
     pdf = f"""%PDF-1.7
 1 0 obj<</Type/Catalog/Pages 2 0 R/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj
 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[{box}]/AA<</O<</S/URI/URI(http://canary.test/)>>>>>>endobj
 trailer<</Root 1 0 R>>"""
-    with Image.open(io.BytesIO(draw_page(pdf.encode(), 1))) as picture:
+    file.write_bytes(pdf.encode())
+    with Image.open(io.BytesIO(draw_page(file, 1))) as picture:
         assert max(picture.size) <= 3000
 
 

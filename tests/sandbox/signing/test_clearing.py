@@ -88,7 +88,7 @@ async def test_removing_another_annotation_along_makes_signatures_invalid(signin
 
 
 def _without_field(content: bytes, name: str) -> bytes:
-    writer: Any = incremental_writer(content)
+    writer: Any = incremental_writer(io.BytesIO(content))
     form: Any = writer.root["/AcroForm"]
     [gone] = [field for field in form["/Fields"] if field.get_object()["/T"] == name]
     form[pdf_name("/Fields")] = generic.ArrayObject(field for field in form["/Fields"] if field != gone)
@@ -102,7 +102,7 @@ def _without_field(content: bytes, name: str) -> bytes:
 
 
 def _without_link(content: bytes) -> bytes:
-    writer: Any = incremental_writer(content)
+    writer: Any = incremental_writer(io.BytesIO(content))
     page: Any = writer.find_page_for_modification(0)[0].get_object()
     notes = [page["/Annots"].raw_get(number) for number in range(len(page["/Annots"]))]
     page[pdf_name("/Annots")] = generic.ArrayObject(note for note in notes if note.get_object()["/Subtype"] != "/Link")

@@ -6,7 +6,9 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import tempfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +26,6 @@ from directsuite.sandbox.signing.request import SignatureRequest, decoded
 from directsuite.sandbox.signing.service import (
     SigningService,
     StoredDocument,
-    digest_of,
     insert_document,
     replace_document,
     use_document,
@@ -164,7 +165,7 @@ async def test_expired_documents_leave_the_database(signing: Caller, clock: Cloc
     clock.advance(timedelta(hours=4))
     kept = await signing.save(documents.plain())
     rows = await signing.database.read(
-        lambda connection: [tuple(row) for row in connection.execute("SELECT identifier FROM signing_content")]
+        lambda connection: [tuple(row) for row in connection.execute("SELECT identifier FROM signing_file")]
     )
     assert rows == [(kept,)]
 
@@ -194,8 +195,8 @@ async def test_a_document_beyond_the_size_limit_is_refused_as_an_invalid_paramet
 async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
     signing: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def inspect(content: bytes, *_: object) -> None:
-        raise AttributeError(f"no {content[:8]!r}")
+    def inspect(file: Path, *_: object) -> None:
+        raise AttributeError(f"no {file.read_bytes()[:8]!r}")
 
     monkeypatch.setattr(engine, "inspect", inspect)
     identifier = await signing.save(documents.plain())
@@ -208,16 +209,16 @@ async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
 
 
 async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
-    signing: Caller, caplog: pytest.LogCaptureFixture
+    signing: Caller, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     stranger = FileKeyStore(None)
     at = datetime(2026, 3, 1, tzinfo=UTC)
-    signed = await asyncio.to_thread(
-        engine.change, "Sign", documents.plain(), [SignatureRequest(name="A")], stranger, at
-    )
-    assert await signing.signatures(await signing.save(signed.content)) == {"A": False}
+    plain, signed = tmp_path / "plain.pdf", tmp_path / "signed.pdf"
+    plain.write_bytes(documents.plain())
+    await asyncio.to_thread(engine.change, "Sign", plain, signed, [SignatureRequest(name="A")], stranger, at)
+    assert await signing.signatures(await signing.save(signed.read_bytes())) == {"A": False}
     assert caplog.records == []
-    await asyncio.to_thread(validate, signed.content, KEYS.trust_roots(), at)  # as an application would
+    await asyncio.to_thread(validate, signed, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
@@ -241,14 +242,15 @@ def test_every_operation_has_its_route(service: SigningService) -> None:
 
 
 async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Database) -> None:
-    document = StoredDocument("one", 0, digest_of(b"before"), b"before")
-    first, second = (engine.Change(content, [], "") for content in (b"first", b"second"))
+    document, first, second = (
+        StoredDocument("one", 0, f"of {name}", name, 1) for name in ("before", "first", "second")
+    )
     await database.write(lambda connection: insert_document(connection, document, "alice"))
-    digest = await database.write(lambda connection: replace_document(connection, document, first, "Sign", 0))
+    await database.write(lambda connection: replace_document(connection, document, first, [], "Sign", 0))
     with pytest.raises(InvalidActionError, match="meanwhile"):
-        await database.write(lambda connection: replace_document(connection, document, second, "Sign", 0))
+        await database.write(lambda connection: replace_document(connection, document, second, [], "Sign", 0))
     kept = await database.read(lambda connection: use_document(connection, "one", "alice", 0))
-    assert (kept.content, kept.digest) == (b"first", digest)
+    assert kept == first
     database.close()
 
 
@@ -262,17 +264,24 @@ async def test_a_refused_change_leaves_no_effect(signing: Caller) -> None:
 @example(b"\x80", (CONSENT.index(b"/FT /Sig") + 7.5) / len(CONSENT))  # a name that is no UTF-8
 @settings(max_examples=examples(60))
 def test_a_damaged_document_is_signed_or_refused_but_never_crashes(damage: bytes, place: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _work_on_a_damaged_document(Path(folder), damage, place)
+
+
+def _work_on_a_damaged_document(folder: Path, damage: bytes, place: float) -> None:
+    uploaded, repaired, changed = folder / "uploaded", folder / "repaired", folder / "changed"
     content = CONSENT[: int(len(CONSENT) * place)] + damage + CONSENT[int(len(CONSENT) * place) + len(damage) :]
     try:
-        stored, _ = engine.receive(base64.b64encode(content))
+        uploaded.write_bytes(content)
+        stored = repaired if engine.receive(uploaded, repaired) else uploaded
     except InvalidParameterError:
         return
     at = datetime(2026, 3, 1, tzinfo=UTC)
     try:
-        engine.change("Sign", stored, [SignatureRequest()], KEYS, at)
+        engine.change("Sign", stored, changed, [SignatureRequest()], KEYS, at)
     except InvalidActionError as refusal:
         assert "no font" in str(refusal)  # noqa: PT017  the one thing that Save does not try
     with contextlib.suppress(RefusedError):
         engine.describe(stored, KEYS, at)
-        engine.change("Flatten", stored, [], KEYS, at)
-        engine.change("ClearUnsignedFields", stored, [], KEYS, at)
+        engine.change("Flatten", stored, changed, [], KEYS, at)
+        engine.change("ClearUnsignedFields", stored, changed, [], KEYS, at)

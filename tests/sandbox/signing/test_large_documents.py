@@ -1,0 +1,216 @@
+"""Documents of any size: stored, described, signed and given back in little memory, and refused beyond the limit."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.refusals import InvalidParameterError
+from directsuite.sandbox.serving import size_of
+from directsuite.sandbox.signing.request import Base64File, decoded
+from tests.examples import examples
+
+from . import documents
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+_MEGABYTE = 2**20
+_HEADERS = {"Content-Type": "text/plain"}
+
+
+def write_document(file: Path, size: int) -> None:
+    """A PDF of one page with so many attached bytes that do not compress, in streams of 8 MB."""
+    noise = random.Random(1).randbytes(8 * _MEGABYTE)
+    count = max(1, size // len(noise))
+    offsets = list[int]()
+    with file.open("wb") as pdf:
+        pdf.write(b"%PDF-1.7\n")
+
+        def add(content: bytes) -> None:
+            offsets.append(pdf.tell())
+            pdf.write(b"%d 0 obj\n%s\nendobj\n" % (len(offsets), content))
+
+        add(b"<</Type/Catalog/Pages 2 0 R/Noise[%s]>>" % b" ".join(b"%d 0 R" % (4 + n) for n in range(count)))
+        add(b"<</Type/Pages/Kids[3 0 R]/Count 1>>")
+        add(b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]>>")
+        for _ in range(count):
+            add(b"<</Length %d>>stream\n%s\nendstream" % (len(noise), noise))
+        start = pdf.tell()
+        pdf.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(offsets) + 1))
+        pdf.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
+        pdf.write(b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(offsets) + 1, start))
+
+
+async def _in_base64(file: Path) -> AsyncIterator[bytes]:
+    with file.open("rb") as content:
+        while piece := content.read(3 * 2**16):
+            yield base64.b64encode(piece)
+
+
+async def exercise(folder: Path, size: int) -> None:
+    """Save, Sign, GetDocInfo, GetDoc and Delete; checks what comes back, and prints JSON."""
+    source = folder / "source.pdf"
+    write_document(source, size)
+    async with (
+        Sandbox(folder / "state") as sandbox,
+        aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"},
+            timeout=aiohttp.ClientTimeout(),
+        ) as http,
+    ):
+        await _use(http, sandbox.signing_url, base64.b64encode(documents.plain()))
+        before = _peak()
+        signed = await _use(http, sandbox.signing_url, _in_base64(source))
+        assert signed > source.stat().st_size
+        assert [*(folder / "state" / "documents").iterdir()] == []
+        sys.stdout.write(json.dumps({"size": source.stat().st_size, "grown": _peak() - before, "peak": _peak()}))
+
+
+async def _use(http: aiohttp.ClientSession, url: str, body: bytes | AsyncIterator[bytes]) -> int:
+    async with http.post(f"{url}/pdf", data=body, headers=_HEADERS) as answer:
+        saved = await answer.json()
+        assert answer.status == 200, saved
+    one = f"{url}/pdf/{saved['identifier']}"
+    async with http.patch(f"{one}/sign", json={"name": "A"}) as answer:
+        changed = await answer.json()
+        assert answer.status == 200, changed
+    async with http.get(f"{one}/info") as answer:
+        assert [(each["name"], each["isValid"]) for each in (await answer.json())["signatures"]] == [("A", True)]
+    digest, size = hashlib.sha256(), 0
+    async with http.get(one) as answer:
+        rest = b""
+        async for piece in answer.content.iter_chunked(2**18):
+            text = rest + piece
+            whole = len(text) // 4 * 4
+            rest = text[whole:]
+            octets = base64.b64decode(text[:whole], validate=True)
+            digest.update(octets)
+            size += len(octets)
+    assert (rest, digest.hexdigest()) == (b"", changed["documentDigest"])
+    async with http.delete(one) as answer:
+        assert answer.status == 200
+    return size
+
+
+def _peak() -> int:
+    """The largest size that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("megabytes", [64, pytest.param(1020, marks=pytest.mark.slow)])
+def test_a_large_document_takes_little_memory(megabytes: int, tmp_path: Path) -> None:
+    program = (
+        "import asyncio, pathlib, sys; from tests.sandbox.signing.test_large_documents import exercise;"
+        "asyncio.run(exercise(pathlib.Path(sys.argv[1]), int(sys.argv[2])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), str(megabytes * _MEGABYTE)],
+        capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)
+    assert measured["size"] >= megabytes * _MEGABYTE
+    assert measured["grown"] < 48 * _MEGABYTE, measured
+
+
+async def test_what_is_larger_than_the_limit_is_refused_by_its_name(tmp_path: Path) -> None:
+    async with (
+        Sandbox(tmp_path, max_body=100_000) as sandbox,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}) as http,
+    ):
+        file = tmp_path / "large"
+        file.write_bytes(b"%PDF-" + bytes(100_000))
+        for body in (_in_base64(file), base64.b64encode(file.read_bytes())):  # without and with a Content-Length
+            async with http.post(f"{sandbox.signing_url}/pdf", data=body, headers=_HEADERS) as answer:
+                refusal = await answer.json()
+                assert (answer.status, refusal["error"]) == (400, "invalid_parameter")
+                assert "larger than 100,000 bytes: start the sandbox with a larger --max-body" in refusal["description"]
+        async with http.put(f"{sandbox.message_url}/Send", json={"x": "y" * 100_000}) as answer:
+            assert answer.status == 413
+            assert "larger than 100,000 bytes" in (await answer.json())["message"]
+        assert [*(tmp_path / "documents").iterdir()] == []
+
+
+async def test_files_that_no_document_names_are_gone_at_the_next_start_and_after_a_reset(tmp_path: Path) -> None:
+    body = base64.b64encode(documents.plain())
+    folder = tmp_path / "documents"
+
+    async def save(sandbox: Sandbox) -> None:
+        headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"} | _HEADERS
+        async with aiohttp.ClientSession(headers=headers) as http:
+            await http.post(f"{sandbox.signing_url}/pdf", data=body)
+
+    async with Sandbox(tmp_path) as sandbox:
+        await save(sandbox)
+    [kept] = folder.iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+    (folder / "left").touch()
+    async with Sandbox(tmp_path) as sandbox:
+        assert [*folder.iterdir()] == [kept]
+        await save(sandbox)
+        assert len([*folder.iterdir()]) == 2
+        await sandbox.reset()
+        assert [*folder.iterdir()] == []
+
+
+@given(st.binary(max_size=60), st.data())
+@settings(max_examples=examples(100))
+def test_base64_in_pieces_is_read_as_the_whole(octets: bytes, data: st.DataObject) -> None:
+    text = data.draw(st.one_of(st.just(base64.encodebytes(octets)), st.text("AB=+ \n", max_size=12).map(str.encode)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    file = _Kept()
+    try:
+        with Base64File(file) as decoder:  # type: ignore[arg-type]
+            for start, end in zip([0, *cuts], cuts, strict=False):
+                decoder.write(text[start:end])
+            decoder.write(text[(cuts or [0])[-1] :], last=True)
+    except InvalidParameterError as refusal:
+        with pytest.raises(InvalidParameterError, match=str(refusal)):
+            decoded(text, "the body")
+    else:
+        assert file.content == decoded(text, "the body")
+
+
+class _Kept:
+    """Takes the place of a path."""
+
+    content = b""
+
+    def open(self, _: str) -> _Kept:
+        return self
+
+    def write(self, octets: bytes) -> None:
+        self.content += octets
+
+    def tell(self) -> int:
+        return len(self.content)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
+def test_a_size_is_read(text: str, size: int) -> None:
+    assert size_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5G", "G", "1T", "٣M"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 500M"):
+        size_of(text)
