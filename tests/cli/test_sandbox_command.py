@@ -153,6 +153,16 @@ def test_a_port_that_there_is_not_is_wrong_usage(port: str, capsys: pytest.Captu
     assert "give a number from 0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("size", ["", "1.5G", "0"])
+def test_what_is_no_size_is_wrong_usage(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert by_command("--max-body", size) == 2
+    assert "give a size such as 500M" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit) as ended:
+        by_module(f"--max-body={size}")
+    assert ended.value.code == 2
+    assert "give a size such as 500M" in capsys.readouterr().err
+
+
 @pytest.mark.process
 async def test_process_serves_until_sigterm_and_ends_cleanly() -> None:
     process = await asyncio.create_subprocess_exec(

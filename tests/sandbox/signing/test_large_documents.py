@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.refusals import InvalidParameterError
 from directsuite.sandbox.serving import size_of
+from directsuite.sandbox.signing.files import DocumentFiles
 from directsuite.sandbox.signing.request import Base64File, decoded
 from tests.examples import examples
 
@@ -47,7 +49,7 @@ def write_document(file: Path, size: int) -> None:
 
         add(b"<</Type/Catalog/Pages 2 0 R/Noise[%s]>>" % b" ".join(b"%d 0 R" % (4 + n) for n in range(count)))
         add(b"<</Type/Pages/Kids[3 0 R]/Count 1>>")
-        add(b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]>>")
+        add(b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Resources<<>>>>")
         for _ in range(count):
             add(b"<</Length %d>>stream\n%s\nendstream" % (len(noise), noise))
         start = pdf.tell()
@@ -84,7 +86,7 @@ async def exercise(folder: Path, size: int) -> None:
 async def _use(http: aiohttp.ClientSession, url: str, body: bytes | AsyncIterator[bytes]) -> int:
     async with http.post(f"{url}/pdf", data=body, headers=_HEADERS) as answer:
         saved = await answer.json()
-        assert answer.status == 200, saved
+        assert (answer.status, saved["description"]) == (200, "the document is stored"), saved
     one = f"{url}/pdf/{saved['identifier']}"
     async with http.patch(f"{one}/sign", json={"name": "A"}) as answer:
         changed = await answer.json()
@@ -113,7 +115,7 @@ def _peak() -> int:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("megabytes", [64, pytest.param(1020, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("megabytes", [64, pytest.param(1024, marks=pytest.mark.slow)])
 def test_a_large_document_takes_little_memory(megabytes: int, tmp_path: Path) -> None:
     program = (
         "import asyncio, pathlib, sys; from tests.sandbox.signing.test_large_documents import exercise;"
@@ -126,7 +128,7 @@ def test_a_large_document_takes_little_memory(megabytes: int, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)
     assert measured["size"] >= megabytes * _MEGABYTE
-    assert measured["grown"] < 48 * _MEGABYTE, measured
+    assert measured["grown"] < 32 * _MEGABYTE, measured
 
 
 async def test_what_is_larger_than_the_limit_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -214,3 +216,60 @@ def test_a_size_is_read(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 500M"):
         size_of(text)
+
+
+async def test_a_document_that_is_removed_meanwhile_is_sent_to_its_end(tmp_path: Path) -> None:
+    source = tmp_path / "source.pdf"
+    write_document(source, 8 * _MEGABYTE)
+    async with (
+        Sandbox(tmp_path / "state") as sandbox,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}) as http,
+    ):
+        async with http.post(f"{sandbox.signing_url}/pdf", data=_in_base64(source), headers=_HEADERS) as answer:
+            one = f"{sandbox.signing_url}/pdf/{(await answer.json())['identifier']}"
+        async with http.get(one) as answer:
+            assert answer.content_length == (source.stat().st_size + 2) // 3 * 4
+            async with http.delete(one) as deleted:
+                assert deleted.status == 200
+            assert [*(tmp_path / "state" / "documents").iterdir()] == []
+            assert base64.b64decode(await answer.read()) == source.read_bytes()
+
+
+def test_a_file_that_is_read_stays_until_it_has_been(tmp_path: Path) -> None:
+    files = DocumentFiles(tmp_path)
+    with files.making() as made:
+        made.write_bytes(b"content")
+    with files.reading(made.name) as file:
+        with files.reading(made.name):
+            files.abandon([made.name])
+        assert file.read_bytes() == b"content"
+    assert not made.exists()
+    with pytest.raises(FileNotFoundError), files.reading(made.name):
+        pytest.fail("it has gone")
+
+
+@pytest.mark.parametrize("kind", ["status", "latency", "truncate"])
+async def test_a_fault_takes_a_body_that_only_save_takes(kind: str) -> None:
+    body = io.BytesIO(b"A" * (65 * _MEGABYTE))  # beyond what other operations take
+    async with (
+        Sandbox() as sandbox,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}) as http,
+    ):
+        sandbox.inject_fault("Save", kind, seconds=0)
+        async with http.post(f"{sandbox.signing_url}/pdf", data=body, headers=_HEADERS) as answer:
+            assert answer.status == (503 if kind == "status" else 400)
+            if kind == "latency":
+                assert "is not a PDF document" in (await answer.json())["description"]
+
+
+async def test_what_a_large_save_carried_is_kept_by_its_beginning() -> None:
+    body = base64.b64encode(documents.plain()) + b"\n" * 10_000
+    async with (
+        Sandbox() as sandbox,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}) as http,
+    ):
+        async with http.post(f"{sandbox.signing_url}/pdf", data=body, headers=_HEADERS) as answer:
+            assert answer.status == 200
+        exchange = sandbox.calls.exchange(1)
+        assert exchange is not None
+        assert (exchange.request, exchange.request_size) == (body[:8192], len(body))
