@@ -268,7 +268,7 @@ async def test_a_file_that_can_not_take_the_pdf_ends_the_looking(
 ) -> None:
     document = await world.save()
     destination = tmp_path / "pulled.pdf"
-    monkeypatch.setattr(Path, "replace", _full)
+    monkeypatch.setattr(Path, "replace", _full(tmp_path))
     world.sandbox.inject_fault("SignAndPull", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
         await world.signing.sign_and_pull(document, PATIENT, destination=destination)
@@ -298,7 +298,7 @@ async def test_an_answer_that_can_not_be_kept_leaves_the_document_as_it_is_known
     world.suite.add_listener(events.append)
     for given in (document, document.identifier):
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "replace", _full)
+            patched.setattr(Path, "replace", _full(tmp_path))
             with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
                 await PULLS["FlattenAndPull"](world.signing, given, tmp_path / "pulled.pdf")
         assert caught.value.happened
@@ -313,5 +313,13 @@ async def test_an_answer_that_can_not_be_kept_leaves_the_document_as_it_is_known
     assert (await world.signing.sign(info, PATIENT)).document_digest != info.document_digest
 
 
-def _full(*_: Any) -> None:
-    raise OSError(28, "no space left on device")
+def _full(folder: Path) -> Callable[[Path, Path], Path]:
+    """A disk that has no room for the files of this folder; the sandbox has others."""
+    replace = Path.replace
+
+    def replaced(file: Path, target: Path) -> Path:
+        if file.is_relative_to(folder):
+            raise OSError(28, "no space left on device")
+        return replace(file, target)
+
+    return replaced

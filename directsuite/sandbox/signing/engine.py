@@ -10,6 +10,7 @@ count from 1.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -118,7 +119,9 @@ def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[Non
         yield
     except (RefusedError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  the libraries raise almost anything where an object has a wrong type
+    except Exception as error:  # the libraries raise almost anything where an object has a wrong type
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # the disk is full, whatever the document is like
         logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
         raise refusal or InvalidActionError("the document is malformed") from None
     finally:
