@@ -29,6 +29,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.counts import write
 
             return write()
+        case ["growth"]:
+            from benchmarks.sync.growth import growth
+
+            return growth()
         case ["walks"]:
             from benchmarks.walks import page
 

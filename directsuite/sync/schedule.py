@@ -14,7 +14,7 @@ import itertools
 import logging
 import random
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
@@ -106,6 +106,8 @@ class Worker:
         self._clock = clock
         self._now = now
         self._requests = store if isinstance(store, TakesOperatorRequests) else None
+        self.requested: Collection[str] | None = None
+        """Mailboxes for which an operator has left requests, if somebody listens; else each round asks for its own."""
         self._mailboxes: dict[str, _Mailbox] = {}
         self._health = SinkHealth()
 
@@ -168,7 +170,8 @@ class Worker:
 
     async def _run_round(self, mailbox: _Mailbox) -> RoundReport:
         name = mailbox.status.name
-        if self._requests is not None and await self._requests.apply_requests(name):
+        requests = self._requests if self.requested is None or name in self.requested else None
+        if requests is not None and await requests.apply_requests(name):
             mailbox.rounds = None  # what it remembers is from before that
         if mailbox.rounds is None:
             mailbox.remote = await self._open(name)

@@ -127,6 +127,7 @@ class Synchronizer:
                     await self._until_something_is_due(schedule)
                 hearing.cancel()
         finally:
+            self._worker.requested = None
             self._is_stopping = False
 
     def stop(self) -> None:
@@ -185,6 +186,7 @@ class Synchronizer:
         while self._requests is not None:
             await self._clock.sleep(_HEARING)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds tell of it
-                for name in await self._requests.pending_requests():
+                self._worker.requested = set(await self._requests.pending_requests())
+                for name in self._worker.requested:
                     schedule.hasten(name)
                     self._changed.set()
