@@ -29,10 +29,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.counts import write
 
             return write()
-        case ["growth"]:
-            from benchmarks.sync.growth import growth
+        case ["growth", *names]:
+            from benchmarks.growth import growth
 
-            return growth()
+            return growth(names)
         case ["walks"]:
             from benchmarks.walks import page
 

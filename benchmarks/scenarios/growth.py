@@ -15,7 +15,7 @@ CALLERS = tuple(
         name=f"growth-callers-{callers}",
         title=f"Small calls, callers: {callers}",
         work="small_calls",
-        options={"calls": _CALLS, "callers": callers, "connections": 64},
+        options={"calls": max(_CALLS, callers), "callers": callers, "connections": 64},
         quick={"calls": 64},
         clients=(OURS, BARE),
         rounds=5,
@@ -23,7 +23,7 @@ CALLERS = tuple(
         curve="callers",
         at=callers,
     )
-    for callers in (1, 4, 16, 64)
+    for callers in (1, 4, 16, 64, 256, 1_000)
 )
 
 _UPLOADS = tuple(

@@ -1,7 +1,6 @@
-"""The signing job measured: `python -m benchmarks signing-job [rate] [many] [killed]`, all without a name.
+"""The signing job measured: `python -m benchmarks signing-job [rate] [killed]`, all without a name.
 
 rate      documents a second, with journal and verified output, beside bare aiohttp that does the same three calls
-many      a journal of a million documents: what a run costs that has nothing to do, in time and in memory
 killed    2,000 documents, and kill -9 every few seconds
 
 command   runs them, and writes results/signing-job.md from what results/signing-job.json keeps of each

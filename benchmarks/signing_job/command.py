@@ -16,7 +16,7 @@ import attrs
 from benchmarks.measuring.machine import described
 from benchmarks.measuring.spread import ratios, spread
 from benchmarks.server import served
-from benchmarks.signing_job.works import AT_A_TIME, DOCUMENTS, LATENCY, MANY, SIZE, make_documents
+from benchmarks.signing_job.works import AT_A_TIME, DOCUMENTS, LATENCY, SIZE, make_documents
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = 9
@@ -65,11 +65,6 @@ def _rate() -> Found:
     return {"rounds": rounds}
 
 
-def _many() -> Found:
-    with served() as url, tempfile.TemporaryDirectory() as folder:
-        return dict(_run("many", url, Path(folder)))
-
-
 def _killed() -> Found:
     from tests.jobs.signing.killing.experiment import killed
 
@@ -106,19 +101,6 @@ a key in an HSM does, hides a part of it. A client may make 100 requests a secon
 | signed | | job | bare aiohttp | ratio |
 |---|---|---|---|---|
 {table}
-
-{_machine(found)}"""
-
-
-def _text_of_many(found: Found) -> str:
-    return f"""## A journal of {MANY:,} documents
-
-`python -m benchmarks signing-job many`: a run that finds all of them done, as one does that goes on after a crash.
-
-| passed over a second | the whole run, s | memory more after it, MB | journal, MB | `tally`, ms |
-|---|---|---|---|---|
-| {found["passed over a second"]:,.0f} | {found["seconds"]:.0f} | {found["resident memory more, MB"]:.0f} \
-| {found["journal, MB"]:.0f} | {found["tally, ms"]:.0f} |
 
 {_machine(found)}"""
 
@@ -162,5 +144,5 @@ def _machine(found: Found) -> str:
     return f"<details><summary>Measured on</summary>\n\n| | |\n|---|---|\n{about}\n\n</details>\n"
 
 
-_PARTS = {"rate": _rate, "many": _many, "killed": _killed}
-_TEXTS = {"rate": _text_of_rate, "many": _text_of_many, "killed": _text_of_killed}
+_PARTS = {"rate": _rate, "killed": _killed}
+_TEXTS = {"rate": _text_of_rate, "killed": _text_of_killed}

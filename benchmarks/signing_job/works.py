@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,12 @@ from benchmarks.peers import work
 from benchmarks.server import at
 from benchmarks.server.pinning import CLIENTS, pin
 from benchmarks.soak.census import resident
-from directsuite.durable.database import sql
-from directsuite.jobs.signing import Folder, Journal, Pdf, SigningJob, State, TargetFolder
+from directsuite.jobs.signing import Folder, Journal, SigningJob, TargetFolder
 
 DOCUMENTS, SIZE, AT_A_TIME = 400, 200_000, 10
 LATENCY = 0.05  # seconds of a signature
-MANY = 1_000_000
+
 _HEAD = b"%PDF-1.7\n"
-_FILLED = 10_000  # rows of a journal at a time
 
 Figures = dict[str, float]
 
@@ -123,42 +121,8 @@ async def _bare(url: str, folder: Path) -> Figures:
     return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
 
 
-async def many(url: str, folder: Path) -> Figures:
-    """A run on a journal of very many documents that are done."""
-    async with Journal(folder / "journal.db") as journal:
-        for start in range(0, MANY, _FILLED):
-            names = [f"{number:07}.pdf" for number in range(start, start + _FILLED)]
-            for entry in await journal.entries(names):
-                assert entry.state is State.NEW
-        await journal._database.execute(sql("UPDATE directsuite.signing_document SET state = 5"))
-
-    async def source() -> AsyncGenerator[Pdf]:
-        for number in range(MANY):
-            yield Pdf(f"{number:07}.pdf", _HEAD)
-
-    before = resident(os.getpid())
-    async with _suite(_signing(url)) as suite, Journal(folder / "journal.db") as journal:
-        signing = SigningJob(
-            suite.signing, source(), TargetFolder(folder / "out"), [ds.Signature(name="S")], journal=journal
-        )
-        began = time.perf_counter()
-        progress = await signing.run()
-        took = time.perf_counter() - began
-        asked = time.perf_counter()
-        await journal.tally()
-        asked = time.perf_counter() - asked
-    assert progress.passed_over == MANY
-    return {
-        "passed over a second": MANY / took,
-        "seconds": took,
-        "tally, ms": 1000 * asked,
-        "resident memory more, MB": (resident(os.getpid()) - before) / 1e6,
-        "journal, MB": (folder / "journal.db").stat().st_size / 1e6,
-    }
-
-
 WORKS: dict[str, Callable[[str, Path], Coroutine[Any, Any, Figures]]] = {
-    each.__name__: each for each in (job, job_waiting, bare, bare_waiting, many)
+    each.__name__: each for each in (job, job_waiting, bare, bare_waiting)
 }
 """By name."""
 

@@ -10,11 +10,12 @@ import asyncio
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -27,14 +28,20 @@ from benchmarks.server import at, served
 from benchmarks.soak.census import resident
 from benchmarks.sync.remotes import CannedRemote
 from benchmarks.sync.works import rounds_of
+from directsuite.durable.database import sql
 from directsuite.jobs.delivery import DeliveryTracker
 from directsuite.jobs.delivery import Journal as DeliveryJournal
+from directsuite.jobs.signing import Journal as SigningJournal
+from directsuite.jobs.signing import Pdf, SigningJob, State, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.remote import Remote
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 _LOOKS = 20  # at a large mailbox
 _SMALL = 3  # messages of each of many mailboxes
+_FILLED = 10_000  # rows of a journal at a time
+_WIDTH, _HEIGHT, _LEFT, _BELOW, _NAMES = 860, 330, 56, 44, 330
+_COLOURS = ("#1f6fb4", "#e08a1e", "#2a8f4f", "#c03030")
 
 Figures = dict[str, float]
 
@@ -76,6 +83,16 @@ GROWTHS = (
         "messages of a delivery tracker",
         (10, 100, 1_000, 10_000, 100_000),
         {"loaded": "CPU of a message when the journal is read, µs"},
+    ),
+    Growth(
+        "documents",
+        "documents of a signing job, all done before it starts",
+        (1_000, 10_000, 100_000, 1_000_000),
+        {
+            "passed over": "CPU of a document that is passed over, µs",
+            "tally": "time of `tally`, ms",
+            "journal": "size of the journal, MB",
+        },
     ),
 )
 
@@ -138,6 +155,31 @@ async def tracked(url: str, folder: Path, size: int) -> Figures:
     return {"loaded": 1e6 * loaded / size}
 
 
+async def documents(url: str, folder: Path, size: int) -> Figures:
+    """A signing job with so many documents, of which a run before it has signed all."""
+    path = folder / "journal.db"
+    async with SigningJournal(path) as journal:
+        for start in range(0, size, _FILLED):
+            names = [f"{number:07}.pdf" for number in range(start, min(start + _FILLED, size))]
+            assert {entry.state for entry in await journal.entries(names)} == {State.NEW}
+        await journal._database.execute(sql("UPDATE directsuite.signing_document SET state = 5"))
+
+    async def source() -> AsyncGenerator[Pdf]:
+        for number in range(size):
+            yield Pdf(f"{number:07}.pdf", b"%PDF-1.7\n")
+
+    async with (
+        ds.DirectSuite(ds.Settings(signing_url=f"{at(url)}/signing")) as suite,
+        SigningJournal(path) as journal,
+    ):
+        target, signatures = TargetFolder(folder / "out"), [ds.Signature(name="S")]
+        job = SigningJob(suite.signing, source(), target, signatures, journal=journal)
+        passed_over = await _cpu(job.run)
+        assert job.progress.passed_over == size
+        tally = await _cpu(journal.tally)
+    return {"passed over": 1e6 * passed_over / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}
+
+
 async def _cpu(do: Callable[[], Awaitable[object]]) -> float:
     began = time.process_time()
     await do()
@@ -153,51 +195,96 @@ async def _password(_: str) -> str:
 
 
 WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {
-    each.__name__: each for each in (mailboxes, messages, tracked)
+    each.__name__: each for each in (mailboxes, messages, tracked, documents)
 }
 
 
-def slope(sizes: Sequence[int], each: Sequence[float], *, per_unit: bool) -> float:
-    """Of the whole cost over the size, both as logarithms. each: the cost; per_unit: of one unit of the size."""
-    xs = [math.log10(size) for size in sizes]
-    ys = [math.log10(cost * (size if per_unit else 1)) for size, cost in zip(sizes, each, strict=True)]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
-    return covariance / sum((x - mean_x) ** 2 for x in xs)
-
-
-def growth(out: Path = _ROOT / "benchmarks" / "results") -> int:
-    """Measure all sizes, and write growth.md and growth.json."""
-    found = dict[str, list[Figures]]()
+def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "results") -> int:
+    """Measure the curves of these names, or all; write growth.md, growth.json and a drawing of each curve."""
+    kept = out / "growth.json"
+    found: dict[str, list[Figures]] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     with served() as url:
         for each in GROWTHS:
-            found[each.name] = [_run(each.name, url, size) for size in each.sizes]
-            print(_section(each, found[each.name]), flush=True)
+            if each.name in (names or [each.name]):
+                found[each.name] = [_run(each.name, url, size) for size in each.sizes]
+                kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(section(each, found[each.name]), flush=True)
+            (out / f"growth-{each.name}.svg").write_text(drawing(each, found[each.name]), encoding="utf-8")
     about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
-    page = "\n".join(_section(each, found[each.name]) for each in GROWTHS)
+    page = "\n".join(section(each, found[each.name]) for each in GROWTHS)
     head = f"# Growth\n\n{(__doc__ or '').split(': ', 1)[1].strip()}\n\n"
     (out / "growth.md").write_text(f"{head}{page}\nMeasured on:\n\n| | |\n|---|---|\n{about}\n", encoding="utf-8")
-    (out / "growth.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
 def _run(name: str, url: str, size: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        command = (sys.executable, "-m", "benchmarks.sync.growth", name, url, folder, str(size))
+        command = (sys.executable, "-m", "benchmarks.growth", name, url, folder, str(size))
         done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
     figures: Figures = json.loads(done.stdout)
     return figures
 
 
-def _section(growth: Growth, found: Sequence[Figures]) -> str:
+def wholes(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
+    """The whole cost at each size: a figure of a unit counts as often as there are units."""
+    of_a_unit = any(f" of a {unit}" in growth.figures[figure] for unit in ("mailbox", "message", "document"))
+    pairs = zip(growth.sizes, found, strict=True)
+    return [max(figures[figure], 1e-9) * (size if of_a_unit else 1) for size, figures in pairs]
+
+
+def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
+    """Of the whole cost over the size, both as logarithms, by least squares."""
+    return statistics.linear_regression(
+        [math.log10(size) for size in sizes], [math.log10(cost) for cost in costs]
+    ).slope
+
+
+def section(growth: Growth, found: Sequence[Figures]) -> str:
+    """The table of a curve, and its drawing."""
     lines = [f"## {growth.what.capitalize()}", "", f"| | {' | '.join(f'{size:,}' for size in growth.sizes)} | slope |"]
     lines.append("|---" * (len(growth.sizes) + 2) + "|")
     for name, unit in growth.figures.items():
-        values = [figures[name] for figures in found]
-        per_unit = " of a mailbox" in unit or " of a message" in unit
-        steep = slope(growth.sizes, [max(value, 1e-9) for value in values], per_unit=per_unit)
-        lines.append(f"| {unit} | {' | '.join(f'{value:,.3g}' for value in values)} | {steep:.2f} |")
-    return "\n".join([*lines, ""])
+        values = " | ".join(f"{figures[name]:,.3g}" for figures in found)
+        lines.append(f"| {unit} | {values} | {slope(growth.sizes, wholes(growth, found, name)):.2f} |")
+    return "\n".join([*lines, "", f"![The same as curves](growth-{growth.name}.svg)", ""])
+
+
+def drawing(growth: Growth, found: Sequence[Figures]) -> str:
+    """The whole costs as multiples of those at the smallest size, both axes as powers of ten; dashed: in proportion."""
+    first, last = math.log10(growth.sizes[0]), math.log10(growth.sizes[-1])
+    curves = {name: wholes(growth, found, name) for name in growth.figures}
+    decades = max(last - first, *(math.log10(max(costs) / costs[0]) for costs in curves.values()))
+    right, bottom = _WIDTH - _NAMES, _HEIGHT - _BELOW
+
+    def x(size: float) -> float:
+        """Where a size is."""
+        return _LEFT + (right - _LEFT) * (math.log10(size) - first) / (last - first)
+
+    def y(multiple: float) -> float:
+        """Where a multiple of the first cost is; less than the first is drawn as the first."""
+        return bottom - (bottom - 20) * max(math.log10(multiple), 0.0) / decades
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">',
+        "<style>text{font:12px sans-serif;fill:#333}path{fill:none;stroke:#ddd}</style>",
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for power in range(math.floor(decades) + 1):
+        parts.append(f'<path d="M{_LEFT} {y(10**power):.1f}H{right}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:,} x</text>')
+    parts += [
+        f'<text x="{x(size):.1f}" y="{bottom + 18}" text-anchor="middle">{size:,}</text>' for size in growth.sizes
+    ]
+    parts.append(f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{growth.what}</text>')
+    straight = f"M{x(10**first):.1f} {y(1):.1f}L{x(10**last):.1f} {y(10 ** (last - first)):.1f}"
+    parts.append(f'<path d="{straight}" style="stroke:#888;stroke-dasharray:4"/>')
+    for number, (name, costs) in enumerate(curves.items()):
+        points = zip(growth.sizes, costs, strict=True)
+        path, colour = "L".join(f"{x(size):.1f} {y(cost / costs[0]):.1f}" for size, cost in points), _COLOURS[number]
+        parts.append(f'<path d="M{path}" style="stroke:{colour};stroke-width:1.5"/>')
+        parts.append(f'<path d="M{right + 12} {30 + 22 * number}h18" style="stroke:{colour};stroke-width:3"/>')
+        parts.append(f'<text x="{right + 36}" y="{34 + 22 * number}">{name}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def main() -> None:
