@@ -114,7 +114,8 @@ def ending_of(
         return ExitStatus.FAILED, _file_sentence(error)
     if isinstance(error, errors.InvalidArgumentError):
         said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
-        return ExitStatus.REFUSED, f"{options.get(error.parameter, error.parameter)}: {said}"
+        option = options.get(error.parameter.partition("[")[0], error.parameter)
+        return ExitStatus.REFUSED, f"{option}: {said}"
     kind, (status, what_to_do) = next((kind, _ENDINGS[kind]) for kind in type(error).__mro__ if kind in _ENDINGS)
     if isinstance(error, errors.DirectSuiteError):
         if _CHECK_THE_URL in error.explanation:

@@ -201,7 +201,7 @@ class SqliteFile(Generic[E]):
             lock = open_locked(path.with_name(f"{path.name}.lock"))
         except BlockingIOError:
             raise self.error(
-                f"The {self.noun} is open already: close it there, or give this one another path."
+                f"The {self.noun} is open already, in this program or in another: close it there first."
             ) from None
         except OSError as error:
             raise self._unusable(error) from None

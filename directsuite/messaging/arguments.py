@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from directsuite.messaging.models import (
     Attachment,
     Message,
     MessageHeader,
+    MessageWithHeader,
     Recipient,
     SendRequest,
 )
@@ -181,7 +183,7 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
         reason = "the converter writes contents otherwise than as base64, and so not those that are streamed"
         raise InvalidArgumentError(reason, parameter="attachment_list")
     parts = [RequestBody.of(texts[0])]
-    contents = [await _content(source) for source in sources]
+    contents = [await _content(each.source, n) for n, each in enumerate(attachments) if each.source is not None]
     callbacks = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
     for content, accepted, text in zip(contents, callbacks, texts[1:], strict=True):
         content.refuse_taken("attachment_list")
@@ -191,11 +193,41 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
     return RequestBody.joined(parts, meter.begin if sizes else nothing)
 
 
-async def _content(source: Path | Content) -> Content:
-    """The content of a source. A file is opened in a thread, since it may be on another machine."""
+async def digest_of(message: Message) -> str:
+    """A digest of what a message says, and to whom. Of a stream that passes only once, it knows no more than the name.
+
+    Raises InvalidArgumentError for an attachment's file that isn't there.
+    """
+    digest = hashlib.sha256()
+    for text in _texts_of(message):
+        coded = (text or "").encode("utf-8", "surrogatepass")
+        digest.update(len(coded).to_bytes(8) + coded)
+    for number, attachment in enumerate(message.attachment_list):
+        source = InMemory(attachment.content) if attachment.source is None else attachment.source
+        content = await _content(source, number)
+        if content.replayable:
+            part = hashlib.sha256()
+            async for piece in content.pieces():
+                part.update(piece)
+            digest.update(part.digest())
+    return digest.hexdigest()
+
+
+def _texts_of(message: Message) -> Iterable[str | None]:
+    yield from (message.subject, message.body, str(message.html_body))
+    for recipient in sorted((str(each.type), (each.email or "").lower()) for each in message.recipients):
+        yield from recipient
+    for header in message.headers if isinstance(message, MessageWithHeader) else ():
+        yield from (header.name, header.value)
+    for attachment in message.attachment_list:
+        yield from (attachment.filename, attachment.content_type)
+
+
+async def _content(source: Path | Content, number: int) -> Content:
+    """The content of an attachment's source. A file is opened in a thread, since it may be on another machine."""
     if isinstance(source, Content):
         return source
-    return (await examine(source, head=0, parameter="attachment_list", size=None))[0]
+    return (await examine(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
 
 
 def _with_sources(attachments: list[Attachment]) -> list[Attachment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -113,7 +114,7 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
         lambda box: box.send_with_header(with_headers(BOB, None, ds.MessageHeader("", "b"))),
     ),
     "missing attachment": (
-        "attachment_list",
+        "attachment_list[0]",
         lambda box: box.send(
             ds.Message(recipients=TO_BOB, attachment_list=[ds.Attachment.from_path("/nowhere/file.pdf")])
         ),
@@ -277,7 +278,7 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
 
 async def assert_refused(call: Callable[[], Any], parameter: str, stage: Stage) -> None:
     """The call, or what it gives to await, raises for the parameter; nothing was sent."""
-    with pytest.raises(ds.InvalidArgumentError, match=f"^{parameter}: ") as caught:
+    with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
         await call()
     assert isinstance(caught.value, ValueError)
     assert caught.value.parameter == parameter

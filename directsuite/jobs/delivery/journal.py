@@ -30,7 +30,7 @@ class JournalError(DirectSuiteError):
     """The journal could not be read or written. What was to be written is not."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=3)
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=4)
 _TABLES = Tables(
     "delivery",
     (
@@ -44,7 +44,7 @@ _TABLES = Tables(
         sql("CREATE INDEX message_followed ON message (mailbox) WHERE NOT is_over"),
         sql("""
             CREATE TABLE send (
-                mailbox TEXT NOT NULL, mark TEXT NOT NULL, began_at REAL NOT NULL, smtp_id TEXT,
+                mailbox TEXT NOT NULL, mark TEXT NOT NULL, began_at REAL NOT NULL, content TEXT NOT NULL, smtp_id TEXT,
                 message INTEGER REFERENCES message ON DELETE CASCADE, PRIMARY KEY (mailbox, mark)
             ) WITHOUT ROWID
         """),
@@ -72,10 +72,10 @@ _ADD = sql("""
     ON CONFLICT DO NOTHING RETURNING number
 """)
 _BEGIN_SEND = sql("""
-    INSERT INTO send (mailbox, mark, began_at) VALUES (:mailbox, :mark, :began_at)
+    INSERT INTO send (mailbox, mark, began_at, content) VALUES (:mailbox, :mark, :began_at, :content)
     ON CONFLICT DO NOTHING RETURNING mark
 """)
-_SEND = sql("SELECT began_at, smtp_id FROM send WHERE mailbox = :mailbox AND mark = :mark")
+_SEND = sql("SELECT began_at, content, smtp_id FROM send WHERE mailbox = :mailbox AND mark = :mark")
 _NOT_SENT = sql("DELETE FROM send WHERE mailbox = :mailbox AND mark = :mark")
 _SENT = sql("""
     UPDATE send SET smtp_id = :smtp_id,
@@ -154,6 +154,8 @@ class Send:
 
     began_at: float
     """Unix time of the first attempt."""
+    content: str
+    """The digest of what it said then."""
     smtp_id: str | None
     """None where it isn't known to have gone."""
     is_new: bool
@@ -187,15 +189,15 @@ class Records:
         made = await self._database.execute(_ADD, values)
         return attrs.evolve(message, number=made[0][0]) if made else None
 
-    async def begin_send(self, mailbox: str, mark: str, *, at: float) -> Send:
-        """Write down that a message is sent now, unless that was begun before. at: Unix time."""
-        values = {"mailbox": mailbox, "mark": mark, "began_at": at}
+    async def begin_send(self, mailbox: str, mark: str, *, at: float, content: str) -> Send:
+        """Write down that a message is sent now, unless that was begun before. at: Unix time; content: its digest."""
+        values = {"mailbox": mailbox, "mark": mark, "began_at": at, "content": content}
 
         async def begin(transaction: Transaction) -> Send:
             """Insert it, or read what stands there."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
-            ((began_at, smtp_id),) = await transaction.execute(_SEND, values)
-            return Send(began_at, smtp_id, is_new)
+            ((began_at, content, smtp_id),) = await transaction.execute(_SEND, values)
+            return Send(began_at, content, smtp_id, is_new)
 
         return await self._database.transaction(begin)
 

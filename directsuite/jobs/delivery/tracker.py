@@ -50,7 +50,7 @@ from directsuite.jobs.delivery.changes import (
     changes_of,
 )
 from directsuite.jobs.delivery.journal import Journal, JournalError, Records
-from directsuite.messaging import send_once
+from directsuite.messaging import arguments, send_once
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
@@ -151,18 +151,25 @@ class DeliveryTracker:
         """Send a message once, however often the program crashes and calls this again, and follow it from then on.
 
         Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. key: your own name for this message; the
-        journal keeps a hash of it. Under a key that has gone, nothing is sent, and the answer holds the smtp_id of that
-        time. After an attempt whose end the journal doesn't know, the message is looked for in INBOX.Sent for the
-        settle time, and sent only if it surely isn't there. A message to which the service gave no id isn't followed.
+        journal keeps a hash of it, and of the message. Under a key that has gone, nothing is sent, and the answer holds
+        the smtp_id of that time. After an attempt whose end the journal doesn't know, the message is looked for in
+        INBOX.Sent for the settle time, and sent only if it surely isn't there. Another message under the same key is
+        refused with InvalidArgumentError. A message to which the service gave no id isn't followed.
 
         settle, resend, timeout: as for `send_once`. Raises what that raises, and JournalError: where nothing was sent
         yet, if the journal can't be written. After OutcomeUnknownError call again; where it comes back, look in
         INBOX.Sent, and send a message that isn't there under another key.
         """
         send_once.refuse_key(key)
+        content = await arguments.digest_of(arguments.checked_message(message, self.mailbox.username))
         mark = send_once.request_id(self.mailbox.username, key)
         async with self._state.sending.setdefault(mark, asyncio.Lock()):
-            began = await self._records.begin_send(self._name, mark, at=self._now())
+            began = await self._records.begin_send(self._name, mark, at=self._now(), content=content)
+            if began.content != content:
+                raise InvalidArgumentError(
+                    "another message went under this key, or may have gone: give this one a key of its own",
+                    parameter="key",
+                )
             if began.smtp_id is not None:
                 return SendMessageResponse(success=True, code=0, smtp_id=began.smtp_id)
             since = None if began.is_new else datetime.fromtimestamp(began.began_at, UTC)

@@ -218,7 +218,7 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> Non
     async with Journal(desk.folder / "out.signing.db"):
         told = await desk.sign("a.pdf", *_OUT)
     assert told.status == 2
-    assert "OUTPUT.signing.db, can't be opened. The journal is open already" in told.err
+    assert "OUTPUT.signing.db, can't be opened. The journal is open already, in this program or in another" in told.err
     desk.put("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
         told = await desk.sign("a.pdf", "--output", "other", *more)

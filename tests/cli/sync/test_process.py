@@ -58,7 +58,7 @@ async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -
         second = await desk.run("run", *options, "--once")
         assert (second.status, second.err) == (
             2,
-            "directsuite: The store is open already: close it there, or give this one another path\n",
+            "directsuite: The store is open already, in this program or in another: close it there first\n",
         )
         desk.passwords()  # the right ones: the file is read again
         assert (await desk.run("retry")).status == 0

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import directsuite as ds
@@ -166,3 +168,37 @@ async def test_forgetting_a_message_forgets_its_key(scene: Scene) -> None:
         assert await journal.forget(datetime.fromtimestamp(scene.clinic.time.monotonic(), UTC)) == 1
         await scene.tracker(journal).send(LETTER, key=KEY)
     assert await sends(scene) == 2
+
+
+async def test_another_message_under_a_key_is_refused(scene: Scene, tmp_path: Path) -> None:
+    document = tmp_path / "dose.xml"
+    document.write_bytes(b"<dose>10 mg</dose>")
+
+    def letter(**changes: Any) -> ds.Message:
+        """As the first run sends it."""
+        attached = [ds.Attachment.from_path(document)]
+        return attrs.evolve(LETTER, attachment_list=attached, **changes)
+
+    async with run(scene) as tracker:
+        first = await tracker.send(letter(), key=KEY)
+    async with run(scene) as tracker:
+        assert (await tracker.send(letter(), key=KEY)).smtp_id == first.smtp_id
+        for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW)]), LETTER):
+            with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
+                await tracker.send(another, key=KEY)
+        document.write_bytes(b"<dose>50 mg</dose>")
+        with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
+            await tracker.send(letter(), key=KEY)
+        assert (await tracker.send(letter(), key=f"{KEY}, corrected")).smtp_id != first.smtp_id
+    assert await sends(scene) == 2
+
+
+async def test_another_message_is_refused_where_the_first_may_have_gone(scene: Scene) -> None:
+    scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
+    scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
+    async with run(scene) as tracker:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await tracker.send(LETTER, key=KEY)
+        with pytest.raises(ds.InvalidArgumentError, match="or may have gone"):
+            await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
+    assert await sends(scene) == 1
