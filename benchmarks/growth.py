@@ -208,8 +208,11 @@ def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "result
             if each.name in (names or [each.name]):
                 found[each.name] = [_run(each.name, url, size) for size in each.sizes]
                 kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(section(each, found[each.name]), flush=True)
-            (out / f"growth-{each.name}.svg").write_text(drawing(each, found[each.name]), encoding="utf-8")
+            if each.name in found:
+                print(section(each, found[each.name]), flush=True)
+                (out / f"growth-{each.name}.svg").write_text(drawing(each, found[each.name]), encoding="utf-8")
+    if len(found) < len(GROWTHS):
+        return 0
     about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
     page = "\n".join(section(each, found[each.name]) for each in GROWTHS)
     head = f"# Growth\n\n{(__doc__ or '').split(': ', 1)[1].strip()}\n\n"

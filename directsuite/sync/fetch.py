@@ -23,7 +23,9 @@ from directsuite.sync.remote import MOST, Fetched, Remote, fetch_batches, fetch_
 from directsuite.sync.verify import is_still_there
 
 BATCHES = 16
-"""Batches that a round fetches of a folder, so that one large mailbox leaves others their turn."""
+"""Batches that a round fetches of a folder at least, so that one large mailbox leaves others their turn."""
+ROUNDS = 64
+"""Rounds that the whole of a folder takes at most: each reads the listing and the states of all that it has."""
 
 _NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is quarantined
 _IN_VAIN = 5  # messages in a row that can't be fetched, until another shows whether any can
@@ -55,6 +57,7 @@ class FolderFetch:
         self._state = snapshot.state
         self._folders = folders
         self._new = snapshot.new
+        self._batches = max(BATCHES, len(snapshot.uids) // (ROUNDS * MOST))
         self._listed_elsewhere: dict[str, frozenset[int]] = {}
         self._metadata: dict[int | None, Metadata] | None = None
         self._in_vain = 0
@@ -65,7 +68,7 @@ class FolderFetch:
         Raises why they can't be fetched where that is no fault of theirs.
         """
         done = 0
-        answers = fetch_batches(self._remote, self._state.name, self._new, batches=BATCHES)
+        answers = fetch_batches(self._remote, self._state.name, self._new, batches=self._batches)
         async with contextlib.aclosing(answers):
             async for answer in answers:
                 taken = await self._take(answer, report)
@@ -211,7 +214,7 @@ class FolderFetch:
         The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
         """
         if self._metadata is None:
-            expected = frozenset(self._new[: BATCHES * MOST])
+            expected = frozenset(self._new[: self._batches * MOST])
             messages = self._remote.metadata(self._state.name)
             self._metadata = {each.uid: Metadata.of(each) async for each in messages if each.uid in expected}
         metadata, recorded = self._metadata.get(uid), await self._recorded_before(uid)
