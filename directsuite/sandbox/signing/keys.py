@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from pyhanko.sign.signers import Signer
 
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
@@ -120,7 +120,9 @@ def _generate() -> _Pem:
     return _Pem(key, certificate.public_bytes(encoding), authority.public_bytes(encoding))
 
 
-def certify(signer_key: rsa.RSAPublicKey) -> tuple[x509.Certificate, x509.Certificate]:
+def certify(
+    signer_key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
+) -> tuple[x509.Certificate, x509.Certificate]:
     """Return a certificate for a signer's key, and that of the new authority which has made it."""
     from datetime import datetime
 
@@ -133,7 +135,7 @@ def certify(signer_key: rsa.RSAPublicKey) -> tuple[x509.Certificate, x509.Certif
         organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "directsuite sandbox, for tests only")
         return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
-    def builder(subject: str, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+    def builder(subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(name(subject))

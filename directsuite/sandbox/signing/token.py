@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pkcs11
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
 from pkcs11 import Attribute, KeyType, ObjectClass, PKCS11Error, TokenFlag
 from pkcs11.exceptions import PinIncorrect, PinLenRange, PinLocked
+from pkcs11.util.ec import encode_ec_public_key
 from pkcs11.util.rsa import encode_rsa_public_key
 from pkcs11.util.x509 import decode_x509_certificate
 from pyhanko.sign.pkcs11 import PKCS11Signer
@@ -33,14 +34,16 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.keys import Certificate
 
 _BITS = 2048
+_DER_OF_TWO = 9  # octets that DER adds to the two numbers of an ECDSA signature, at most
 
 
 class TokenKeyStore:
-    """The RSA key of the label `key` in the token of the label `token`, through the PKCS #11 library `module`.
+    """The key of the label `key` in the token of the label `token`, through the PKCS #11 library `module`.
 
-    A session that has failed is opened anew for the next signature, after the library has looked for its tokens again.
-    A refused PIN is never given twice, since tokens lock themselves after a few. One process has one store for a
-    library: sessions and their login are the library's. Whoever makes it closes it.
+    The key is RSA or of an elliptic curve. A session that has failed is opened anew for the next signature, after the
+    library has looked for its tokens again. A refused PIN is never given twice, since tokens lock themselves after a
+    few. One process has one store for a library: sessions and their login are the library's. Whoever makes it closes
+    it.
     """
 
     def __init__(self, module: Path, token: str, *, key: str, pin: str | None) -> None:
@@ -78,7 +81,7 @@ class TokenKeyStore:
         return x509.load_der_x509_certificate(self._root()).public_bytes(Encoding.PEM)
 
     async def sign(self, content: bytes, digest_algorithm: str) -> bytes:
-        """Return the signature (PKCS #1 v1.5) of `content`. Raises KeyUnavailableError.
+        """Return the signature of `content`: PKCS #1 v1.5, or ECDSA. Raises KeyUnavailableError.
 
         A session that fails is tried once more, opened anew: a token may have been away since the last signature.
         """
@@ -112,6 +115,9 @@ class TokenKeyStore:
             token = library.get_token(token_label=self._token)
             session = token.open(rw=TokenFlag.WRITE_PROTECTED not in token.flags, user_pin=self._pin)
             self._signer, self._chain = self._prepared(session)
+        except KeyUnavailableError:
+            _end(session)
+            raise
         except PKCS11Error as error:
             self._pin_refused = isinstance(error, (PinIncorrect, PinLenRange, PinLocked))
             if session is not None:
@@ -121,17 +127,15 @@ class TokenKeyStore:
 
     def _prepared(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
         """The signer of a session, and its certificates from the key's own upwards. Raises PKCS11Error."""
-        wanted = {Attribute.LABEL: self._key, Attribute.KEY_TYPE: KeyType.RSA}
-        private = next(iter(list(session.get_objects({**wanted, Attribute.CLASS: ObjectClass.PRIVATE_KEY}))), None)
+        wanted = {Attribute.LABEL: self._key, Attribute.CLASS: ObjectClass.PRIVATE_KEY}
+        private = next(iter(list(session.get_objects(wanted))), None)
         if private is None:
             kept = {Attribute.SENSITIVE: True, Attribute.EXTRACTABLE: False}
             identifier = self._key.encode()
             _, private = session.generate_keypair(
                 KeyType.RSA, _BITS, id=identifier, label=self._key, store=True, private_template=kept
             )
-        public = load_der_public_key(encode_rsa_public_key(private))
-        if not isinstance(public, rsa.RSAPublicKey):
-            raise TypeError
+        public = _public_key(session, private)
         found = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
         present = [x509.load_der_x509_certificate(each) for each in found]
         own = next((each for each in present if each.public_key() == public), None)
@@ -143,7 +147,11 @@ class TokenKeyStore:
             present += [own, authority]
         chain = [each.public_bytes(Encoding.DER) for each in _chain(own, present)]
         signer: Any = PKCS11Signer(
-            session, signing_cert=load_certificate(chain[0]), key_label=self._key, other_certs_to_pull=()
+            session,
+            signing_cert=load_certificate(chain[0]),
+            key_label=self._key,
+            other_certs_to_pull=(),
+            use_raw_mechanism=isinstance(public, ec.EllipticCurvePublicKey),  # few tokens digest for ECDSA
         )
         _ = signer.signing_cert  # which has pyHanko find the key now, while the session is known to be good
         return signer, chain
@@ -163,6 +171,28 @@ def _end(session: Any) -> None:
 def _unavailable(error: PKCS11Error) -> KeyUnavailableError:
     """The refusal that names the PKCS #11 error: the texts of libraries may name more."""
     return KeyUnavailableError(f"the token that holds the signing key cannot be used ({type(error).__name__})")
+
+
+def _public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
+    """The public key of a private one. Raises KeyUnavailableError for a key that can't sign here.
+
+    A private key of an elliptic curve does not tell its public key: a public key or a certificate beside it does.
+    """
+    beside = {Attribute.ID: private[Attribute.ID]}
+    public: object = None
+    if private.key_type is KeyType.RSA:
+        public = load_der_public_key(encode_rsa_public_key(private))
+    elif private.key_type is KeyType.EC:
+        for each in list(session.get_objects({Attribute.CLASS: ObjectClass.PUBLIC_KEY, **beside})):
+            public = load_der_public_key(encode_ec_public_key(each))
+        for each in [] if public else list(session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE, **beside})):
+            public = x509.load_der_x509_certificate(each[Attribute.VALUE]).public_key()
+    if not isinstance(public, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey)):
+        raise KeyUnavailableError(
+            "the signing key in the token must be an RSA key, or an elliptic curve key with its public key or "
+            "certificate of the same id"
+        )
+    return public
 
 
 def _chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
@@ -188,7 +218,8 @@ class _TokenSigner(Signer):
         registry: Any = SimpleCertificateStore
         super().__init__(signing_cert=chain[0], cert_registry=registry.from_certs(chain[1:]))
         self._store = store
-        self._size = int(chain[0].public_key.byte_size)
+        public = chain[0].public_key
+        self._size = int(public.byte_size if public.algorithm == "rsa" else 2 * public.byte_size + _DER_OF_TWO)
 
     async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
         """Return the signature; called by pyHanko, at first to learn its size."""

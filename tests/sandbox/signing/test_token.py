@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 import subprocess
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pkcs11
 import pytest
-from pkcs11 import Attribute, ObjectClass
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
+from cryptography.x509.oid import NameOID
+from pkcs11 import Attribute, KeyType, ObjectClass
 from pkcs11.exceptions import AttributeSensitive
+from pkcs11.util.ec import encode_ec_public_key, encode_named_curve_parameters
+from pkcs11.util.rsa import encode_rsa_public_key
+from pkcs11.util.x509 import decode_x509_certificate
 
 from directsuite.cli import main as directsuite_main
 from directsuite.sandbox.__main__ import main as sandbox_main
@@ -25,7 +35,9 @@ from . import documents
 from .caller import Caller, check_by_openssl, valid_by_pdfsig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
 PIN = "9173"
@@ -146,19 +158,121 @@ def test_a_missing_token_and_a_missing_library_are_named(tokens: Path, tmp_path:
         a_store(module=tmp_path / "absent.so").open()
 
 
-def test_a_certificate_of_the_tokens_own_is_taken(tokens: Path) -> None:
-    """A key that another tool has made, as users of a token have one."""
-    tool = shutil.which("pkcs11-tool")
-    if tool is None:
-        pytest.skip("pkcs11-tool is not installed: apt-get install opensc")
-    command = [tool, "--module", str(MODULE), "--login", "--pin", PIN, "--token-label", "clinic", "--keypairgen"]
-    command += ["--key-type", "rsa:2048", "--label", "sandbox", "--id", "07"]
-    subprocess.run(command, check=True, capture_output=True)
-    store = a_store()
-    session: Any = store._opened().pkcs11_session
+async def test_a_certificate_of_the_tokens_own_is_taken(signing: Caller, keys: TokenKeyStore, tmp_path: Path) -> None:
+    """The token has the signer's certificate and an intermediate one, but not the root that others trust."""
+    own = put_chain(tmp_path, put_key(KeyType.RSA))
+    await sign_and_check(signing, tmp_path)
+    session: Any = keys._opened().pkcs11_session
+    present = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
+    assert len(present) == 2
+    signer: Any = keys.signer()
+    assert signer.signing_cert.dump() == own.public_bytes(Encoding.DER)
+    assert x509.load_pem_x509_certificate(keys.authority_pem()).subject == own.issuer
+
+
+@pytest.mark.parametrize("kind", [KeyType.RSA, KeyType.EC], ids=["rsa", "p256"])
+async def test_a_key_that_another_tool_has_made_is_taken_and_certified(
+    signing: Caller, keys: TokenKeyStore, tmp_path: Path, kind: KeyType
+) -> None:
+    put_key(kind)
+    (tmp_path / "ca.pem").write_bytes(keys.authority_pem())
+    await sign_and_check(signing, tmp_path)
+    session: Any = keys._opened().pkcs11_session
     assert len(list(session.get_objects({Attribute.CLASS: ObjectClass.PRIVATE_KEY}))) == 1
     assert len(list(session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE}))) == 2
-    store.close()
+
+
+@pytest.mark.parametrize("public_key", [True, False], ids=["public key", "certificate alone"])
+async def test_an_elliptic_curve_key_signs_with_the_tokens_own_certificate(
+    signing: Caller, keys: TokenKeyStore, tmp_path: Path, *, public_key: bool
+) -> None:
+    put_chain(tmp_path, put_key(KeyType.EC))
+    if not public_key:
+        destroy_public_keys()
+    await sign_and_check(signing, tmp_path)
+
+
+def test_an_elliptic_curve_key_without_its_public_key_is_refused(keys: TokenKeyStore) -> None:
+    put_key(KeyType.EC)
+    destroy_public_keys()
+    with pytest.raises(KeyUnavailableError, match="must be an RSA key, or an elliptic curve key with its public key"):
+        keys.open()
+
+
+async def sign_and_check(signing: Caller, folder: Path) -> None:
+    """Sign a document, and have the sandbox, pdfsig, and openssl, which trusts ca.pem in the folder, check it."""
+    identifier = await signing.save(documents.consent())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert (await signing.signatures(identifier))["PatientSig"] is True
+    content = await signing.pull(identifier)
+    assert valid_by_pdfsig(content, folder) == 1
+    [found] = _BYTE_RANGE.finditer(content)
+    check_by_openssl(content, [int(number) for number in found.groups()], folder)
+
+
+@contextmanager
+def token_session() -> Generator[Any]:
+    """A session of another tool."""
+    library = pkcs11.lib(str(MODULE))
+    library.reinitialize()
+    with library.get_token(token_label="clinic").open(rw=True, user_pin=PIN) as session:
+        yield session
+
+
+def put_key(kind: KeyType) -> CertificatePublicKeyTypes:
+    """Have the token make a key pair, RSA or of the curve P-256; its public key."""
+    with token_session() as session:
+        if kind is KeyType.RSA:
+            public, _ = session.generate_keypair(kind, 2048, id=b"\x07", label="sandbox", store=True)
+            return load_der_public_key(encode_rsa_public_key(public))  # type: ignore[return-value]
+        curve = {Attribute.EC_PARAMS: encode_named_curve_parameters("secp256r1")}
+        parameters = session.create_domain_parameters(kind, curve, local=True)
+        public, _ = parameters.generate_keypair(id=b"\x07", label="sandbox", store=True)
+        return load_der_public_key(encode_ec_public_key(public))  # type: ignore[return-value]
+
+
+def destroy_public_keys() -> None:
+    with token_session() as session:
+        for each in list(session.get_objects({Attribute.CLASS: ObjectClass.PUBLIC_KEY})):
+            each.destroy()
+
+
+def put_chain(folder: Path, key: CertificatePublicKeyTypes) -> x509.Certificate:
+    """Put a certificate of the key and the one above it into the token, and the root into ca.pem; the key's own."""
+    root_key, middle_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    root = certificate("Root", root_key.public_key(), "Root", root_key)
+    middle = certificate("Intermediate", middle_key.public_key(), "Root", root_key)
+    own = certificate("Clinic", key, "Intermediate", middle_key, is_authority=False)
+    (folder / "ca.pem").write_bytes(root.public_bytes(Encoding.PEM))
+    with token_session() as session:
+        for each, identifier in ((middle, b"\x08"), (own, b"\x07")):
+            attributes = decode_x509_certificate(each.public_bytes(Encoding.DER))
+            session.create_object({**attributes, Attribute.TOKEN: True, Attribute.ID: identifier})
+    return own
+
+
+def certificate(
+    subject: str,
+    key: CertificatePublicKeyTypes,
+    issuer: str,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    *,
+    is_authority: bool = True,
+) -> x509.Certificate:
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (subject, issuer)]
+    usage = dict.fromkeys(
+        ("key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+    )
+    usage |= dict.fromkeys(("key_cert_sign", "crl_sign"), is_authority)
+    usage |= dict.fromkeys(("digital_signature", "content_commitment"), not is_authority)
+    return (
+        x509.CertificateBuilder(names[1], names[0], key, x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2099, 1, 1, tzinfo=UTC))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .sign(issuer_key, hashes.SHA256())
+    )
 
 
 @pytest.mark.parametrize("pin_in", ["file", "environment"])
