@@ -335,7 +335,7 @@ class Entry:
     body: Any = None
     """The type that the request's body is read as; None where there is none, or it is no JSON."""
     described_as: Any = None
-    """The type that the document describes the body by, where that is another."""
+    """The type that the document describes the body by, where that is another; bytes where the body is no JSON."""
     query: str | None = None
     """A parameter of the URL."""
 
@@ -368,7 +368,12 @@ CONTROLS = (
     Entry("POST", "fax", "Add a fax; its handle.", _add_fax, dict[str, Any], NewFax),
     Entry("PATCH", "fax/{handle}", "Give a fax another status.", _set_fax_status, _FaxStatus),
     Entry(
-        "POST", "inbound/{address}", "Deliver the raw message (RFC 5322) that the body is.", _inbound, query="folder"
+        "POST",
+        "inbound/{address}",
+        "Deliver the raw message (RFC 5322) that the body is.",
+        _inbound,
+        described_as=bytes,
+        query="folder",
     ),
     Entry(
         "POST",
@@ -418,6 +423,8 @@ def control_document() -> dict[str, Any]:
             operation["parameters"].append({"name": entry.query, "in": "query", "schema": {"type": "string"}})
         if entry.body is not None:
             operation["requestBody"] = {"content": {"application/json": {"schema": next(described)}}}
+        elif entry.described_as is bytes:
+            operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
         paths.setdefault(f"{BASE}/{path}", {})[entry.method.lower()] = operation
     return {
         "openapi": "3.1.0",
@@ -435,4 +442,5 @@ _RESPONSES = {
     "403": "A web page may have sent it.",
     "404": "There is no such thing.",
     "409": "It is taken.",
+    "413": "The body is larger than the sandbox takes: `description` says how large it may be.",
 }

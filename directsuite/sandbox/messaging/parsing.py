@@ -233,6 +233,15 @@ def read_message(raw: bytes) -> Reading:
         return Reading([], decoded_text(raw, "utf-8"), html_body=False, attachments=[])
 
 
+def plain_alternative(raw: bytes) -> str | None:
+    """The plain text that a message has as an alternative, to HTML for instance; None where it has none."""
+    try:
+        leaves = _divided(raw)[1]
+        return next((_text(part) for part, rival in leaves if rival and _is_text(part, "text/plain")), None)
+    except (MessageError, ValueError, TypeError, LookupError, AttributeError):  # as in read_message
+        return None
+
+
 def read_headers(head: bytes) -> list[Header]:
     """The headers of a message from the bytes before its content."""
     return _headers(_head(head, 0, _OpenParts(head))[0])
@@ -243,7 +252,7 @@ def _read(raw: bytes) -> Reading:
     attachments: list[Attachment] = []
     head, leaves = _divided(raw)
     for part, rival in leaves:
-        is_text = part.get_content_type() in ("text/plain", "text/html") and not _is_attachment(part)
+        is_text = _is_text(part, "text/plain", "text/html")
         if is_text and body is None:
             body = part
         elif is_text and rival and part.get_content_type() == "text/html":
@@ -252,7 +261,7 @@ def _read(raw: bytes) -> Reading:
             attachments.append(_attachment(part, len(attachments) + 1))
     return Reading(
         headers=_headers(head),
-        body="" if body is None else decoded_text(_payload(body), body.get_content_charset("utf-8")),
+        body="" if body is None else _text(body),
         html_body=body is not None and body.get_content_type() == "text/html",
         attachments=attachments,
     )
@@ -337,6 +346,14 @@ def _without_line_break(content: bytes) -> bytes:
 
 def _headers(part: Message) -> list[Header]:
     return [Header(name, unfolded(str(value))) for name, value in part.raw_items()]
+
+
+def _is_text(part: Message, *content_types: str) -> bool:
+    return part.get_content_type() in content_types and not _is_attachment(part)
+
+
+def _text(part: Message) -> str:
+    return decoded_text(_payload(part), part.get_content_charset("utf-8"))
 
 
 def _is_attachment(part: Message) -> bool:

@@ -1,7 +1,7 @@
 """The page's routes: views that show the state, forms that change it, and what both are guarded by.
 
     GET   /, /page/…              a view: a function that reads, and a template
-    POST  /page/do/METHOD/PATH    a control of the control API, with a form for its JSON
+    POST  /page/do/METHOD/PATH    a control of the control API, with a form for its body
     GET   /page/events            server-sent events: `call` after a call, `change` after a change of the state
     GET   /docs                   the two OpenAPI documents
 
@@ -34,13 +34,16 @@ from directsuite.sandbox.control import BASE, CONTROLS, REFUSALS, Entry, control
 from directsuite.sandbox.faults import EVERY_OPERATION, KINDS
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
+from directsuite.sandbox.messaging.parsing import plain_alternative
 from directsuite.sandbox.messaging.service import PROFILES
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.content import NEWEST, PAGE
 from directsuite.sandbox.page.drawing import draw_page, neutral_html
+from directsuite.sandbox.page.inbound import deliver
+from directsuite.sandbox.page.live import Live
 from directsuite.sandbox.page.reference import operations_of
 from directsuite.sandbox.patients import USER_STATES
-from directsuite.sandbox.refusals import RefusedError
+from directsuite.sandbox.refusals import RefusedError, too_large
 from directsuite.sandbox.signing.files import FilePayload
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 View = Callable[["Page", web.Request], Awaitable[Mapping[str, Any]]]
+Act = Callable[["SandboxState", web.Request, "MultiDictProxy[Any]"], Awaitable[None]]
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -89,43 +93,6 @@ class UnreadableFormError(Exception):
     """The body is no form."""
 
 
-class Live:
-    """Who is told of changes: one event for each browser, set from any thread."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        """It goes up with each change."""
-        self._waiting = dict[asyncio.Event, set[str]]()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def listen(self) -> tuple[asyncio.Event, set[str]]:
-        """An event for a browser, and what has happened when it is set."""
-        self._loop = asyncio.get_running_loop()
-        event, kinds = asyncio.Event(), set[str]()
-        self._waiting[event] = kinds
-        return event, kinds
-
-    def forget(self, event: asyncio.Event) -> None:
-        """Tell this browser nothing more."""
-        self._waiting.pop(event, None)
-
-    def tell(self, kind: str) -> None:
-        """Tell all; from any thread, and at no cost where nobody listens."""
-        self.version += 1
-        if self._waiting and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed
-                self._loop.call_soon_threadsafe(self._tell, kind)
-
-    def end(self) -> None:
-        """Let all go: the sandbox stops."""
-        self._tell("end")
-
-    def _tell(self, kind: str) -> None:
-        for event, kinds in self._waiting.items():
-            kinds.add(kind)
-            event.set()
-
-
 class Page:
     """The page of one sandbox that runs."""
 
@@ -149,9 +116,12 @@ class Page:
             ),
             *(web.get(path, self._guarded(_bound(self, file)), allow_head=False) for path, file in _FILES),
             *(
-                web.post(f"/page/do/{entry.method}/{entry.path}", self._guarded(self._doing(entry)))
+                web.post(
+                    f"/page/do/{entry.method}/{entry.path}",
+                    self._guarded(self._doing(deliver if entry.described_as is bytes else _control_of(entry))),
+                )
                 for entry in CONTROLS
-                if entry.method != "GET" and not entry.path.startswith("inbound/")  # a raw message is in no form
+                if entry.method != "GET"
             ),
             web.get("/page/events", self._guarded(self._events), allow_head=False),
             web.get("/page/static/{name}", self._guarded(_static, open_to_all=True), allow_head=False),
@@ -191,6 +161,9 @@ class Page:
             return self._wrong(HTTPStatus.NOT_FOUND, str(missing))
         except UnreadableFormError:
             return self._wrong(HTTPStatus.BAD_REQUEST, "That was no form of this page.")
+        except web.HTTPRequestEntityTooLarge:
+            limit = too_large(request.client_max_size)
+            return self._wrong(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"That was refused: {limit}.")
         except ImportError:
             text = "The page needs packages: pip install 'directsuite[sandbox]'"
             return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text=text)
@@ -216,15 +189,15 @@ class Page:
 
         return show
 
-    def _doing(self, entry: Entry) -> Answer:
-        """The control with a form for its body; then the page that the form was on is shown again."""
+    def _doing(self, act: Act) -> Answer:
+        """What a form does; then the page that the form was on is shown again."""
 
         async def do(request: web.Request) -> web.StreamResponse:
             form = await _form(request)
             if not is_same(str(form.get("form_token", "")), self._access.form_token):
                 return self._wrong(HTTPStatus.FORBIDDEN, "The page is older than the sandbox: load it again.")
             try:
-                await entry.control(self.sandbox, request, _body_of(entry, _members(form)))
+                await act(self.sandbox, request, form)
             except REFUSALS as refused:
                 return self._wrong(status_of(refused), f"That was refused: {refused}.")
             back = str(form.get("back", "/"))
@@ -341,7 +314,9 @@ async def _read_message(page: Page, request: web.Request) -> dict[str, Any]:
 
 
 async def _message(page: Page, request: web.Request) -> Mapping[str, Any]:
-    return {**await _read_message(page, request), "timeout": CONFIRMATION_MS}
+    shown = await _read_message(page, request)
+    plain = plain_alternative(shown["message"]["raw"]) if shown["reading"].html_body else None
+    return {**shown, "plain": plain, "timeout": CONFIRMATION_MS}
 
 
 async def _sent(page: Page, request: web.Request) -> Mapping[str, Any]:
@@ -569,6 +544,15 @@ def _members(form: MultiDictProxy[Any]) -> dict[str, Any]:
     if "at" in members and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
         members["at"] = members["at"].removesuffix("Z") + "+00:00"  # what a browser's field gives has no offset
     return members
+
+
+def _control_of(entry: Entry) -> Act:
+    """The control with a form for its JSON."""
+
+    async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
+        await entry.control(sandbox, request, _body_of(entry, _members(form)))
+
+    return act
 
 
 def _body_of(entry: Entry, members: dict[str, Any]) -> Any:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.samples import ALICE
+from directsuite.sandbox.samples import ALICE, add_sample_content
+from directsuite.sandbox.server import Sandbox
 from tests.sandbox.page.conftest import CREDENTIALS, SLOW, submit, view
 
-if TYPE_CHECKING:
-    import aiohttp
-
-    from directsuite.sandbox.server import Sandbox
-
 DONE = (303, "/page/controls")
+INBOUND = f"POST/inbound/{ALICE}"
+MESSAGE = "From: dr@elsewhere.test\r\nSubject: Größe\r\n\r\nfine\r\n"
 
 
 @pytest.mark.parametrize(("status", "shown"), [("Delivered", "good"), ("Remotely Failed", "bad")])
@@ -111,3 +111,43 @@ async def test_wrong_input_is_explained(
 ) -> None:
     status, body = await submit(sandbox, http, path, members)
     assert (status, text in body, "<b>none" in body) == (400, True, False)
+
+
+@pytest.mark.parametrize("way", ["pasted", "file"])
+async def test_a_raw_message_is_delivered(way: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    members: dict[str, Any] = {"raw": MESSAGE, "folder": "INBOX.Referrals"}
+    if way == "file":
+        members |= {"raw": "", "file": io.BytesIO(MESSAGE.encode())}
+    assert await submit(filled, http, INBOUND, members) == DONE
+    async with http.post(f"{filled.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as answer:
+        [message] = [each for each in (await answer.json())["messages"] if each["subject"] == "Größe"]
+    assert (message["body"], message["sender"]) == ("fine\r\n", "dr@elsewhere.test")
+
+
+@pytest.mark.parametrize(
+    ("path", "members", "status", "text"),
+    [
+        (INBOUND, {"raw": " "}, 400, "there is no message in it"),
+        (INBOUND, {"raw": MESSAGE, "file": b"Subject: x"}, 400, "and not both"),
+        (INBOUND, {"raw": MESSAGE, "folder": "Nowhere"}, 400, "Nowhere"),
+        ("POST/inbound/nobody@clinic.example.test", {"raw": MESSAGE}, 404, "nobody@clinic.example.test"),
+        (INBOUND, {"raw": MESSAGE, "form_token": "guessed"}, 403, "older than the sandbox"),
+        (INBOUND, {"file": bytes(3000)}, 413, "larger than 2,000 bytes"),
+        (INBOUND, {"raw": "x" * 3000}, 413, "larger than 2,000 bytes"),
+    ],
+)
+async def test_what_is_no_message_for_a_mailbox_is_refused(
+    path: str, members: dict[str, Any], status: int, text: str, http: aiohttp.ClientSession
+) -> None:
+    async with Sandbox(seed=add_sample_content, max_body=2000) as sandbox:
+        before = await sandbox.ledger()
+        content = members.get("file")
+        members = members | ({"file": io.BytesIO(content)} if content else {})
+        found, body = await submit(sandbox, http, path, members)
+        assert (found, text in body) == (status, True)
+        assert await sandbox.ledger() == before
+
+
+async def test_another_page_delivers_nothing(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    found, _ = await submit(filled, http, INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
+    assert found == 403

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -132,10 +133,15 @@ async def tab(browser: Browser, filled: Sandbox) -> Watched:
     return Watched(await browser.new_page(), filled)
 
 
-async def message_of(sandbox: Sandbox, html: str) -> str:
-    """The path of a message with this HTML."""
-    raw = "From: evil@canary.test\r\nSubject: hostile\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n"
-    uid = await sandbox.deliver(ALICE, (raw + html).encode())
+async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -> str:
+    """The path of a message with this HTML, and with its plain text beside it."""
+    content = f"Content-Type: text/html\r\n\r\n{html}"
+    if plain is not None:
+        content = (
+            f"Content-Type: multipart/alternative; boundary=q\r\n\r\n--q\r\n\r\n{plain}\r\n--q\r\n{content}\r\n--q--"
+        )
+    raw = f"From: evil@canary.test\r\nSubject: hostile\r\nMIME-Version: 1.0\r\n{content}"
+    uid = await sandbox.deliver(ALICE, raw.encode())
     folder = await sandbox.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
     return f"/page/mail/{ALICE}/{folder}/{uid}"
 
@@ -283,6 +289,22 @@ async def test_everything_is_controlled(filled: Sandbox, tab: Watched) -> None:
     assert tab.complaints == []
 
 
+async def test_a_message_is_delivered(filled: Sandbox, tab: Watched, tmp_path: Path) -> None:
+    page, file = tab.page, tmp_path / "result.eml"
+    file.write_bytes(b"From: a@b.test\nSubject: from a file\n\nfine\n")
+    for subject in ("pasted", "from a file"):
+        await tab.open(f"/page/mail/{ALICE}")
+        await page.get_by_text("Deliver a message to INBOX").click()
+        if subject == "pasted":
+            await page.get_by_label("The message as it is sent").fill("From: a@b.test\nSubject: pasted\n\nfine\n")
+        else:
+            await page.get_by_label("Or a file").set_input_files(file)
+        await page.get_by_role("button", name="Deliver").click()
+        await page.get_by_role("link", name=subject).click()
+        await page.get_by_text("fine", exact=True).wait_for()
+    assert tab.complaints == []
+
+
 async def test_faxes_and_patients_are_added_and_changed(filled: Sandbox, provisioned: str, tab: Watched) -> None:
     page = tab.page
     await tab.open("/page/faxes")
@@ -321,9 +343,11 @@ async def test_the_page_is_accessible(
     views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
     views += [f"/page/documents/{signed}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
     views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(filled, "<p>text</p>")]
+    views += [await message_of(filled, "<p>text</p>", plain="text")]
     trouble = dict[str, Any]()
     for view in views:
         await page.goto(f"{filled.root_url}{view}")
+        await page.evaluate("document.querySelectorAll('main > details').forEach(each => each.open = true)")
         found = await axe.run(page)
         if found.violations_count:
             trouble[view] = found.generate_report()

@@ -72,6 +72,17 @@ async def test_mailboxes_folders_and_messages_are_shown(filled: Sandbox, http: a
             assert answer.status == 404, missing
 
 
+async def test_the_plain_text_beside_html_is_shown(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    own, folder = f"/page/mail/{ALICE}", await filled.read(lambda it: mailboxes.folder_id(it, 1, "INBOX"))
+    both = MULTIPART.replace(b"mixed", b"alternative").replace(
+        b"\r\n\r\n--q\r\n", b"\r\n\r\n--q\r\n\r\nNo <i>alarm</i>\r\n--q\r\n", 1
+    )
+    shown = await view(filled, http, f"{own}/{folder}/{await filled.deliver(ALICE, both)}")
+    assert '<pre class="text" tabindex="0">No &lt;i&gt;alarm&lt;/i&gt;</pre>' in shown
+    assert "&lt;b&gt;fine&lt;/b&gt;" in shown
+    assert "Its plain text" not in await view(filled, http, f"{own}/{folder}/{await filled.deliver(ALICE, MULTIPART)}")
+
+
 async def test_a_messages_way_to_each_recipient_is_shown(
     filled: Sandbox, sent: str, http: aiohttp.ClientSession
 ) -> None:

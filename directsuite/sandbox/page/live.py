@@ -1,0 +1,43 @@
+"""Who is told, over server-sent events, that something has changed or that a call has come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+
+class Live:
+    """Who is told of changes: one event for each browser, set from any thread."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """It goes up with each change."""
+        self._waiting = dict[asyncio.Event, set[str]]()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def listen(self) -> tuple[asyncio.Event, set[str]]:
+        """An event for a browser, and what has happened when it is set."""
+        self._loop = asyncio.get_running_loop()
+        event, kinds = asyncio.Event(), set[str]()
+        self._waiting[event] = kinds
+        return event, kinds
+
+    def forget(self, event: asyncio.Event) -> None:
+        """Tell this browser nothing more."""
+        self._waiting.pop(event, None)
+
+    def tell(self, kind: str) -> None:
+        """Tell all; from any thread, and at no cost where nobody listens."""
+        self.version += 1
+        if self._waiting and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self._tell, kind)
+
+    def end(self) -> None:
+        """Let all go: the sandbox stops."""
+        self._tell("end")
+
+    def _tell(self, kind: str) -> None:
+        for event, kinds in self._waiting.items():
+            kinds.add(kind)
+            event.set()
