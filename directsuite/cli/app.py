@@ -700,7 +700,8 @@ def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
 def demo(*, options: DemoOptions = DemoOptions()) -> int:
     """Use all four services against a sandbox, and check each.
 
-    The sandbox is the demo's own. Exit status 0 says that everything held.
+    The sandbox is the demo's own; with --keep its page can be looked at afterwards. Exit status 0 says that everything
+    held.
     """
     require("sandbox")
     from directsuite.cli.demo.command import demonstrate

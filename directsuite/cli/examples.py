@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "patient passwords": ("passwords.toml --domain direct.example.test",),
     "config show": ("", "--profile test --json"),
     "doctor": ("--mailbox ADDRESS", "--mailbox ADDRESS --deep --report differences.json"),
-    "demo": ("--messages 20 --documents 2",),
+    "demo": ("--messages 20 --documents 2", "--keep"),
     "sandbox": ("--memory", "--port 0 --profile java"),
     "sandbox env": ("", "--at http://127.0.0.1:9000"),
     "sandbox account": ("carol@direct.example.test",),

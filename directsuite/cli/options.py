@@ -549,6 +549,8 @@ class DemoOptions:
     """How many PDFs are signed."""
     faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35
     """How many fax records are walked."""
+    keep: Annotated[bool, Flag] = False
+    """Leave the sandbox running afterwards, with its page, until Ctrl-C."""
 
 
 _DRIVEN = Group("Which sandbox", sort_key=9)

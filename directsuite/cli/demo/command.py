@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +20,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from directsuite._version import __version__
-from directsuite.cli.command import Command
-from directsuite.cli.demo.scene import Done, NotHeldError, Progress, Scene, progress_on, scene
+from directsuite.cli.command import Command, signals_call
+from directsuite.cli.demo.scene import Done, NotHeldError, Scene, progress_on, scene
 from directsuite.cli.demo.services import provision_patient, read_mailbox, send_message, sign_documents, walk_faxes
 from directsuite.cli.errors import ending_of
 from directsuite.cli.options import DemoOptions
 from directsuite.errors import DirectSuiteError
+from directsuite.sandbox.server import Sandbox
 
 
 @attrs.frozen
@@ -73,34 +77,43 @@ def demonstrate(options: DemoOptions, steps: Sequence[Step] = STEPS) -> int:
     async def run() -> int:
         """The exit status."""
         console = Console(stderr=options.json, highlight=False)
-        try:
+        async with AsyncExitStack() as staying:
             with progress_on(console) as progress:
-                report = await perform(folder, options, progress, steps)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise
-            return _cannot(f"the sandbox cannot start: {error}")
-        if options.json:
-            sys.stdout.write(f"{document(report)}\n")
-        else:
-            show(report, console)
+                try:
+                    stage = await staying.enter_async_context(scene(folder, options, progress))
+                except OSError as error:
+                    if error.errno == errno.ENOSPC:
+                        raise
+                    return _cannot(f"the sandbox cannot start: {error}")
+                report = await perform(stage, steps)
+            if options.json:
+                sys.stdout.write(f"{document(report)}\n")
+                sys.stdout.flush()
+            else:
+                show(report, console)
+            if options.keep:
+                await _keep_running(stage.sandbox, console)
         return 0 if report.held else 1
 
     return Command(resume="give the same command again: it begins anew").run(run)
 
 
-async def perform(output: Path, options: DemoOptions, progress: Progress, steps: Sequence[Step] = STEPS) -> Report:
-    """Run the steps one after the other, on a sandbox of their own. A step that fails does not keep others from it.
-
-    Raises OSError where the sandbox cannot start.
-    """
+async def perform(stage: Scene, steps: Sequence[Step] = STEPS) -> Report:
+    """Run the steps one after the other. A step that fails does not keep others from it."""
     began = time.monotonic()
     results: list[StepResult] = []
-    async with scene(output, options, progress) as stage:
-        for step in steps:
-            progress.begin(step.title)
-            results.append(await run_step(step, stage))
-    return Report(results=results, output=output, seconds=time.monotonic() - began)
+    for step in steps:
+        stage.progress.begin(step.title)
+        results.append(await run_step(step, stage))
+    return Report(results=results, output=stage.output, seconds=time.monotonic() - began)
+
+
+async def _keep_running(sandbox: Sandbox, console: Console) -> None:
+    """Leave the sandbox to whoever opens its page, until SIGINT or SIGTERM comes: both are meant to end it."""
+    stop = asyncio.Event()
+    with signals_call(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
+        console.print(f"The sandbox runs until Ctrl-C; its page: [bold]{sandbox.root_url}/[/]", soft_wrap=True)
+        await stop.wait()
 
 
 def writable(folder: Path) -> Path:

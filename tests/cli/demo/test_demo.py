@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
@@ -200,4 +202,34 @@ def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: sign
         "",
         "directsuite: stopped; give the same command again: it begins anew\n",
     )
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("report", ["table", "json"])
+def test_the_sandbox_stays_with_its_page_until_a_signal_comes(
+    tmp_path: Path, number: signal.Signals, report: str
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    process = subprocess.Popen(
+        [*DEMO, *SMALL, "--keep", "--output", str(tmp_path / "out"), *(["--json"] if report == "json" else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if report == "json" else subprocess.STDOUT,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        text=True,
+        preexec_fn=_heed_interrupts,
+    )
+    try:
+        said = process.stderr if report == "json" else process.stdout
+        assert said is not None
+        found = next(each for line in said if (each := re.search(r"runs until Ctrl-C; its page: (http://\S+/)$", line)))
+        with urllib.request.urlopen(found[1], timeout=10) as answer:  # noqa: S310  loopback
+            assert "clinic@direct.example.test" in answer.read().decode()
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, errors or "") == (0, "")
+    assert report != "json" or json.loads(out)["held"] is True
     assert list((tmp_path / "temporary").iterdir()) == []
