@@ -4,7 +4,7 @@
                                         └───► the SDK's own reading, written again ─► Difference, …
 
 No difference holds a value of the answer. A member's name is shown where the document has it somewhere, for any other
-may be a patient's; a date's form, with a 9 for each digit.
+may be a patient's; a date's form, with a 9 for each digit; a header's name, where it is of words without digits.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ _DATE = re.compile(r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]
 _LIKE_A_DATE = re.compile(r"[0-9TZ :.,/+-]{8,40}\Z")
 _RANGES = {"int32": 2**31, "int64": 2**63}
 _CHECKED_HEADERS = ("Date", "Content-Type")
+_ORDINARY_HEADERS = frozenset(
+    (
+        *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
+        *("content-security-policy", "date", "expires", "keep-alive", "pragma", "referrer-policy", "retry-after"),
+        *("server", "strict-transport-security", "transfer-encoding", "vary", "via", "www-authenticate"),
+        *("x-content-type-options", "x-frame-options", "x-xss-protection"),
+    )
+)
+"""What any HTTP server or proxy adds, or a client heeds without being told."""
+_HEADER = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
+_LONGEST_HEADER = 40
 
 
 @attrs.frozen(order=True)
@@ -175,8 +186,10 @@ def _of_headers(headers: Mapping[str, str], content: Json) -> Iterator[Differenc
         yield Difference("header Content-Type", f"is another media type than {' or '.join(content)}")
     if "charset" in parameters.lower() and not re.search(r"charset=\"?(utf-8|us-ascii)\b", parameters, re.IGNORECASE):
         yield Difference("header Content-Type", "has another charset than UTF-8")
-    if "Set-Cookie" in headers:
-        yield Difference("header Set-Cookie", "is not described")
+    for name in headers:
+        if name.lower() not in _ORDINARY_HEADERS:
+            shown = len(name) <= _LONGEST_HEADER and _HEADER.fullmatch(name)
+            yield Difference(f"header {name if shown else f'<a name of {len(name)} characters>'}", "is not described")
 
 
 def _of_text(schema: Json, text: str, path: str) -> Iterator[Difference]:

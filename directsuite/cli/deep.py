@@ -32,7 +32,7 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
 from directsuite.registration import operations as registration
-from directsuite.registration.models import Login
+from directsuite.registration.models import IDProofedIndividual, Login
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing import operations as signing
@@ -56,7 +56,7 @@ class OperationReport:
 
     operation: str
     status: int | None = None
-    """Of HTTP; None where there was no answer."""
+    """Of HTTP, the first that is not 200 where there were several; None where there was no answer."""
     differences: Sequence[Difference] = ()
     skipped: str = ""
 
@@ -78,6 +78,8 @@ class DeepExamination:
     token: Secret | Finding
     login: Login | Finding
     mailbox: MailboxAccess | Finding
+    tuser: Login | None = None
+    """Acts for the mailbox."""
     reports: dict[str, OperationReport] = attrs.field(factory=dict[str, OperationReport], init=False)
 
     async def run(self) -> list[OperationReport]:
@@ -92,6 +94,7 @@ class DeepExamination:
                 await self._fax(suite, options.fax_number)
             if settings.message_url and not isinstance(self.mailbox, Finding):
                 await self._messaging(suite.mailbox(self.mailbox.address, self.mailbox.password))
+                await self._status(suite, self.mailbox)
             if settings.registration_url and login is not None and options.patient:
                 await self._registration(suite, options.patient)
         return [
@@ -119,6 +122,13 @@ class DeepExamination:
             suite.registration,
             lambda service: service.get_patient_address_by_username(domain, username),
         )
+        if self.options.proofing_id is not None:
+            person = IDProofedIndividual(id=self.options.proofing_id)
+            await self._ask(
+                registration.GET_PATIENT_ADDRESS_BY_META,
+                suite.registration,
+                lambda service: service.get_patient_address_by_meta(domain, person),
+            )
 
     async def _messaging(self, box: Mailbox) -> None:
         await self._ask(messaging.GET_FOLDERS, box, lambda box: box.get_folders())
@@ -140,7 +150,6 @@ class DeepExamination:
             await self._ask(messaging.GET_UNREAD_MESSAGES, box, lambda box: box.get_unread_messages())
             for message in (metadata or ())[-1:]:
                 await self._like(box, message)
-        await self._status(box)
 
     async def _like(self, box: Mailbox, message: MessageDetail) -> None:
         """Ask for messages by what one of them has."""
@@ -177,18 +186,29 @@ class DeepExamination:
                 lambda box: box.search_messages_metadata_by_received_date_utc(INBOX, begin, end),
             )
 
-    async def _status(self, box: Mailbox) -> None:
+    async def _status(self, suite: DirectSuite, access: MailboxAccess) -> None:
+        box = suite.mailbox(access.address, access.password)
+        cautious = box.with_options(timeout=self.options.timeout)
         try:
-            sent = await box.with_options(timeout=self.options.timeout).get_message_metadata(SENT)
+            if await cautious.get_message_count(SENT) > _MOST_LISTED:
+                return
+            sent = await cautious.get_message_metadata(SENT)
         except DirectSuiteError:
             return
         smtp_ids = [each.msg_id for each in sent if each.msg_id][-_A_FEW:]
         if smtp_ids:
             await self._ask(messaging.GET_MESSAGE_STATUS, box, lambda box: box.get_message_status(smtp_ids[0]))
             await self._ask(messaging.GET_MESSAGE_STATUS_MANY, box, lambda box: box.get_message_statuses(smtp_ids))
+            if self.tuser is not None:
+                tuser = suite.tuser(self.tuser.username, self.tuser.password, access.address)
+                await self._ask(
+                    messaging.GET_MESSAGE_STATUS_WITH_TUSER,
+                    tuser,
+                    lambda tuser: tuser.get_message_status(smtp_ids[0]),
+                )
 
     async def _ask(self, operation: Operation[Any], facade: F, call: Callable[[F], Awaitable[T]]) -> T | None:
-        """What a call gives, or None where it fails; its answer is held to what it should be."""
+        """What a call gives, or None where it fails; each of its answers is held to what it should be."""
         exchanges, value = list[Exchanged](), None
         once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
         skipped = ""
@@ -198,14 +218,16 @@ class DeepExamination:
             pass  # its answer is there
         except DirectSuiteError:
             skipped = "" if exchanges else "no answer came"
-        status, differences = None, list[Difference]()
-        if exchanges:
-            answer = exchanges[-1].answer
-            status = answer.status
-            differences = self.specification.differences(operation.name, status, answer.headers, answer.body)
-            differences += [each for each in self._read(operation, answer.body) if status == 200]
+        answers, differences = [each.answer for each in exchanges], set[Difference]()
+        for answer in answers:
+            differences |= {
+                *self.specification.differences(operation.name, answer.status, answer.headers, answer.body),
+                *(self._read(operation, answer.body) if answer.status == 200 else ()),
+            }
+        statuses = [answer.status for answer in answers]
+        status = next((each for each in statuses if each != 200), 200 if statuses else None)
         self.reports[operation.name] = OperationReport(
-            operation=operation.name, status=status, differences=sorted(set(differences)), skipped=skipped
+            operation=operation.name, status=status, differences=sorted(differences), skipped=skipped
         )
         return value
 
@@ -234,9 +256,11 @@ def _why(operation: str) -> str:
     if operation == registration.GET_PATIENT_ADDRESS_BY_USERNAME.name:
         return "give --patient ADDRESS, and a login"
     if operation in {each.name for each in (messaging.GET_MESSAGE_STATUS, messaging.GET_MESSAGE_STATUS_MANY)}:
-        return f"it needs a mailbox with a message in {SENT}, and at most {_MOST_LISTED:,} in INBOX"
-    if operation in {registration.GET_PATIENT_ADDRESS_BY_META.name, messaging.GET_MESSAGE_STATUS_WITH_TUSER.name}:
-        return "it is not tried"
+        return f"it needs a mailbox with 1 to {_MOST_LISTED:,} messages in {SENT}"
+    if operation == registration.GET_PATIENT_ADDRESS_BY_META.name:
+        return "give --patient ADDRESS, --proofing-id ID, and a login"
+    if operation == messaging.GET_MESSAGE_STATUS_WITH_TUSER.name:
+        return f"give --tuser USERNAME and --tuser-password-file FILE; it needs a mailbox with a message in {SENT}"
     return (
         f"it needs --mailbox ADDRESS, with 1 to {_MOST_FETCHED} messages in INBOX (for metadata {_MOST_LISTED:,}), and "
         "the answers of the operations before it"

@@ -42,7 +42,7 @@ from directsuite.cli.errors import RefusedError, in_own_words
 from directsuite.cli.options import DoctorOptions
 from directsuite.cli.output import progress, show_json, show_table
 from directsuite.cli.process import REMEDY, ExitStatus, say
-from directsuite.configuration import Configuration
+from directsuite.configuration import Configuration, secret_of_file
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
@@ -61,8 +61,18 @@ def doctor(options: DoctorOptions) -> int:
     """Find what is wrong, and return the exit status."""
 
     def begin() -> Coroutine[Any, Any, int]:
-        if not options.deep and any((options.fax_number, options.document, options.patient, options.report)):
-            raise RefusedError("--fax-number, --document, --patient and --report go with --deep")
+        if not options.deep and any(
+            (
+                *(options.fax_number, options.document, options.patient, options.proofing_id is not None),
+                *(options.tuser, options.tuser_password_file, options.report),
+            )
+        ):
+            raise RefusedError(
+                "--fax-number, --document, --patient, --proofing-id, --tuser, --tuser-password-file and --report go "
+                "with --deep"
+            )
+        if (options.tuser is None) != (options.tuser_password_file is None):
+            raise RefusedError("--tuser and --tuser-password-file go together")
         sources = settings_of()
         settings = sources.settings
         urls = [getattr(settings, f"{service}_url") for service in SERVICES]
@@ -129,10 +139,18 @@ async def _deep(examination: Examination, options: DoctorOptions) -> list[Operat
         token=examination.token,
         login=examination.login,
         mailbox=examination.mailbox,
+        tuser=_tuser_of(options),
     )
     reports = await deep.run()
     write_report(options, reports)
     return reports
+
+
+def _tuser_of(options: DoctorOptions) -> Login | None:
+    """The T-User, with the password of the file."""
+    if options.tuser is None or options.tuser_password_file is None:
+        return None
+    return Login(options.tuser, secret_of_file(options.tuser_password_file, "the file of --tuser-password-file"))
 
 
 def _deep_rows(reports: Sequence[OperationReport]) -> list[tuple[str, str, str]]:

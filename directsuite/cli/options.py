@@ -529,6 +529,12 @@ class DoctorOptions(CommonOptions):
     """The identifier of a stored document, for the signing service."""
     patient: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A patient's Direct address, for the registration service."""
+    proofing_id: Annotated[int | None, Parameter(group=_DEEP)] = None
+    """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
+    tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
+    """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
+    tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=named)] = None
+    """A file that holds the T-User's password alone, and that others may not read."""
     report: Annotated[Path | None, Parameter(group=_DEEP, converter=named)] = None
     """A new file for the differences, as paths and types without values."""
     json: Json = False

@@ -93,8 +93,8 @@ def _changed(response: web.Response, differences: Sequence[Difference]) -> web.R
         elif each.path == "header Content-Type":
             media_type = "text/x-made-up" if "media type" in each.what else response.content_type
             headers["Content-Type"] = media_type + ("; charset=iso-8859-1" if "charset" in each.what else "")
-        elif each.path == "header Set-Cookie":
-            headers["Set-Cookie"] = "made=up"
+        elif each.what == "is not described" and (added := re.fullmatch(r"header ([A-Za-z-]+)", each.path)):
+            headers[added[1]] = "made=up"
     return web.Response(status=status, body=body, headers=headers)
 
 

@@ -16,8 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.cli.conformance import Specification, is_array, is_object
-from directsuite.cli.deep import reading_operations
+from directsuite.cli.conformance import Difference, Specification, is_array, is_object
+from directsuite.cli.deep import DeepExamination, reading_operations
+from directsuite.cli.options import DoctorOptions
+from directsuite.messaging.operations import GET_MESSAGE_COUNT
+from directsuite.messaging.service import Mailbox
 from directsuite.sandbox.server import Sandbox, openapi_document
 from tests.cli.doctor.conftest import Machine
 from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
@@ -94,7 +97,10 @@ async def peopled(machine: Machine, sandbox: Sandbox) -> list[str]:
         person = ds.IDProofedIndividualRESTful(id=7, direct_username="ada", direct_password="a long password")
         await suite.registration.provision_id_proofed_patient("direct.example.test", person)
     options = ["--deep", "--mailbox", ALICE, "--fax-number", NUMBER, "--document", stored.identifier]
-    options += ["--patient", "ada@direct.example.test"]
+    options += ["--patient", "ada@direct.example.test", "--proofing-id", "7"]
+    (machine.folder / "tuser").write_text(PASSWORD)
+    (machine.folder / "tuser").chmod(0o600)
+    options += ["--tuser", "front-desk", "--tuser-password-file", "tuser"]
     machine.set("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
     return options
 
@@ -117,11 +123,8 @@ async def test_the_sandbox_has_no_difference(machine: Machine, sandbox: Sandbox,
     assert told.status == 0
     reports = told.document["operations"]
     assert [each["operation"] for each in reports] == reading_operations()
-    assert {each["operation"] for each in reports if each["skipped"]} == {
-        "GetMessageStatusWithTuser",
-        "GetPatientAddressByMeta",
-    }
-    assert {each["status"] for each in reports if not each["skipped"]} == {200}
+    assert {each["skipped"] for each in reports} == {None}
+    assert {each["status"] for each in reports} == {200}
 
 
 def message_of(answer: Answer) -> dict[str, Any]:
@@ -279,9 +282,60 @@ async def test_no_report_shows_what_a_server_says(machine: Machine, sandbox: San
         assert "918273645" not in text
 
 
-async def test_what_goes_with_deep_is_refused_without_it(machine: Machine) -> None:
-    status, _, err = await machine.table("--report", "report.json")
-    assert (status, "go with --deep" in err) == (2, True)
+async def test_headers_that_are_not_described_are_named(
+    machine: Machine, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    def change(answer: Answer) -> None:
+        answer.headers |= {"X-Lab-Site": SECRET, "Deprecation": SECRET, SECRET: SECRET, "Cache-Control": SECRET}
+
+    async with quirky(sandbox, change) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*arguments)
+    headers = {f"header {name}" for name in ("X-Lab-Site", "Deprecation", f"<a name of {len(SECRET)} characters>")}
+    assert {each[1:] for each in found(told.document)} == {(header, "is not described") for header in headers}
+    assert SECRET not in told.out + told.err
+
+
+async def test_all_answers_of_a_call_are_compared(machine: Machine, sandbox: Sandbox) -> None:
+    answered = list[str]()
+
+    def change(answer: Answer) -> None:
+        answered.append(answer.operation)
+        answer.body.pop("code") if len(answered) == 1 else None
+
+    async def twice(box: Mailbox) -> int:
+        return await box.get_message_count() + await box.get_message_count()
+
+    async with quirky(sandbox, change) as root:
+        settings = ds.Settings(message_url=sandbox.message_url.replace(sandbox.root_url, root))
+        nothing: Any = None
+        deep = DeepExamination(
+            settings=settings,
+            specification=Specification(openapi_document_once()),
+            options=DoctorOptions(),
+            token=nothing,
+            login=nothing,
+            mailbox=nothing,
+        )
+        async with ds.DirectSuite(settings) as suite:
+            await deep._ask(GET_MESSAGE_COUNT, suite.mailbox(ALICE, PASSWORD), twice)
+    assert answered == ["GetMessageCount"] * 2
+    assert deep.reports["GetMessageCount"].differences == [Difference("$.code", "is missing")]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--report", "report.json"], "go with --deep"),
+        (["--proofing-id", "0"], "go with --deep"),
+        (["--deep", "--tuser", "front-desk"], "go together"),
+    ],
+)
+async def test_what_goes_with_other_options_is_refused_without_them(
+    options: list[str], text: str, machine: Machine
+) -> None:
+    status, _, err = await machine.table(*options)
+    assert (status, text in err) == (2, True)
 
 
 async def test_a_report_replaces_no_file(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
