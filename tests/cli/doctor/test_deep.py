@@ -241,7 +241,11 @@ async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox
 async def test_a_sandbox_imitates_a_server_by_its_report(
     machine: Machine, sandbox: Sandbox, arguments: list[str]
 ) -> None:
-    async with quirky(sandbox, quirks) as root:
+    def change(answer: Answer) -> None:
+        quirks(answer)
+        answer.headers["X-Lab-Site"] = SECRET
+
+    async with quirky(sandbox, change) as root:
         take(machine, sandbox, root)
         told = await machine.doctor(*arguments, "--report", "report.json")
     async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
@@ -254,6 +258,7 @@ async def test_a_sandbox_imitates_a_server_by_its_report(
     own = {(operation, path, what) for operation, path, what in found(told.document) if "SDK" not in what}
     assert {each for each in found(again.document) if "SDK" not in each[2]} == own
     assert len(own) >= 20
+    assert ("GetUIDs", "header X-Lab-Site", "is not described") in own
 
 
 async def test_no_report_shows_what_a_server_says(machine: Machine, sandbox: Sandbox, arguments: list[str]) -> None:
