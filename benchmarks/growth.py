@@ -213,7 +213,7 @@ def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "result
                 (out / f"growth-{each.name}.svg").write_text(drawing(each, found[each.name]), encoding="utf-8")
     about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
     page = "\n".join(section(each, found[each.name]) for each in GROWTHS if each.name in found)
-    head = f"# Growth\n\n{(__doc__ or '').split(': ', 1)[1].strip()}\n\n"
+    head = f"# Growth\n\n`python -m benchmarks growth`{(__doc__ or '').partition('`')[2].partition('`')[2].strip()}\n\n"
     (out / "growth.md").write_text(f"{head}{page}\nMeasured on:\n\n| | |\n|---|---|\n{about}\n", encoding="utf-8")
     return 0
 
@@ -242,7 +242,8 @@ def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
 
 def section(growth: Growth, found: Sequence[Figures]) -> str:
     """The table of a curve, and its drawing."""
-    lines = [f"## {growth.what.capitalize()}", "", f"| | {' | '.join(f'{size:,}' for size in growth.sizes)} | slope |"]
+    sizes = " | ".join(f"{size:,}" for size in growth.sizes)
+    lines = [f"## {growth.what[0].upper()}{growth.what[1:]}", "", f"| | {sizes} | slope |"]
     lines.append("|---" * (len(growth.sizes) + 2) + "|")
     for name, unit in growth.figures.items():
         values = " | ".join(f"{figures[name]:,.3g}" for figures in found)

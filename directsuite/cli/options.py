@@ -657,6 +657,12 @@ class SandboxFaultOptions(ControlOptions):
     """The seconds of its Retry-After header."""
     times: Annotated[int, Parameter(validator=Number(gte=1))] = 1
     """How often it happens."""
+    skip: Annotated[int, Parameter(validator=Number(gte=0))] = 0
+    """Requests that are answered as usual before."""
+    processed: Annotated[bool, Flag] = False
+    """With the kinds status and hang: the operation runs first."""
+    seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    """The delay of the kind latency."""
     always: Annotated[bool, Flag] = False
     """It happens for ever."""
     clear: Annotated[bool, Flag] = False

@@ -137,8 +137,9 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
         if kind is None:
             raise RefusedError("what goes wrong? Give a kind: `directsuite sandbox fault Send reset_after`")
         times = None if options.always else options.times
-        more = {} if options.retry_after is None else {"retry_after": options.retry_after}
-        await control.inject_fault(operation, kind, times=times, status=options.status, **more)
+        more = {"retry_after": options.retry_after, "seconds": options.seconds, "processed": options.processed or None}
+        given = {name: value for name, value in more.items() if value is not None}
+        await control.inject_fault(operation, kind, times=times, skip=options.skip, status=options.status, **given)
     faults = await control.faults()
     if options.json:
         show_json(faults)

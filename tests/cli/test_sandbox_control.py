@@ -88,6 +88,11 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     (rule,) = json.loads((await operator.run("fault", "--json")).out)
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
     assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
+    await operator.run("fault", "Send", "hang", "--processed", "--skip", "2")
+    await operator.run("fault", "Send", "latency", "--seconds", "1.5")
+    hang, latency = json.loads((await operator.run("fault", "--json")).out)
+    assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
+    assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
     assert "Give a kind" in (await operator.run("fault", "Send")).err
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2

@@ -56,11 +56,13 @@ def test_the_first_program_prints_the_message_it_sent(tmp_path: Path) -> None:
 
 
 async def test_documents_are_sent_followed_and_read(
-    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "summary.xml").write_bytes(b"<ClinicalDocument/>")
-    await main_of("send.py")(*ALICE, ALICE[0], str(tmp_path / "summary.xml"))
-    assert capsys.readouterr().out == f"{ALICE[0]} Delivered\n"
+    for _ in range(2):  # the second run sends nothing
+        await main_of("send.py")("referral", *ALICE, ALICE[0], str(tmp_path / "summary.xml"))
+        assert capsys.readouterr().out == f"{ALICE[0]} Delivered\n"
     await main_of("read.py")(*ALICE, str(tmp_path))
     assert capsys.readouterr().out == f"1 {ALICE[0]} Referral\n"
     assert (tmp_path / "1-0").read_bytes() == b"<ClinicalDocument/>"
