@@ -12,7 +12,6 @@ command sends, and holds neither the key nor anything of the message but hashes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -163,7 +162,7 @@ async def _send_once(
 ) -> tuple[bool, str]:
     """Send it unless an earlier command did. Return True if one is known to have, and the SMTP id."""
     with _record_of(request_id(access.address, key)) as record:
-        record.attempt(_digest_of(message))
+        record.attempt(await arguments.digest_of(message))
         if record.is_sent:
             return True, record.smtp_id
         size = _size(message)
@@ -216,26 +215,6 @@ def _message_of(options: SendOptions, sender: str) -> Message:
         attachment_list=attachments_of(options),
     )
     return arguments.checked_message(message, sender)
-
-
-def _digest_of(message: Message) -> str:
-    """A hash of all that recipients get. Reads the files."""
-    digest = hashlib.sha256()
-
-    def add(text: str | None) -> None:
-        content = (text or "").encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(content) + content)
-
-    for recipient in message.recipients:
-        add(f"{recipient.type} {recipient.email.lower()}")
-    for text in (message.subject, message.body, str(message.html_body)):
-        add(text)
-    for attachment in message.attachment_list:
-        add(attachment.filename)
-        if isinstance(attachment.source, Path):
-            with attachment.source.open("rb") as file:
-                add(hashlib.file_digest(file, "sha256").hexdigest())
-    return digest.hexdigest()
 
 
 def _size_of(attachment: Attachment) -> int:
