@@ -126,7 +126,8 @@ def _print(text: str) -> None:
 
 def _print_call(call: AnsweredCall) -> None:
     at = call.at.astimezone().isoformat(" ", "seconds")[:19]
-    _print(f"{at}  {call.operation:<40} {call.status or 'no answer':>3}  {call.milliseconds:.0f} ms")
+    ended = f"{call.status or 'no answer'}{' refused' if call.refused else ''}"
+    _print(f"{at}  {call.operation:<40} {ended}  {call.milliseconds:.0f} ms")
 
 
 async def _opened(running: AsyncExitStack, options: Serving, token: str | None) -> Sandbox:

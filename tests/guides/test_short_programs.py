@@ -80,6 +80,17 @@ async def test_the_sandbox_tells_what_really_happened() -> None:
     assert await defined_by(program)["rehearse"]() == "sent 1 time"
 
 
+async def test_any_client_can_send(sandbox: Sandbox) -> None:
+    (body,) = (block.partition("-d '")[2].partition("'")[0] for block in blocks("sandbox", "sh") if "curl" in block)
+    url = f"{sandbox.message_url}/Send"
+    async with aiohttp.ClientSession() as http:
+        for password, success in (("sandbox", False), ("secret", True)):
+            content = body.replace('"sandbox"', f'"{password}"').replace("bob@", "alice@")
+            async with http.put(url, data=content, headers={"Content-Type": "application/json"}) as answer:
+                assert (answer.status, (await answer.json())["success"]) == (200, success)
+    assert [(call.operation, call.refused) for call in sandbox.calls.answered] == [("Send", True), ("Send", False)]
+
+
 async def test_both_grants_give_tokens(sandbox: Sandbox) -> None:
     await sandbox.add_client(*DEMO_CLIENT)
     of_the_program, of_the_user = (
