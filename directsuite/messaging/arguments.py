@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -207,8 +209,10 @@ async def digest_of(message: Message) -> str:
         content = await _content(source, number)
         if content.replayable:
             part = hashlib.sha256()
-            async for piece in content.pieces():
-                part.update(piece)
+            async with aclosing(content.pieces()) as pieces:
+                async for piece in pieces:
+                    part.update(piece)
+                    await asyncio.sleep(0)  # a large attachment in memory would keep the event loop from all else
             digest.update(part.digest())
     return digest.hexdigest()
 
