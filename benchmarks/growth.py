@@ -11,7 +11,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ import attrs
 
 import directsuite as ds
 from benchmarks.counts import Gauge
-from benchmarks.measuring.machine import described
+from benchmarks.measuring.machine import described, figures_of
 from benchmarks.peers import work
 from benchmarks.server import at, served
 from benchmarks.soak.census import resident
@@ -220,10 +219,7 @@ def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "result
 
 def _run(name: str, url: str, size: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        command = (sys.executable, "-m", "benchmarks.growth", name, url, folder, str(size))
-        done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
-    figures: Figures = json.loads(done.stdout)
-    return figures
+        return figures_of("benchmarks.growth", name, url, folder, str(size))
 
 
 def wholes(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from benchmarks.measuring.machine import described
+from benchmarks.measuring.machine import described, figures_of
 from benchmarks.measuring.spread import ratios, spread
 from benchmarks.server import served
 from benchmarks.signing_job.works import AT_A_TIME, DOCUMENTS, LATENCY, SIZE, make_documents
@@ -46,10 +45,7 @@ def signing_job(names: Sequence[str], out: Path = _ROOT / "benchmarks" / "result
 
 
 def _run(name: str, url: str, folder: Path) -> dict[str, float]:
-    command = (sys.executable, "-m", "benchmarks.signing_job.works", name, url, str(folder))
-    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    return figures_of("benchmarks.signing_job.works", name, url, str(folder))
 
 
 def _rate() -> Found:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.measuring.machine import described
+from benchmarks.measuring.machine import described, figures_of
 from benchmarks.server import served
 from benchmarks.sync.works import ATTACHED, FIRST, FOLDER_OF_MANY, LARGE, MAILBOXES, POLLS, SMALL, WORKS
 
@@ -32,10 +30,7 @@ def sync(out: Path = _ROOT / "benchmarks" / "results") -> int:
 
 def _run(name: str, url: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        command = (sys.executable, "-m", "benchmarks.sync.works", name, url, folder)
-        done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+        return figures_of("benchmarks.sync.works", name, url, folder)
 
 
 def _page(found: dict[str, dict[str, float]], ratios: dict[str, list[float]]) -> str:

@@ -33,6 +33,12 @@ async def sends(scene: Scene) -> int:
     return await scene.clinic.box.get_message_count("INBOX.Sent")
 
 
+def lose_the_answer(scene: Scene) -> None:
+    """Have the next message sent, its answer lost, and no search of INBOX.Sent answered."""
+    scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
+    scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
+
+
 async def test_a_second_run_asks_for_nothing_and_gives_the_same_id(scene: Scene) -> None:
     async with run(scene) as tracker:
         first = await tracker.send(LETTER, key=KEY)
@@ -83,8 +89,7 @@ async def test_a_crash_before_the_send_sends_it(scene: Scene) -> None:
 
 
 async def test_a_lost_answer_is_looked_for_by_the_next_run_too(scene: Scene) -> None:
-    scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
-    scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
+    lose_the_answer(scene)
     async with run(scene) as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
@@ -194,8 +199,7 @@ async def test_another_message_under_a_key_is_refused(scene: Scene, tmp_path: Pa
 
 
 async def test_another_message_is_refused_where_the_first_may_have_gone(scene: Scene) -> None:
-    scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
-    scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
+    lose_the_answer(scene)
     async with run(scene) as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
