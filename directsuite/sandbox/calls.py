@@ -29,6 +29,8 @@ LONGEST = 8192
 """So many bytes of a body are kept."""
 CARRIED = web.RequestKey("carried", tuple[bytes, int])
 """The key of a request whose body was not kept: its beginning, and the size of the whole."""
+FAULT = web.RequestKey("fault", str)
+"""The key of a request that a fault was injected into: the fault's kind."""
 
 _NAMED_SO = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _SECRET = re.compile(
@@ -75,6 +77,14 @@ class AnsweredCall:
     """Without a session and without the query."""
     effects: tuple[str, ...] = attrs.field(default=(), repr=False)
     """What it has done, as the ledger has it: operation and subject."""
+    fault: str | None = None
+    """The kind of the fault that was injected; None for a call as it is otherwise."""
+
+    @property
+    def outcome(self) -> str:
+        """The status in words, and the fault where there was one."""
+        fault = "" if self.fault is None else f" (fault: {self.fault})"
+        return f"{self.status or 'no answer'}{' refused' if self.refused else ''}{fault}"
 
 
 class Calls:
@@ -127,6 +137,7 @@ class Calls:
                     method=request.method,
                     path=_path(request),
                     effects=(*effects,),
+                    fault=request.get(FAULT),
                 )
                 self.answered.append(call)
                 self._exchanges.append((self.count, exchange))

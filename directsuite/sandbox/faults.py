@@ -29,6 +29,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.payload import Payload
 
+from directsuite.sandbox.calls import FAULT
 from directsuite.sandbox.refusals import refusal_of
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
         fault = faults.take(request.match_info.route.name)
         if fault is None:
             return await handler(request)
+        request[FAULT] = fault.kind
         if request.match_info.route.name not in _STREAMED:
             await request.read()
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:

@@ -126,8 +126,7 @@ def _print(text: str) -> None:
 
 def _print_call(call: AnsweredCall) -> None:
     at = call.at.astimezone().isoformat(" ", "seconds")[:19]
-    ended = f"{call.status or 'no answer'}{' refused' if call.refused else ''}"
-    _print(f"{at}  {call.operation:<40} {ended}  {call.milliseconds:.0f} ms")
+    _print(f"{at}  {call.operation:<40} {call.outcome}  {call.milliseconds:.0f} ms")
 
 
 async def _opened(running: AsyncExitStack, options: Serving, token: str | None) -> Sandbox:

@@ -156,5 +156,5 @@ async def test_each_call_is_a_line_without_what_it_carried(
         with pytest.raises(ds.ConnectionLostError):
             await box.get_folders()
     lines = [line.split()[2:-2] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "answer"]]
+    assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "answer", "(fault:", "reset_before)"]]
     assert [each.operation for each in sandbox.calls.answered] == ["GetMessageCount", "GetFolders"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import sqlite3
 from email import message_from_bytes, policy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from tests.sandbox.messaging.mailbox_server import (
     encoded,
     message,
 )
-
-if TYPE_CHECKING:
-    import sqlite3
 
 OUTSIDER = "dave@elsewhere.test"
 AS_TUSER = {"username": TUSER, "password": PASSWORD, "directAddr": ALICE}
@@ -280,3 +278,12 @@ async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer
     body, attached = parsed.iter_parts()
     assert (body.get_content_type(), body.get_content()) == ("text/html", "Grüße\r\n" * 99)
     assert (attached.get_filename(), attached.get_content()) == ("Befund ü.txt", "x" * 999)
+
+
+async def test_a_message_too_large_for_the_store_is_refused_and_nothing_happens(mail: MessagingServer) -> None:
+    await mail.database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2_000_000))
+    large = [{"filename": "scan.bin", "contentType": "application/octet-stream", "content": encoded(bytes(600_000))}]
+    body = {"authentication": credentials(), "message": message(attachmentList=large)}
+    assert "larger than the sandbox can keep" in (await mail.call("Send", method="PUT", body=body))["message"]
+    assert await nothing_happened(mail)
+    await mail.send()
