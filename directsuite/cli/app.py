@@ -376,7 +376,9 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
 def verify(sources: Sources, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
-    Exit status 0 says that each PDF has a signature, and that none is found to be invalid.
+    The stated signer is in general the name that the signature states, and proves nothing. The service doesn't tell
+    whose certificate it is; `pdfsig FILE` of poppler-utils does. Exit status 0 says that each
+    PDF has a signature, and that none is found to be invalid.
     """
     from directsuite.cli import document
 

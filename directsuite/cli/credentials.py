@@ -163,7 +163,7 @@ def token(file: Path | None) -> Secret:
     """The access token for signing and fax."""
     places = SecretPlaces(
         what="access token",
-        prompt="Access token",
+        prompt="Access token, which the service's provider gives",
         option="--token-file",
         setting="token",
         name="token",

@@ -24,13 +24,18 @@ _INSECURE = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
 _TIMEOUT = "timeout in the settings file"
+_RENEW = (
+    "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
+    "or DIRECTSUITE_TOKEN"
+)
+_WITH_TOKEN = ("signing", "fax")  # services that take an access token
 _QUOTED = 300  # characters of a service's words
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTIONS = {
     "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
     "has expired",
     "ClientConnectorDNSError": "its name has no address",
-    "ClientConnectorSSLError": "it doesn't speak the TLS of this machine",
+    "ClientConnectorSSLError": "it doesn't speak the TLS of this machine, or none: a sandbox's URL begins with http://",
     "ClientHttpProxyError": "the proxy refuses",
     "ConnectionTimeoutError": "nobody answers there",
     "InvalidURL": "the proxy's URL is wrong",
@@ -122,6 +127,8 @@ def ending_of(
             what_to_do = ""  # it says that itself
         elif scope_of(error) is Scope.ENDPOINT:
             what_to_do = "this isn't the service: check the URL and the proxy with `directsuite doctor`"
+    if isinstance(error, errors.AuthenticationError) and error.service in _WITH_TOKEN:
+        what_to_do = _RENEW
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
         said = _explanation(error)
@@ -131,7 +138,7 @@ def ending_of(
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        said = f"{_explanation(error)}{_service_words(error)}"
+        said = f"{_explanation(error)}{words_of(error)}"
         withheld = isinstance(error, errors.BadRequestError) and error.message and not shows_details()
         if withheld and kind not in advice:
             what_to_do = f"{what_to_do}; --verbose adds what the service says"
@@ -139,8 +146,8 @@ def ending_of(
     return status, str(error)
 
 
-def _service_words(error: errors.DirectSuiteError) -> str:
-    """What the service says itself; empty where it says nothing or nobody may see it."""
+def words_of(error: errors.DirectSuiteError) -> str:
+    """What the service says itself, in quotes; empty where it says nothing or nobody may see it."""
     if not isinstance(error, errors.ServiceError) or not shows_details():
         return ""
     return quoted(error.message)
@@ -157,6 +164,7 @@ def quoted(message: str | None) -> str:
 def in_own_words(explanation: str) -> str:
     """Rewrite an error's explanation for people who write TOML and no Python."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
+    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}, which `directsuite config show` tells")
     return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
 
 

@@ -35,9 +35,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sync audit": ("--store sync.db",),
     "sync retry": ("--store sync.db --mailbox ADDRESS",),
     "sign": (
-        "consent.pdf --output signed.pdf --name Approval",
-        "consents --output signed --name Approval --reason Consent",
-        "consents --output signed --name Approval --dry-run",
+        "consent.pdf --output signed.pdf --name PatientSignature",
+        "consents --output signed --name PatientSignature",
+        "consents --output signed --reason Consent --dry-run",
         "form.pdf --output signed.pdf --widget 72,620,200,70",
     ),
     "sign verify": ("signed.pdf", "signed/a.pdf signed/b.pdf --json"),

@@ -51,7 +51,8 @@ def _suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
 def watch(number: str, options: FaxWatchOptions) -> int:
     """Show each change of a number's faxes until Ctrl-C, and return the exit status."""
     command = Command(
-        options={"fax_number": "the fax number"}, resume="the same command with --since goes on from that time"
+        options={"fax_number": "the fax number"},
+        resume="the same command with --since goes on from that time",
     )
 
     def begin() -> Coroutine[Any, Any, int]:

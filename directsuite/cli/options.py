@@ -217,10 +217,14 @@ class SignOptions(CommonOptions):
     recursive: Annotated[bool, Flag] = False
     """Take the folders in a folder, too."""
     name: Annotated[tuple[str, ...], Several, _Signature] = ()
-    """A signature's name, or that of an empty signature field of the PDFs; as often as there are signatures."""
+    """A signature's name; as often as there are signatures. Without --widget it is that of an empty signature field,
+    which a single PDF has to have; a PDF of several that lacks it is signed invisibly.
+    """
     widget: Annotated[tuple[str, ...], Several, _Signature] = ()
     """Where a signature stands: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
-    page; as often as there are signatures. Without it a signature is in the field of its name, or invisible.
+    page. PAGE counts from 1, and is 1 by default; `directsuite sign info` shows how many pages there are, and their
+    size. As often as there are signatures. Without it a signature is in the field of its name, or
+    invisible.
     """
     image: Annotated[Path | None, _Signature] = None
     """A PNG or JPEG file, which the signatures show."""
@@ -231,9 +235,9 @@ class SignOptions(CommonOptions):
     timezone: Annotated[str | None, _Signature] = None
     """Of the signer, as in America/New_York."""
     dry_run: Annotated[bool, Flag, _Going] = False
-    """Say what would be signed, where to, and what not and why; send nothing."""
+    """Say what would be signed, where to, and what not and why; send nothing. Only where --output is a folder."""
     again: Annotated[bool, Flag, _Going] = False
-    """Try again what failed, and nothing else."""
+    """Try again what failed, and nothing else. Only where --output is a folder."""
     overwrite: Annotated[bool, Flag, _Going] = False
     """Replace files that are in the output already."""
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10

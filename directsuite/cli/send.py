@@ -122,7 +122,7 @@ async def _send(command: Command, access: MailboxAccess, message: Message, optio
         box = suite.mailbox(access.address, access.password)
         before = False
         if options.key is None:
-            async with _shown("sending", _size(message)) as bar:
+            async with _shown(_size(message)) as bar:
                 smtp_id = (await box.send(message, progress=bar.tell)).smtp_id
         else:
             before, smtp_id = await _send_once(command, box, access, message, options.key)
@@ -167,9 +167,10 @@ async def _send_once(
             return True, record.smtp_id
         size = _size(message)
         timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _ENCODED / _SLOWEST
-        title = "sending" if record.first_attempt is None else "looking whether it went, then sending"
+        if record.first_attempt is not None:
+            say(f"an earlier command may have sent it: it is looked for in INBOX.Sent, for up to {SETTLE_TIMEOUT:g} s")
         try:
-            async with _shown(title, size) as bar:
+            async with _shown(size) as bar:
                 answer = await box.send_once(
                     message,
                     key=key,
@@ -193,8 +194,8 @@ def _size(message: Message) -> int:
     return sum(_size_of(each) for each in message.attachment_list)
 
 
-def _shown(title: str, size: int) -> AbstractAsyncContextManager[Bar]:
-    return progress(title, unit="bytes" if size else "waiting", total=size or None)
+def _shown(size: int) -> AbstractAsyncContextManager[Bar]:
+    return progress("sending", unit="bytes" if size else "waiting", total=size or None)
 
 
 def _message_of(options: SendOptions, sender: str) -> Message:

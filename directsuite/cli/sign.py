@@ -26,7 +26,7 @@ from directsuite.cli.errors import RefusedError, ending_of, in_own_words, naming
 from directsuite.cli.options import SignOptions
 from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
 from directsuite.cli.process import ExitStatus, say
-from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, problem_of
+from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, is_named_as_pdf, problem_of
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
@@ -80,6 +80,8 @@ def _begin(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, i
         say(f"{naming(f'number {number} of the sources', paths[number - 1])} {problem}: it isn't signed")
     if not sources:
         raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
+    if is_named_as_pdf(options.output):
+        raise RefusedError("--output ends in .pdf, which is for a single PDF: name a folder")
     if options.again and not _has_journal(_journal_path(options.output)):
         raise RefusedError("nothing has failed yet, for nothing was signed into --output: leave --again out")
     if options.dry_run:

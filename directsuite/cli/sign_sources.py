@@ -71,7 +71,9 @@ class Sources:
                 self.problems[number] = problem
             elif source.is_dir():
                 self._folders.setdefault(source.resolve(), source)
-            elif (earlier := self._files.setdefault(source.name, source)) is not source and not _same(earlier, source):
+            elif (earlier := self._files.setdefault(source.name, source)) is not source and not same_file(
+                earlier, source
+            ):
                 self._taken.append(Candidate(source.name, source, _TAKEN))
         files = {name: each.resolve() for name, each in self._files.items()}
         places = {*self._folders, *(each.parent for each in files.values())}
@@ -97,7 +99,7 @@ class Sources:
                     yield Candidate(name, file, problem)
                 elif earlier is None:
                     yield _candidate(name, file)
-                elif not _same(earlier, file):
+                elif not same_file(earlier, file):
                     yield Candidate(name, file, _TAKEN)
 
     def count(self) -> int:
@@ -324,8 +326,14 @@ def _says_pdf(file: Path) -> bool:
         return b"%PDF-" in opened.read(_HEAD)
 
 
-def _same(one: Path, other: Path) -> bool:
+def is_named_as_pdf(output: Path) -> bool:
+    """Return True for an --output that is meant as a file: its name is that of a PDF, and no folder has it."""
+    return output.suffix.lower() == _ENDING and not output.is_dir()
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Return True if both paths lead to one file that is there."""
     try:
         return one.samefile(other)
-    except OSError:  # it has gone meanwhile
+    except OSError:  # one isn't there, or has gone meanwhile
         return False

@@ -98,7 +98,7 @@ def problem_of_url(text: object, *, allow_insecure_http: bool = False, query: bo
     except ValueError:
         url, host = URL(), None
     if not isinstance(text, str) or url.scheme not in ("http", "https") or not host:
-        return "has to be a URL that starts with https://"
+        return "has to be a URL that starts with https://, or with http:// on this machine"
     if url.user or url.password:
         return "must not hold credentials: give them as token, login or mailbox password"
     if "#" in text or ("?" in text and not query):

@@ -44,6 +44,9 @@ class DocumentSignature(Model):
     page_index: int | None = None
     is_signed: bool | None = None
     signer_name: str | None = None
+    """As the service tells it: in general the name that the signature states (`Signature.gs_name`), which nothing
+    proves. GetDocInfo doesn't tell whose certificate it is.
+    """
     signature_time: Annotated[str | None, Wire(also=("SignatureTime",))] = None
     reason: Annotated[str | None, Wire(also=("Reason",))] = None
     is_valid: bool | None = None

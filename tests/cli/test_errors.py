@@ -131,8 +131,9 @@ def test_a_command_may_know_better_what_to_do() -> None:
 def test_what_an_error_says_by_itself_is_not_told_again(status: int) -> None:
     kind, text = class_of_status(status)
     error = kind(text, operation="GetDoc", service="signing", status=status, message=None, body=b"")
-    assert ending_of(error)[1] == f"GetDoc: {text}"
-    assert ending_of(error, advice={kind: "check the handle"})[1] == f"GetDoc: {text}: check the handle"
+    told = text.replace("URL in the settings", "URL in the settings, which `directsuite config show` tells")
+    assert ending_of(error)[1] == f"GetDoc: {told}"
+    assert ending_of(error, advice={kind: "check the handle"})[1] == f"GetDoc: {told}: check the handle"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])

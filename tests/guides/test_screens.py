@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 from rich.text import Text
 
 from directsuite.cli import main
@@ -73,6 +74,7 @@ class Terminal(io.StringIO):
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
     """A folder with files, at a terminal of 80 columns, with the sandbox's sample content in the environment."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Progress, "start", lambda _: None)  # a bar is there or not, as fast as the machine is
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
+
+import pikepdf
 import pytest
 
 from tests.cli.sign.conftest import PATIENT, Desk
+from tests.integration.documents import consent
 
 
 async def test_one_pdf_is_signed_into_one_file(desk: Desk) -> None:
     desk.put("consent.pdf")
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, ended.err) == (0, "directsuite: written to signed.pdf\n")
+    assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
     assert desk.signatures("signed.pdf") == 1
     assert sorted(path.name for path in desk.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
     assert (await desk.requests("Save"), await desk.requests("Delete")) == (1, 1)
@@ -46,8 +51,8 @@ async def test_signatures_are_verified(desk: Desk) -> None:
     ended = await desk.sign("verify", "signed.pdf")
     assert ended.status == 0
     titles, row = ended.out.splitlines()
-    assert titles.split()[:4] == ["file", "signature", "signer", "time"]
-    assert titles.split()[5:] == ["reason", "valid"]  # after the time zone's name
+    assert titles.split()[:5] == ["file", "signature", "stated", "signer", "time"]
+    assert titles.split()[6:] == ["reason", "valid"]  # after the time zone's name
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
     ended = await desk.sign("verify", "signed.pdf", "consent.pdf")
     assert (ended.status, ended.err) == (1, "directsuite: 1 of 2 PDFs have no signature\n")
@@ -75,7 +80,7 @@ async def test_info_shows_pages_fields_and_signatures(desk: Desk) -> None:
 async def test_fields_are_taken_away_in_another_file(command: str, gone: str, desk: Desk) -> None:
     desk.put("consent.pdf")
     ended = await desk.sign(command, "consent.pdf", "--output", "other.pdf")
-    assert (ended.status, ended.err) == (0, "directsuite: written to other.pdf\n")
+    assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
     before, after = [" ".join((await desk.sign("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")]
     assert (gone in before, gone in after) == (True, False)
 
@@ -86,3 +91,104 @@ async def test_what_can_t_be_read_or_is_no_pdf_is_refused(command: str, desk: De
     for name, words in (("missing.pdf", "the PDF can't be read"), ("text.pdf", "this is not a PDF")):
         ended = await desk.sign(command, name)
         assert (ended.status, words in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [(), ("flatten",), ("clear",)])
+async def test_the_source_is_never_replaced(command: tuple[str, ...], desk: Desk) -> None:
+    desk.put("consent.pdf")
+    (desk.folder / "linked.pdf").symlink_to("consent.pdf")
+    before = (desk.folder / "consent.pdf").read_bytes()
+    for output in ("consent.pdf", "linked.pdf"):
+        ended = await desk.sign(*command, "consent.pdf", "--output", output, "--overwrite")
+        assert (ended.status, "is the PDF itself" in ended.err) == (2, True)
+    assert (desk.folder / "consent.pdf").read_bytes() == before
+
+
+async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_a_widget_says_so(desk: Desk) -> None:
+    desk.put("consent.pdf")
+    desk.set("DIRECTSUITE_VERBOSE", "1")
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
+    assert ended.status == 2
+    assert "the PDF has no empty signature field of the name in --name (Aproval)" in ended.err
+    assert (desk.files("."), await desk.requests("MultiSignAndPull"), await desk.requests("Delete")) == (
+        ["consent.pdf"],
+        0,
+        1,
+    )
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
+    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+
+
+async def test_several_pdfs_do_not_go_into_what_looks_like_one(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf")
+    for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
+        ended = await desk.sign(*sources, "--output", "signed.pdf")
+        assert (ended.status, "--output ends in .pdf, which is for a single PDF" in ended.err) == (2, True)
+    assert desk.files(".") == ["in/a.pdf", "in/b.pdf"]
+
+
+async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
+    desk.put("consent.pdf", "signed/b.pdf")
+    desk.put("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
+    await desk.sign("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
+    ended = await desk.sign("verify", "signed")
+    assert ended.status == 1
+    titles, *rows = (line.split() for line in ended.out.splitlines())
+    assert titles[2:4] == ["stated", "signer"]
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("signed/a.pdf", "valid"),
+        ("signed/b.pdf", "signature"),
+        ("signed/c.PDF", "known"),
+    ]
+    assert {"Ada", "Example"} <= set(rows[0])
+    assert "number 3: the PDF: this is not a PDF" in ended.err
+    documents = json.loads((await desk.sign("verify", "signed", "--json")).out)
+    assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
+        ("signed/a.pdf", 1, False),
+        ("signed/b.pdf", 0, False),
+        ("signed/c.PDF", 0, True),
+    ]
+
+
+async def test_a_folder_of_one_pdf_is_verified_as_a_folder(desk: Desk) -> None:
+    desk.put("in/text.pdf", content=b"no PDF")
+    ended = await desk.sign("verify", "in", "--json")
+    assert (ended.status, [each["file"] for each in json.loads(ended.out)]) == (1, ["in/text.pdf"])
+
+
+async def test_a_field_that_is_signed_is_refused(desk: Desk) -> None:
+    desk.put("consent.pdf")
+    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    ended = await desk.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
+    assert (ended.status, "has no empty signature field" in ended.err) == (2, True)
+
+
+async def test_a_folder_without_a_pdf_is_told(desk: Desk) -> None:
+    (desk.folder / "empty").mkdir()
+    ended = await desk.sign("verify", "empty")
+    assert (ended.status, "the folder has no PDF" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("verify",), ("info",), ("flatten", "--output", "flat.pdf")])
+async def test_a_pdf_that_needs_a_password_is_told_by_its_name(command: tuple[str, ...], desk: Desk) -> None:
+    desk.set("DIRECTSUITE_VERBOSE", "1")
+    locked = io.BytesIO()
+    with pikepdf.open(io.BytesIO(consent())) as pdf:
+        pdf.save(locked, encryption=pikepdf.Encryption(owner="owner", user="user"))
+    desk.put("locked.pdf", content=locked.getvalue())
+    ended = await desk.sign(*command, "locked.pdf")
+    assert ended.status == 2
+    assert "the PDF (locked.pdf) is encrypted" in ended.err
+    assert "save a copy of it without a password" in ended.err
+
+
+async def test_a_refused_token_is_told_as_one(desk: Desk) -> None:
+    desk.put("consent.pdf")
+    desk.set("DIRECTSUITE_TOKEN", "wrong")
+    for arguments in (
+        ("consent.pdf", "--output", "signed.pdf"),
+        ("consent.pdf", "--output", "out"),
+        ("info", "consent.pdf"),
+    ):
+        ended = await desk.sign(*arguments)
+        assert (ended.status, "the token is wrong or has run out: get a new one" in ended.err) == (3, True)

@@ -37,7 +37,7 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is none that there is"),
         (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
         ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
-        (("a.pdf", "--output", "a.pdf"), "the file of --output is there already"),
+        (("a.pdf", "--output", "a.pdf"), "the file of --output is the PDF itself"),
         (("a.pdf", "--output", "\0"), "--output can't be made (it has a NUL byte): name a folder that can"),
         (("a.pdf", "--output", "x" * 300), "--output can't be made (File name too long): name a folder that can"),
         (
@@ -113,7 +113,7 @@ async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk:
     told = await desk.sign("a.pdf", *_OUT)
     first, second = told.err.splitlines()
     assert told.status == 3
-    assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): check")
+    assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): the token is wrong")
     assert second == (
         "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on"
     )
