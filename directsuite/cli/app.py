@@ -55,6 +55,7 @@ from directsuite.cli.options import (
     TokenOptions,
     Uid,
     Uids,
+    VerifyOptions,
     named,
 )
 from directsuite.cli.process import ExitStatus, require, say
@@ -373,7 +374,7 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
 
 
 @sign.command(sort_key=1, help_epilogue=epilogue("sign verify"))
-def verify(sources: Sources, /, *, options: TokenOptions = TokenOptions()) -> int:
+def verify(sources: Sources, /, *, options: VerifyOptions = VerifyOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
     The stated signer is in general the name that the signature states, and proves nothing. The service doesn't tell

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import mmap
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -19,19 +20,19 @@ import attrs
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
 from directsuite.cli.errors import RefusedError, ending_of, naming, words_of
-from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions
+from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions, VerifyOptions
 from directsuite.cli.output import members_of, progress, show_json, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
-from directsuite.cli.sign_sources import is_named_as_pdf, same_file
-from directsuite.core.failures import reason_of
-from directsuite.errors import BadRequestError, DirectSuiteError, InvalidArgumentError
+from directsuite.cli.sign_sources import is_named_as_pdf, no_pdf, pdfs_in, problem_of_source, same_file
+from directsuite.core.failures import Scope, scope_of
+from directsuite.errors import BadRequestError, DirectSuiteError, InvalidArgumentError, NotFoundError
 from directsuite.signing.models import DocumentInfo, DocumentSignature, StoredDocument
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
 
-_PDF = ".pdf"
 _DELETING = 5.0  # seconds: what isn't deleted expires by itself
+_ENCRYPTED = re.compile(rb"/Encrypt[\s<]")
 _WHY_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
 
 _Change = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
@@ -52,8 +53,8 @@ def sign_one(source: Path, options: SignOptions) -> int:
 
         async def sign(signing: Signing, stored: StoredDocument, output: Path) -> None:
             """Sign the stored PDF into a file, as its options say. Raises RefusedError."""
-            if not options.widget:
-                await _refuse_unknown_fields(signing, stored, options.name)
+            if options.name:
+                _refuse_fields((await signing.get_doc_info(stored)).signatures, options)
             await signing.multi_sign_and_pull(stored, signatures, destination=output)
 
         return _writing(source, options, sign)
@@ -71,10 +72,10 @@ def clear(source: Path, options: DocumentOutputOptions) -> int:
     return _command(source).run(lambda: _writing(source, options, _clear))
 
 
-def verify(sources: Sequence[Path], options: TokenOptions) -> int:
+def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
     """Show the signatures of PDFs, and return the exit status: done where each has some, and all are valid."""
     is_one = len(sources) == 1 and not sources[0].is_dir()
-    return _command(*sources).run(lambda: _verify(list(_pdfs_of(sources)), options, is_one=is_one))
+    return _command(*sources).run(lambda: _verify(_pdfs_of(sources, options), options, is_one=is_one))
 
 
 def info(source: Path, options: TokenOptions) -> int:
@@ -88,17 +89,30 @@ def _command(*sources: Path) -> Command:
     return Command(resume=NOTHING_CHANGED, options={"pdf": pdf, "destination": "--output"})
 
 
-async def _refuse_unknown_fields(signing: Signing, stored: StoredDocument, names: Sequence[str]) -> None:
-    """Raise RefusedError where the PDF lacks an empty field of one of the names: its signature would be invisible."""
-    if not names:
-        return
-    fields = {each.name for each in (await signing.get_doc_info(stored)).signatures if not each.is_signed}
-    for name in names:
-        if name not in fields:
+def _refuse_fields(fields: Sequence[DocumentSignature], options: SignOptions) -> None:
+    """Raise RefusedError where a name of the options is that of no empty field, or with --widget that of any field.
+
+    The service would sign invisibly, or pass over the widget.
+    """
+    is_there = {each.name: each.is_signed for each in fields}
+    for name in options.name:
+        named = naming("of the name in --name", name)
+        if options.widget and name in is_there:
             raise RefusedError(
-                f"the PDF has no empty signature field {naming('of the name in --name', name)}: `directsuite sign "
-                "info` lists those that it has; --widget makes a new one of that name"
+                f"the PDF has a signature field {named}, and that has a place: leave --widget out, or give a new name"
             )
+        if not options.widget and is_there.get(name, True):
+            raise RefusedError(
+                f"the PDF has no empty signature field {named}: {_those_of(is_there)}; --widget makes one of that name"
+            )
+
+
+def _those_of(is_there: Mapping[str | None, bool | None]) -> str:
+    """Which fields are empty, where stderr may name them."""
+    empty = [name for name, is_signed in is_there.items() if name and not is_signed]
+    if not empty:
+        return "it has none at all"
+    return naming("`directsuite sign info` lists those that it has", ", ".join(empty))
 
 
 async def _flatten(signing: Signing, stored: StoredDocument, output: Path) -> None:
@@ -135,20 +149,21 @@ async def _write(
     return ExitStatus.DONE
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(repr=False)
 class _Verified:
     """What the service says of the signatures of a PDF."""
 
     file: Path
-    signatures: Sequence[DocumentSignature] = ()
     problem: str | None = None
     """Why it says nothing."""
+    signatures: Sequence[DocumentSignature] = ()
 
     @property
     def rows(self) -> list[Sequence[object]]:
         """A row of the table for each signature, or one that says that there is none."""
         if self.problem is not None or not self.signatures:
-            return [(self.file, None, None, None, None, "no signature" if self.problem is None else "not known")]
+            state = "no signature" if self.problem is None else f"not known: {self.problem}"
+            return [(self.file, None, None, None, None, state)]
         return [
             (
                 self.file,
@@ -162,35 +177,62 @@ class _Verified:
         ]
 
 
-def _pdfs_of(sources: Sequence[Path]) -> Iterator[Path]:
-    """The PDFs, and those of the folders. Raises RefusedError where there is none, OSError."""
+def _pdfs_of(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
+    """The PDFs, and those of the folders, each with its problem. Raises RefusedError where there is none."""
+    found = list[tuple[Path, str | None]]()
     for source in sources:
-        if not source.is_dir():
-            yield source
-            continue
-        pdfs = sorted(each for each in source.iterdir() if each.suffix.lower() == _PDF and each.is_file())
-        if not pdfs:
-            raise RefusedError(f"{naming('the folder', source)} has no PDF: give another")
-        yield from pdfs
+        found += sorted(pdfs_in(source, recursive=options.recursive)) if source.is_dir() else [(source, None)]
+    if not found:
+        raise RefusedError(no_pdf(recursive=options.recursive))
+    return found
 
 
-async def _verify(files: Sequence[Path], options: TokenOptions, *, is_one: bool) -> int:
+async def _verify(files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool) -> int:
     """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
-    suite = _suite(options)
     found = list[_Verified]()
-    async with suite, progress("verifying", unit="pieces", total=len(files)) as bar:
-        for number, file in enumerate(files, start=1):
-            try:
-                signatures = (await _read(suite, file)).signatures
-            except (RefusedError, InvalidArgumentError, BadRequestError) as error:
-                if is_one:
-                    raise
-                _, problem = ending_of(error, options={"pdf": naming("the PDF", file)})
-                found.append(_Verified(file=file, problem=problem))
-                say(f"number {number}: {problem}")
-            else:
-                found.append(_Verified(file=file, signatures=[each for each in signatures if each.is_signed]))
-            bar.advance()
+    try:
+        async with _suite(options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
+            for file, problem in files:
+                found.append(
+                    await _verified(suite, file, is_one=is_one) if problem is None else _Verified(file, problem)
+                )
+                bar.advance()
+    finally:  # where the service fails meanwhile, and at Ctrl-C
+        if found:
+            _show_verified(found, options)
+    unsigned, invalid, unknown = (
+        sum(each.problem is None and not each.signatures for each in found),
+        sum(any(signature.is_valid is False for signature in each.signatures) for each in found),
+        sum(each.problem is not None for each in found),
+    )
+    if unsigned:
+        say(f"{unsigned} of {len(found)} PDFs have no signature")
+    if invalid:
+        say(f"{invalid} of {len(found)} PDFs have a signature that isn't valid: {_WHY_NOT_VALID}")
+    if unknown:
+        say(f"of {unknown} of {len(found)} PDFs it isn't known, for the reason in the table")
+    return ExitStatus.FAILED if unsigned or invalid or unknown else ExitStatus.DONE
+
+
+async def _verified(suite: DirectSuite, file: Path, *, is_one: bool) -> _Verified:
+    """What the service says of a file, or why it doesn't. is_one: as in `_verify`."""
+    try:
+        signatures = (await _read(suite, file)).signatures
+    except (RefusedError, DirectSuiteError) as error:
+        if is_one or not _is_about_the_file(error):
+            raise
+        return _Verified(file, ending_of(error, options={"pdf": naming("the PDF", file)})[1])
+    return _Verified(file, signatures=[each for each in signatures if each.is_signed])
+
+
+def _is_about_the_file(error: RefusedError | DirectSuiteError) -> bool:
+    """Return True if another file may fare better. A wrong URL answers 404 to each."""
+    if isinstance(error, RefusedError | InvalidArgumentError):
+        return True
+    return scope_of(error) in (Scope.ITEM, Scope.UNCERTAIN) and not isinstance(error, NotFoundError)
+
+
+def _show_verified(found: Sequence[_Verified], options: VerifyOptions) -> None:
     if options.json:
         show_json(
             [
@@ -205,14 +247,6 @@ async def _verify(files: Sequence[Path], options: TokenOptions, *, is_one: bool)
     else:
         rows = [row for each in found for row in each.rows]
         show_table(("file", "signature", "stated signer", "time", "reason", "valid"), rows, whole=("file",))
-    unsigned = sum(each.problem is None and not each.signatures for each in found)
-    invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
-    if unsigned:
-        say(f"{unsigned} of {len(found)} PDFs have no signature")
-    if invalid:
-        say(f"{invalid} of {len(found)} PDFs have a signature that isn't valid: {_WHY_NOT_VALID}")
-    is_unknown = any(each.problem is not None for each in found)
-    return ExitStatus.FAILED if unsigned or invalid or is_unknown else ExitStatus.DONE
 
 
 def _moment(text: str | None) -> datetime | str | None:
@@ -238,12 +272,23 @@ async def _info(source: Path, options: TokenOptions) -> int:
     rows += [("Page size", size) for size in dict.fromkeys(pages)]
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
     rows += [
-        ("Signature", f"{each.name}: {_in_words(each.is_valid) if each.is_signed else 'not signed'}")
+        (
+            "Signature",
+            f"{each.name}: {_in_words(each.is_valid) if each.is_signed else 'not signed'}{_place_of(each)}",
+        )
         for each in found.signatures
     ]
     rows += sorted(found.meta_data.items())
     show_table(("", "PDF"), rows)
     return ExitStatus.DONE
+
+
+def _place_of(field: DocumentSignature) -> str:
+    """Where a field stands, as --widget takes it; empty for one that is invisible."""
+    if not field.width or not field.height or field.left is None or field.top is None:
+        return ""
+    page = "" if field.page_index is None else f",{field.page_index}"
+    return f", at {field.left:g},{field.top:g},{field.width:g},{field.height:g}{page}"
 
 
 async def _read(suite: DirectSuite, source: Path) -> DocumentInfo:
@@ -254,17 +299,15 @@ async def _read(suite: DirectSuite, source: Path) -> DocumentInfo:
 @asynccontextmanager
 async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
     """The PDF as the service has it meanwhile. Raises RefusedError where it can't be read."""
-    try:
-        with source.open("rb"):
-            pass
-    except OSError as error:
-        raise RefusedError(f"{naming('the PDF', source)} can't be read, {reason_of(error)}: give another") from None
+    problem = await asyncio.to_thread(_problem_of, source)
+    if problem is not None:
+        raise RefusedError(f"{naming('the file', source)} {problem}")
     try:
         stored = await signing.save(source)
     except BadRequestError as error:
         if await asyncio.to_thread(_is_encrypted, source):
             pdf = naming("the PDF", source)
-            raise RefusedError(f"{pdf} is encrypted{words_of(error)}: save a copy of it without a password") from None
+            raise RefusedError(f"{pdf} is encrypted{words_of(error)}: give one without a password") from None
         raise
     try:
         yield stored
@@ -273,9 +316,19 @@ async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocume
             await signing.delete(stored.identifier, timeout=_DELETING)
 
 
+def _problem_of(source: Path) -> str | None:
+    return "is a folder: name a PDF in it" if source.is_dir() else problem_of_source(source)
+
+
 def _is_encrypted(pdf: Path) -> bool:
-    with pdf.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(b"/Encrypt") >= 0
+    """Return True if a PDF that was refused needs a password; False also where it has gone meanwhile."""
+    with (
+        suppress(OSError, ValueError),  # mmap takes no empty file
+        pdf.open("rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return _ENCRYPTED.search(content) is not None
+    return False
 
 
 def _suite(options: TokenOptions | SignOptions) -> DirectSuite:

@@ -251,10 +251,19 @@ class SignOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class TokenOptions(CommonOptions):
-    """The options of `sign verify`, `sign info` and `fax show`: nothing but a token is needed."""
+    """The options of `sign info` and `fax show`: nothing but a token is needed."""
 
     token_file: TokenFile = None
     json: Json = False
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
+class VerifyOptions(TokenOptions):
+    """The options of `sign verify`."""
+
+    recursive: Annotated[bool, Flag] = False
+    """Take the folders in a folder, too."""
 
 
 @Parameter(name="*")

@@ -26,7 +26,7 @@ from directsuite.cli.errors import RefusedError, ending_of, in_own_words, naming
 from directsuite.cli.options import SignOptions
 from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
 from directsuite.cli.process import ExitStatus, say
-from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, is_named_as_pdf, problem_of
+from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, is_named_as_pdf, no_pdf, problem_of
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
@@ -200,8 +200,7 @@ def _report(
 def _status(sources: Sources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
     """The exit status of a command that came to its end, and on stderr what is left to do. failed: documents."""
     if not admission.counts.total() and not options.dry_run:
-        deeper = "" if options.recursive else "; --recursive looks into the folders in them, too"
-        say(f"there is no PDF in the folders{deeper}")
+        say(no_pdf(recursive=options.recursive))
     if failed:
         say(f"{_counted(failed)} failed: {_WITH_AGAIN}")
     if admission.refused and not options.dry_run:
@@ -405,7 +404,11 @@ def signatures_of(options: SignOptions) -> list[Signature]:
         refuse_no_text(name, f"number {number} of --name")
     refuse_no_text(options.reason, "--reason")
     refuse_no_text(options.signer, "--signer")
-    names, widgets = options.name, [_widget(text) for text in options.widget]
+    names, many = options.name, len(options.widget) > 1
+    widgets = [
+        _widget(text, f"number {number} of --widget" if many else "--widget")
+        for number, text in enumerate(options.widget, start=1)
+    ]
     if names and widgets and len(names) != len(widgets):
         raise RefusedError(
             f"--name is given {len(names)} times and --widget {len(widgets)} times: give both for each signature, "
@@ -419,6 +422,8 @@ def signatures_of(options: SignOptions) -> list[Signature]:
     if zone is not None and (zones := zoneinfo.available_timezones()) and zone not in zones:  # a machine may know none
         raise RefusedError("--timezone is none that there is: give one such as America/New_York or UTC")
     image = _image(options.image)
+    if image is not None and is_invisible(options):
+        raise RefusedError("--image is of a signature that can be seen: say where with --widget, or leave --image out")
     return [
         Signature(
             name=names[number] if names else None,
@@ -432,11 +437,11 @@ def signatures_of(options: SignOptions) -> list[Signature]:
     ]
 
 
-def _widget(text: str) -> Widget:
-    """X,Y,WIDTH,HEIGHT[,PAGE]"""
+def _widget(text: str, option: str) -> Widget:
+    """X,Y,WIDTH,HEIGHT[,PAGE]. Raises RefusedError, which names the option."""
     parts = [part.strip() for part in text.split(",")]
     refused = RefusedError(
-        "a --widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1, "
+        f"{option} is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1, "
         "in points from the top left corner of the page"
     )
     if len(parts) not in (4, 5):
@@ -445,13 +450,15 @@ def _widget(text: str) -> Widget:
         x, y, width, height = (float(part) for part in parts[:4])
     except ValueError:
         raise refused from None
-    if not all(math.isfinite(each) for each in (x, y, width, height)) or x < 0 or y < 0:
+    if not all(math.isfinite(each) for each in (x, y, width, height)):
         raise refused
+    if x < 0 or y < 0:
+        raise RefusedError(f"{option} begins outside the page: its first and second numbers, X and Y, are not below 0")
     if width <= 0 or height <= 0:
-        raise RefusedError("a --widget has no size: its third and fourth numbers, width and height, are above 0")
+        raise RefusedError(f"{option} has no size: its third and fourth numbers, WIDTH and HEIGHT, are above 0")
     page = parts[4] if len(parts) == 5 else "1"
     if _WHOLE.fullmatch(page) is None or int(page) < 1:
-        raise RefusedError("the page of a --widget, its fifth number, is a whole one that counts from 1")
+        raise RefusedError(f"the page of {option}, its fifth number, is a whole one that counts from 1")
     return Widget(x=x, y=y, width=width, height=height, page=int(page))
 
 

@@ -26,10 +26,11 @@ from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import STAGING, examined
 
 _AT_A_TIME = 100
-_HEAD = 1024  # bytes in which a PDF says that it is one
+_ENDS = 1024  # bytes at the beginning and at the end of a file, in which a PDF says that it is one, and where it ends
 _ENDING = ".pdf"
 _NO_FILE = "is no file"
 _NO_PDF = "is no PDF"
+_CUT_OFF = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
 _TWO_NAMES = "a source lies within another, and would be signed under two names: leave one out"
 _TAKEN = "another source has one of the same name: rename one, or give one another --output"
 _EXISTS = "the output has a file of this name: name another --output, or give --overwrite to replace it"
@@ -66,7 +67,7 @@ class Sources:
         self.problems = dict[int, str]()
         """Why a source is none, by its number from 1."""
         for number, source in enumerate(sources, 1):
-            problem = _problem_of_source(source)
+            problem = problem_of_source(source)
             if problem is not None:
                 self.problems[number] = problem
             elif source.is_dir():
@@ -92,7 +93,7 @@ class Sources:
             yield _candidate(name, file)
         yield from self._taken
         for folder in self._folders.values():
-            for file, problem in self._listed(folder):
+            for file, problem in self._pdfs_in(folder):
                 name = file.relative_to(folder).as_posix()
                 earlier = self._earlier(name, folder)
                 if problem is not None:
@@ -104,7 +105,7 @@ class Sources:
 
     def count(self) -> int:
         """How many there are, about."""
-        listed = (self._listed(folder) for folder in self._folders.values())
+        listed = (self._pdfs_in(folder) for folder in self._folders.values())
         return len(self._files) + len(self._taken) + sum(1 for each in listed for _ in each)
 
     def those_of(self, names: Sequence[str]) -> set[str]:
@@ -121,22 +122,28 @@ class Sources:
                     return folder / name
         return None
 
-    def _listed(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
-        """Files in the system's order, and folders that can't be listed, each with its problem. No link is followed."""
-        below = [folder]
-        while below:
-            listed = below.pop()
-            try:
-                with os.scandir(listed) as entries:
-                    for entry in entries:
-                        if entry.is_dir(follow_symlinks=False):
-                            is_source = entry.name != STAGING and Path(entry.path).resolve() != self._output
-                            if self._recursive and is_source:
-                                below.append(Path(entry.path))
-                        elif entry.name.lower().endswith(_ENDING):
-                            yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"
-            except OSError as error:
-                yield listed, f"the folder can't be read ({reason_of(error)})"
+    def _pdfs_in(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
+        return pdfs_in(folder, recursive=self._recursive, without=self._output)
+
+
+def pdfs_in(folder: Path, *, recursive: bool, without: Path | None = None) -> Iterator[tuple[Path, str | None]]:
+    """Files in the system's order, and folders that can't be listed, each with its problem. No link is followed.
+
+    without: a folder that is passed over.
+    """
+    below = [folder]
+    while below:
+        listed = below.pop()
+        try:
+            with os.scandir(listed) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if recursive and entry.name != STAGING and Path(entry.path).resolve() != without:
+                            below.append(Path(entry.path))
+                    elif entry.name.lower().endswith(_ENDING):
+                        yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"
+        except OSError as error:
+            yield listed, f"the folder can't be read ({reason_of(error)})"
 
 
 class Decision(enum.Enum):
@@ -299,7 +306,8 @@ def _is_file(entry: os.DirEntry[str] | Path) -> bool:
 
 def _candidate(name: str, file: Path) -> Candidate:
     try:
-        return Candidate(name, file, None if _says_pdf(file) else f"it {_NO_PDF}")
+        problem = _problem_of_content(file)
+        return Candidate(name, file, None if problem is None else f"it {problem}")
     except OSError as error:
         return Candidate(name, file, f"it can't be read ({reason_of(error)})")
 
@@ -309,21 +317,31 @@ def problem_of(failed: Entry) -> str:
     return f"{failed.problem or 'it failed'}{quoted(failed.service_message)}"
 
 
-def _problem_of_source(source: Path) -> str | None:
+def problem_of_source(source: Path) -> str | None:
+    """Why a file or folder can't be taken, without a subject."""
     try:
         if source.is_dir():
             with os.scandir(source):
                 return None
         if not stat.S_ISREG(source.stat().st_mode):  # to open a pipe is to wait for somebody who writes
             return _NO_FILE
-        return None if _says_pdf(source) else _NO_PDF
+        return _problem_of_content(source)
     except OSError as error:
         return f"can't be read, {reason_of(error)}"
 
 
-def _says_pdf(file: Path) -> bool:
+def _problem_of_content(file: Path) -> str | None:
     with file.open("rb") as opened:
-        return b"%PDF-" in opened.read(_HEAD)
+        if b"%PDF-" not in opened.read(_ENDS):
+            return _NO_PDF
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _ENDS))
+        return None if b"%%EOF" in opened.read() else _CUT_OFF
+
+
+def no_pdf(*, recursive: bool) -> str:
+    """The sentence about sources that have nothing to take."""
+    deeper = "" if recursive else "; --recursive looks into the folders in them, too"
+    return f"there is no PDF in the folders{deeper}"
 
 
 def is_named_as_pdf(output: Path) -> bool:

@@ -8,7 +8,7 @@ import json
 import pikepdf
 import pytest
 
-from tests.cli.sign.conftest import PATIENT, Desk
+from tests.cli.sign.conftest import PATIENT, WITNESS, Desk
 from tests.integration.documents import consent
 
 
@@ -88,7 +88,13 @@ async def test_fields_are_taken_away_in_another_file(command: str, gone: str, de
 @pytest.mark.parametrize("command", ["verify", "info"])
 async def test_what_can_t_be_read_or_is_no_pdf_is_refused(command: str, desk: Desk) -> None:
     desk.put("text.pdf", content=b"no PDF")
-    for name, words in (("missing.pdf", "the PDF can't be read"), ("text.pdf", "this is not a PDF")):
+    whole = consent()
+    desk.put("cut.pdf", content=whole[: len(whole) // 2])
+    for name, words in (
+        ("missing.pdf", "the file can't be read"),
+        ("text.pdf", "the file is no PDF"),
+        ("cut.pdf", "the file has no end of a PDF (%%EOF), and may be cut off: get a whole copy"),
+    ):
         ended = await desk.sign(command, name)
         assert (ended.status, words in ended.err) == (2, True)
 
@@ -109,7 +115,8 @@ async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_
     desk.set("DIRECTSUITE_VERBOSE", "1")
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
-    assert "the PDF has no empty signature field of the name in --name (Aproval)" in ended.err
+    assert "the PDF has no empty signature field of the name in --name (Aproval): " in ended.err
+    assert f"lists those that it has ({PATIENT}, {WITNESS})" in ended.err
     assert (desk.files("."), await desk.requests("MultiSignAndPull"), await desk.requests("Delete")) == (
         ["consent.pdf"],
         0,
@@ -117,6 +124,21 @@ async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_
     )
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
     assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+    (desk.folder / "signed.pdf").unlink()
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
+    assert (ended.status, desk.files(".")) == (2, ["consent.pdf"])
+    assert f"the PDF has a signature field of the name in --name ({PATIENT}), and that has a place" in ended.err
+
+
+async def test_a_cut_off_pdf_is_not_signed(desk: Desk) -> None:
+    desk.put("in/whole.pdf")
+    desk.put("in/cut.pdf", content=consent()[:-2000])
+    ended = await desk.sign("in/cut.pdf", "--output", "signed.pdf")
+    assert (ended.status, "may be cut off" in ended.err, await desk.requests("Save")) == (2, True, 0)
+    ended = await desk.sign("in", "--output", "out")
+    assert (ended.status, desk.files()) == (1, ["whole.pdf"])
+    assert "cut.pdf" in ended.out
+    assert "it has no end of a PDF (%%EOF), and may be cut off" in " ".join(ended.out.split())
 
 
 async def test_several_pdfs_do_not_go_into_what_looks_like_one(desk: Desk) -> None:
@@ -138,10 +160,10 @@ async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
     assert [(row[0], row[-1]) for row in rows] == [
         ("signed/a.pdf", "valid"),
         ("signed/b.pdf", "signature"),
-        ("signed/c.PDF", "known"),
+        ("signed/c.PDF", "PDF"),
     ]
     assert {"Ada", "Example"} <= set(rows[0])
-    assert "number 3: the PDF: this is not a PDF" in ended.err
+    assert " ".join(rows[2]) == "signed/c.PDF not known: the file is no PDF"
     documents = json.loads((await desk.sign("verify", "signed", "--json")).out)
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
@@ -166,7 +188,29 @@ async def test_a_field_that_is_signed_is_refused(desk: Desk) -> None:
 async def test_a_folder_without_a_pdf_is_told(desk: Desk) -> None:
     (desk.folder / "empty").mkdir()
     ended = await desk.sign("verify", "empty")
-    assert (ended.status, "the folder has no PDF" in ended.err) == (2, True)
+    assert (ended.status, "there is no PDF in the folders; --recursive looks" in ended.err) == (2, True)
+    desk.put("empty/below/consent.pdf")
+    ended = await desk.sign("verify", "empty", "--recursive")
+    assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
+
+
+async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    desk.sandbox.inject_fault("Save", "status", status=413, skip=1, times=1)
+    found = json.loads((await desk.sign("verify", "in", "--json")).out)
+    assert [(each["file"], each["problem"] is not None) for each in found] == [
+        ("in/a.pdf", False),
+        ("in/b.pdf", True),
+        ("in/c.pdf", False),
+    ]
+
+
+async def test_verify_shows_what_it_found_before_the_service_refused_the_token(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    desk.sandbox.inject_fault("Save", "status", status=401, skip=1, times=2)
+    ended = await desk.sign("verify", "in")
+    assert (ended.status, "in/a.pdf" in ended.out, "in/b.pdf" in ended.out) == (3, True, False)
+    assert [each["applied"] for each in desk.sandbox.faults()] == [1]
 
 
 @pytest.mark.parametrize("command", [("verify",), ("info",), ("flatten", "--output", "flat.pdf")])
@@ -179,7 +223,7 @@ async def test_a_pdf_that_needs_a_password_is_told_by_its_name(command: tuple[st
     ended = await desk.sign(*command, "locked.pdf")
     assert ended.status == 2
     assert "the PDF (locked.pdf) is encrypted" in ended.err
-    assert "save a copy of it without a password" in ended.err
+    assert "give one without a password" in ended.err
 
 
 async def test_a_refused_token_is_told_as_one(desk: Desk) -> None:

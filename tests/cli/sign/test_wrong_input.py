@@ -10,7 +10,7 @@ from directsuite.jobs.signing import Journal, JournalError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.sign.conftest import Desk
 
-_NO_PLACE = "a --widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
+_NO_PLACE = "--widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
 _OUT = ("--output", "out")
 
 
@@ -20,11 +20,11 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--widget", "72,620,200"), _NO_PLACE),
         (("a.pdf", *_OUT, "--widget", "72,620,200,wide"), _NO_PLACE),
         (("a.pdf", *_OUT, "--widget", "72,620,nan,70"), _NO_PLACE),
-        (("a.pdf", *_OUT, "--widget=-1,620,200,70"), _NO_PLACE),
+        (("a.pdf", *_OUT, "--widget=-1,620,200,70"), "--widget begins outside the page: its first and second numbers"),
         (("a.pdf", *_OUT, "--widget", ""), _NO_PLACE),
-        (("a.pdf", *_OUT, "--widget", "72,620,0,70"), "a --widget has no size"),
-        (("a.pdf", *_OUT, "--widget", "72,620,200,70,0"), "the page of a --widget"),
-        (("a.pdf", *_OUT, "--widget", "72,620,200,70,1.5"), "the page of a --widget"),
+        (("a.pdf", *_OUT, "--widget", "72,620,0,70"), "--widget has no size"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,0"), "the page of --widget"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,1.5"), "the page of --widget"),
         (("a.pdf", *_OUT, "--name", "A", "--name", "A"), "a --name is there twice"),
         (("a.pdf", *_OUT, "--name", " "), "a --name is empty"),
         (
@@ -34,6 +34,11 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--image", "no.png"), "the file of --image can't be read (No such file or directory)"),
         (("a.pdf", *_OUT, "--image", "a.pdf"), "the file of --image is no PNG or JPEG"),
         (("a.pdf", *_OUT, "--image", "large.png"), "the file of --image has more than 1 MB"),
+        (
+            ("a.pdf", *_OUT, "--widget", "72,620,200,70", "--widget", "72,nowhere"),
+            "number 2 of --widget is no place",
+        ),
+        (("a.pdf", *_OUT, "--image", "small.png"), "--image is of a signature that can be seen: say where"),
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is none that there is"),
         (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
         ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
@@ -57,6 +62,7 @@ _OUT = ("--output", "out")
 async def test_wrong_options_are_told(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:
     desk.put("a.pdf")
     desk.put("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
+    desk.put("small.png", content=b"\x89PNG\r\n\x1a\n")
     told = await desk.sign(*arguments)
     assert (told.status, told.out) == (2, "")
     *_, last = told.err.splitlines()
