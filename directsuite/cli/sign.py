@@ -54,6 +54,11 @@ _OTHER_SIGNATURES = (
     "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
     "name another --output, or sign as before"
 )
+_TROUBLES = {
+    "ConnectFailedError": "the service can't be reached, `directsuite doctor` says why",
+    "RateLimitedError": "the service gets too many requests",
+}
+"""What is waited for, by the type of the error with which it began."""
 _WATCHED_EVERY = 0.2  # seconds
 _AT_A_TIME = 500  # failures read from the journal
 _MOST_ROWS = 200  # of a table that people read
@@ -237,10 +242,8 @@ async def _watched(
             bar.tell(at.done + at.failed + passed_over, total)
             if at.trouble is not None and not is_said:
                 is_said = True
-                say(
-                    f"the service is in trouble ({at.trouble}): it is waited for, up to {options.patience:g} s; "
-                    "Ctrl-C stops"
-                )
+                trouble = _TROUBLES.get(at.trouble, "the service is in trouble")
+                say(f"{trouble}: it is waited for, up to {options.patience:g} s; Ctrl-C stops")
 
     counting = asyncio.create_task(asyncio.to_thread(sources.count))
     watching = asyncio.create_task(watch())

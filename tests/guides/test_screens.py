@@ -70,11 +70,15 @@ class Terminal(io.StringIO):
         return True
 
 
+def _show_nothing(_: Progress) -> None:
+    """Take the place of a bar's beginning."""
+
+
 @pytest.fixture
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
     """A folder with files, at a terminal of 80 columns, with the sandbox's sample content in the environment."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Progress, "start", lambda _: None)  # a bar is there or not, as fast as the machine is
+    monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600)

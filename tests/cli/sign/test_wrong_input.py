@@ -186,7 +186,8 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(de
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
-        "directsuite: the service is in trouble (ConnectFailedError): it is waited for, up to 0.1 s; Ctrl-C stops"
+        "directsuite: the service can't be reached, `directsuite doctor` says why: it is waited for, up to 0.1 s; "
+        "Ctrl-C stops"
     )
     assert "no connection to the signing service" in why
 
