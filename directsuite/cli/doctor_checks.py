@@ -30,7 +30,7 @@ from yarl import URL
 from directsuite._version import __version__
 from directsuite.cli.command import request_listeners
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.errors import ending_of
+from directsuite.cli.errors import RENEW, ending_of
 from directsuite.cli.process import EXTRAS, missing
 from directsuite.core.failures import reason_of
 from directsuite.core.files import OwnThread
@@ -477,10 +477,7 @@ class Credentials:
     async def _token(self, service: str, token: Secret, ask: Callable[[DirectSuite], Awaitable[object]]) -> Finding:
         error = await self._answer(self.settings, token, ask)
         if isinstance(error, AuthenticationError):
-            return failed(
-                "the service refuses the token: it is wrong, or has run out; get a new one, and put it into "
-                "DIRECTSUITE_TOKEN or the file of --token-file"
-            )
+            return failed(RENEW)
         if isinstance(error, PermissionDeniedError):
             if service == "fax":  # the number that was asked for is nobody's
                 return warning(

@@ -24,10 +24,11 @@ _INSECURE = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
 _UNKNOWN = "it may or may not have happened"
 _TIMEOUT = "timeout in the settings file"
-_RENEW = (
+RENEW = (
     "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
     "or DIRECTSUITE_TOKEN"
 )
+"""What to do where a service refuses an access token."""
 _WITH_TOKEN = ("signing", "fax")  # services that take an access token
 _QUOTED = 300  # characters of a service's words
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
@@ -128,7 +129,7 @@ def ending_of(
         elif scope_of(error) is Scope.ENDPOINT:
             what_to_do = "this isn't the service: check the URL and the proxy with `directsuite doctor`"
     if isinstance(error, errors.AuthenticationError) and error.service in _WITH_TOKEN:
-        what_to_do = _RENEW
+        what_to_do = RENEW
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
         said = _explanation(error)
@@ -164,7 +165,7 @@ def quoted(message: str | None) -> str:
 def in_own_words(explanation: str) -> str:
     """Rewrite an error's explanation for people who write TOML and no Python."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
-    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}, which `directsuite config show` tells")
+    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL} (`directsuite config show`)")
     return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
 
 

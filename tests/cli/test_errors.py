@@ -127,11 +127,23 @@ def test_a_command_may_know_better_what_to_do() -> None:
     assert sentence == "GetUIDs: it said no: check the handle"
 
 
-@pytest.mark.parametrize("status", [302, 404])
-def test_what_an_error_says_by_itself_is_not_told_again(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (
+            302,
+            "the service redirects, which is not followed: check the URL in the settings (`directsuite config show`)",
+        ),
+        (
+            404,
+            "endpoint not found: check the URL in the settings (`directsuite config show`), or the thing asked for is "
+            "gone",
+        ),
+    ],
+)
+def test_what_an_error_says_by_itself_is_not_told_again(status: int, told: str) -> None:
     kind, text = class_of_status(status)
     error = kind(text, operation="GetDoc", service="signing", status=status, message=None, body=b"")
-    told = text.replace("URL in the settings", "URL in the settings, which `directsuite config show` tells")
     assert ending_of(error)[1] == f"GetDoc: {told}"
     assert ending_of(error, advice={kind: "check the handle"})[1] == f"GetDoc: {told}: check the handle"
 

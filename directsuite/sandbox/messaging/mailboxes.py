@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 INBOX = "INBOX"
 SENT = "INBOX.Sent"
 TRASH = "INBOX.Trash"
-_REST_OF_ROW = 1_000_000  # bytes, beside raw and detail: what a message's metadata has at most
+_TOO_LARGE = "The message is larger than the sandbox can keep: attachments of about 360 MB together are the most"
 RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
 SCHEMA = """
@@ -369,25 +369,24 @@ class StoredBytes(NamedTuple):
 
 def append(connection: sqlite3.Connection, folder: int, content: Content, *, received_ms: int) -> int:
     """Add an unread message to a folder; its uid. Raises MessagingError where SQLite takes no row of its size."""
-    if len(content.raw) + len(content.detail) > connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) - _REST_OF_ROW:
-        raise MessagingError(
-            MessagingCode.OTHER, "The message is larger than the sandbox can keep: at most about 360 MB of attachments"
-        )
     (uid,) = take_uids(connection, folder, 1)
-    connection.execute(
-        "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
-        " VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING",
-        (
-            content.digest,
-            content.message_id,
-            content.sender,
-            content.subject,
-            content.sent_ms,
-            content.metadata,
-            content.detail,
-            content.raw,
-        ),
-    )
+    try:
+        connection.execute(
+            "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
+            " VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(digest) DO NOTHING",
+            (
+                content.digest,
+                content.message_id,
+                content.sender,
+                content.subject,
+                content.sent_ms,
+                content.metadata,
+                content.detail,
+                content.raw,
+            ),
+        )
+    except (sqlite3.DataError, OverflowError):
+        raise MessagingError(MessagingCode.OTHER, _TOO_LARGE) from None
     connection.execute(
         "INSERT INTO message(folder, uid, content, received) SELECT ?, ?, id, ? FROM content WHERE digest = ?",
         (folder, uid, received_ms, content.digest),

@@ -93,8 +93,8 @@ async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandb
     assert (told.status, told.err) == (1, "directsuite: 4 checks failed: what to do stands beside each\n")
     token = (
         "failed",
-        "the service refuses the token: it is wrong, or has run out; get a new one, and put it into "
-        "DIRECTSUITE_TOKEN or the file of --token-file",
+        "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
+        "or DIRECTSUITE_TOKEN",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     assert told.checks["registration", "login"] == (

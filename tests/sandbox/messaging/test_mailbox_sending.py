@@ -281,7 +281,7 @@ async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer
 
 
 async def test_a_message_too_large_for_the_store_is_refused_and_nothing_happens(mail: MessagingServer) -> None:
-    await mail.database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2_000_000))
+    await mail.database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_500_000))
     large = [{"filename": "scan.bin", "contentType": "application/octet-stream", "content": encoded(bytes(600_000))}]
     body = {"authentication": credentials(), "message": message(attachmentList=large)}
     assert "larger than the sandbox can keep" in (await mail.call("Send", method="PUT", body=body))["message"]
