@@ -64,7 +64,7 @@ async def test_documents_are_sent_followed_and_read(
         await main_of("send.py")("referral", *ALICE, ALICE[0], str(tmp_path / "summary.xml"))
         assert capsys.readouterr().out == f"{ALICE[0]} Delivered\n"
     await main_of("read.py")(*ALICE, str(tmp_path))
-    assert capsys.readouterr().out == f"1 {ALICE[0]} Referral\n"
+    assert capsys.readouterr().out == f"1 {ALICE[0]} Referral\n   summary.xml application/xml\n"
     assert (tmp_path / "1-0").read_bytes() == b"<ClinicalDocument/>"
 
 

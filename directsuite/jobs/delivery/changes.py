@@ -15,14 +15,14 @@ from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
 from directsuite.messaging.tracking import bare, by_recipient, is_delivered, is_end, is_over
 
-_KEY = 32  # hex digits
+_ID = 32  # hex digits
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class DeliveryChange:
     """A recipient's new status."""
 
-    key: str
+    id: str
     """The same each time this change is reported, and of no other change."""
     smtp_id: str
     recipient: str | None
@@ -48,7 +48,7 @@ class DeliveryChange:
 
     def __repr__(self) -> str:
         return (
-            f"DeliveryChange(key={self.key!r}, status={self.status!r}, is_end={self.is_end}, given_up={self.given_up})"
+            f"DeliveryChange(id={self.id!r}, status={self.status!r}, is_end={self.is_end}, given_up={self.given_up})"
         )
 
 
@@ -207,7 +207,7 @@ def _change(
 ) -> DeliveryChange:
     ends = given_up or is_end(status)
     return DeliveryChange(
-        key=_key(message, address, "given up" if given_up else "end" if ends else str(step)),
+        id=_id(message, address, "given up" if given_up else "end" if ends else str(step)),
         smtp_id=message.smtp_id,
         recipient=recipient,
         status=status,
@@ -219,6 +219,6 @@ def _change(
     )
 
 
-def _key(message: TrackedMessage, address: str, which: str) -> str:
+def _id(message: TrackedMessage, address: str, which: str) -> str:
     text = "\0".join(("directsuite", message.mailbox, bare(message.smtp_id), address, which))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID]

@@ -30,7 +30,7 @@ class JournalError(DirectSuiteError):
     """The journal could not be read or written. What was to be written is not."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=4)
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=5)
 _TABLES = Tables(
     "delivery",
     (
@@ -58,7 +58,7 @@ _TABLES = Tables(
         sql("""
             CREATE TABLE change (
                 number INTEGER PRIMARY KEY, message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
-                key TEXT NOT NULL UNIQUE, recipient TEXT, status TEXT, step INTEGER NOT NULL, details TEXT,
+                id TEXT NOT NULL UNIQUE, recipient TEXT, status TEXT, step INTEGER NOT NULL, details TEXT,
                 sent_at TEXT, is_end INTEGER NOT NULL, given_up INTEGER NOT NULL, ends_message INTEGER NOT NULL
             )
         """),
@@ -96,18 +96,18 @@ _SET_RECIPIENT = sql("""
         recipient = excluded.recipient, status = excluded.status, step = excluded.step, is_end = excluded.is_end
 """)
 _ADD_CHANGE = sql("""
-    INSERT INTO change (message, key, recipient, status, step, details, sent_at, is_end, given_up, ends_message)
-    VALUES (:message, :key, :recipient, :status, :step, :details, :sent_at, :is_end, :given_up, :ends_message)
+    INSERT INTO change (message, id, recipient, status, step, details, sent_at, is_end, given_up, ends_message)
+    VALUES (:message, :id, :recipient, :status, :step, :details, :sent_at, :is_end, :given_up, :ends_message)
     ON CONFLICT DO NOTHING
 """)
 _END = sql("UPDATE message SET is_over = 1 WHERE number = :message")
 _ISOLATE = sql("UPDATE message SET isolated = :isolated WHERE number = :message")
 _PENDING = sql("""
-    SELECT key, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
+    SELECT id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
     FROM change JOIN message ON message = message.number
     WHERE mailbox = :mailbox ORDER BY change.number LIMIT :most
 """)
-_DONE = sql("DELETE FROM change WHERE key = :key RETURNING message, ends_message")
+_DONE = sql("DELETE FROM change WHERE id = :id RETURNING message, ends_message")
 _DROP_RECIPIENTS = sql("DELETE FROM recipient WHERE message = :message")
 _FORGET = sql("""
     DELETE FROM message
@@ -262,12 +262,12 @@ class Records:
         """The first changes of a mailbox that are not done."""
         return await self._database.fetch(_PENDING, {"mailbox": mailbox, "most": most}, _change)
 
-    async def acknowledge(self, key: str) -> None:
+    async def acknowledge(self, change: DeliveryChange) -> None:
         """Delete a change that is done."""
 
         async def acknowledge(transaction: Transaction) -> None:
             """Delete the recipients, too, of a message that is over."""
-            for message, ends_message in await transaction.execute(_DONE, {"key": key}):
+            for message, ends_message in await transaction.execute(_DONE, {"id": change.id}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})
 
@@ -279,9 +279,9 @@ def _status(text: str | None) -> MessageStatus | None:
 
 
 def _change(values: Sequence[Any]) -> DeliveryChange:
-    key, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message = values
+    change_id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message = values
     return DeliveryChange(
-        key=key,
+        id=change_id,
         smtp_id=smtp_id,
         recipient=recipient,
         status=_status(status),

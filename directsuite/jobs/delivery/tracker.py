@@ -196,7 +196,7 @@ class DeliveryTracker:
 
         A change is done when the loop asks for the next one. Leaving the loop, by `break`, an exception or a crash,
         leaves the change in its hands undone, unless `acknowledge` was called: the next loop begins with it, under the
-        same key. Requests that fail are made again later. Raises what asking again would only repeat, such as
+        same id. Requests that fail are made again later. Raises what asking again would only repeat, such as
         AuthenticationError, ClosedError where the suite ends before the messages do, and JournalError; a later loop
         goes on from there. PermissionDeniedError may be of some messages alone: it is raised where none of a poll is
         answered, and the others are followed on where some are.
@@ -208,7 +208,7 @@ class DeliveryTracker:
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """A change is done, though its loop may ask for no more. Raises JournalError."""
-        await self._records.acknowledge(change.key)
+        await self._records.acknowledge(change)
 
     async def _changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
         state = self._state
@@ -221,7 +221,7 @@ class DeliveryTracker:
                 pending = await self._records.pending(self._name, _PAGE)
                 for change in pending:
                     yield change
-                    await self._records.acknowledge(change.key)
+                    await self._records.acknowledge(change)
                 if not pending and state.is_loaded:
                     if not state.messages and not endless:
                         return

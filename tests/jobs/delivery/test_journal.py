@@ -27,7 +27,7 @@ async def test_a_restart_goes_on_and_tells_what_was_not_done(scene: Scene) -> No
     scene.clinic.sandbox.clock.advance(timedelta(days=3))
     async with scene.journal() as journal:
         changes = await told(scene.tracker(journal))
-    assert changes[0].key == first.key
+    assert changes[0].id == first.id
     assert course(changes, PROMPT) == ["Delivered"]
     assert course(changes, SLOW) == ["Waiting", "Delivered"]
     assert not any(change.given_up for change in changes)
@@ -86,8 +86,8 @@ async def test_the_same_message_of_two_mailboxes_is_told_to_each(scene: Scene) -
             await tracker.add("<1@direct.example.test>")
         [in_hand] = [change async for change in first_of(alice_s)]
         [of_bob] = await told(bob_s)
-        assert in_hand.key != of_bob.key
-        assert [change.key for change in await told(alice_s)] == [in_hand.key]
+        assert in_hand.id != of_bob.id
+        assert [change.id for change in await told(alice_s)] == [in_hand.id]
 
 
 async def test_what_is_over_can_be_forgotten_and_then_followed_anew(scene: Scene) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_over_can_be_forgotten_and_then_followed_anew(scene: Scene
         assert await tracker.followed() == [open_]
         await tracker.add(over)
         again = [change for change in await told(tracker) if change.smtp_id == over]
-        assert [change.key for change in again] == [change.key for change in before]
+        assert [change.id for change in again] == [change.id for change in before]
 
 
 async def test_the_journal_has_neither_password_nor_mailbox_and_forgets_recipients(scene: Scene) -> None:

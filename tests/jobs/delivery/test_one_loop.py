@@ -56,7 +56,7 @@ async def test_one_that_is_left_by_break_is_in_nobody_s_way(scene: Scene) -> Non
         keys = list[str]()
         for _ in range(2):
             async for change in tracker.changes():
-                keys.append(change.key)
+                keys.append(change.id)
                 break
         assert len({*keys}) == 1
         assert len(await told(tracker)) == 2
@@ -71,7 +71,7 @@ async def test_one_that_is_kept_is_in_the_way_until_it_is_closed(scene: Scene) -
         with pytest.raises(AnotherLoopError):
             await told(tracker)
         await kept.aclose()
-        assert [change.key for change in await told(tracker)] == [first.key]
+        assert [change.id for change in await told(tracker)] == [first.id]
 
 
 async def test_of_two_that_begin_together_one_goes_on(scene: Scene) -> None:

@@ -37,7 +37,7 @@ async def test_each_recipient_s_changes_are_told_and_the_last_of_them_ends_the_m
         assert [change.ends_message for change in changes] == [False] * 5 + [True]
         assert {change.recipient for change in changes if change.is_end} == {PROMPT, SLOW, NEVER, REFUSED}
         assert {change.recipient for change in changes if change.delivered} == {PROMPT, SLOW}
-        assert len({change.key for change in changes}) == 6
+        assert len({change.id for change in changes}) == 6
         assert {change.smtp_id for change in changes} == {smtp_id}
         assert not any(change.given_up for change in changes)
         assert scene.asked == 11
@@ -56,7 +56,7 @@ async def test_a_change_in_the_hands_of_a_loop_that_is_left_is_told_again(scene:
         await tracker.add(await scene.clinic.send(PROMPT, REFUSED))
         first = [change async for change in first_of(tracker)]
         changes = await told(tracker)
-        assert [change.key for change in changes[:1]] == [change.key for change in first]
+        assert [change.id for change in changes[:1]] == [change.id for change in first]
         assert len(changes) == 2
 
 
@@ -208,7 +208,7 @@ async def test_one_that_waits_on_is_given_up_with_its_last_status(scene: Scene) 
         assert (last.status, last.is_end, last.step) == (ds.MessageStatus.WAITING, True, 2)
         assert last.given_up
         assert last.ends_message
-        assert last.key != first.key
+        assert last.id != first.id
 
 
 @pytest.mark.parametrize("smtp_id", NO_IDS, ids=lambda smtp_id: ascii(smtp_id)[:20])

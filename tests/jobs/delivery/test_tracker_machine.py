@@ -99,8 +99,8 @@ def _holds(number: int) -> None:
         messages = {f"<{number}@direct.example.test>": plan for number, plan in enumerate(plans)}
         with tempfile.TemporaryDirectory() as name:
             told = asyncio.run(_followed(Path(name), messages, failures, leaves))
-        by_key = {change.key: change for change in told}
-        assert all(change == by_key[change.key] for change in told)
+        by_key = {change.id: change for change in told}
+        assert all(change == by_key[change.id] for change in told)
         found = defaultdict[tuple[str, str | None], list[DeliveryChange]](list)
         for change in by_key.values():
             found[change.smtp_id, change.recipient].append(change)

@@ -34,7 +34,7 @@ async def work(url: str, address: str, folder: Path, messages: int) -> None:
         with (folder / "told").open("a") as told:
             async for change in tracker.changes():
                 if change.is_end:
-                    told.write(f"{change.key} {change.smtp_id} {change.status}\n")
+                    told.write(f"{change.id} {change.smtp_id} {change.status}\n")
                     told.flush()
                     _tell()
 
