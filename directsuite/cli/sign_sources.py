@@ -23,14 +23,14 @@ import attrs
 from directsuite.cli.errors import RefusedError, quoted
 from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
-from directsuite.jobs.signing.documents import STAGING, examined
+from directsuite.jobs.signing.documents import CUT_OFF, LAST, STAGING, examined
 
 _AT_A_TIME = 100
-_ENDS = 1024  # bytes at the beginning and at the end of a file, in which a PDF says that it is one, and where it ends
+_FIRST = 1024  # bytes of a file, in which a PDF says that it is one
 _ENDING = ".pdf"
 _NO_FILE = "is no file"
 _NO_PDF = "is no PDF"
-_CUT_OFF = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
+_EMPTY = "is empty: get a whole copy"
 _TWO_NAMES = "a source lies within another, and would be signed under two names: leave one out"
 _TAKEN = "another source has one of the same name: rename one, or give one another --output"
 _EXISTS = "the output has a file of this name: name another --output, or give --overwrite to replace it"
@@ -332,10 +332,10 @@ def problem_of_source(source: Path) -> str | None:
 
 def _problem_of_content(file: Path) -> str | None:
     with file.open("rb") as opened:
-        if b"%PDF-" not in opened.read(_ENDS):
-            return _NO_PDF
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _ENDS))
-        return None if b"%%EOF" in opened.read() else _CUT_OFF
+        if b"%PDF-" not in (first := opened.read(_FIRST)):
+            return _NO_PDF if first else _EMPTY
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - LAST))
+        return None if b"%%EOF" in opened.read() else CUT_OFF
 
 
 def no_pdf(*, recursive: bool) -> str:

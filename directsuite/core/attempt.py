@@ -349,7 +349,8 @@ class Attempt(Generic[R]):
         if isinstance(error, DirectSuiteError) and error is not history.own_error:
             outcome = error.outcome
             if self._sent_at is not None:  # what refuses the call's login is no word of this service
-                self._limits.report(answered=self._is_answered(error), probe=self._probe)
+                answered = self._is_answered(error)
+                self._limits.report(answered=answered, probe=self._probe, explanation=error.explanation)
                 if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
                     self._limits.pause(error.retry_after)
         else:

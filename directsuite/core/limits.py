@@ -120,6 +120,7 @@ class Limits:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._queue = asyncio.Lock()
         self._queued = 0
+        self._last_failure = ""
 
     def try_admit(self, *, connect: bool) -> bool:
         """Admit a request if it may go at once; return False if it has to wait. connect: with a connection."""
@@ -172,7 +173,8 @@ class Limits:
         if wait is None:
             return
         error = CircuitOpenError(
-            f"the {self._service} service has not answered for many attempts in a row, and is left alone",
+            f"the {self._service} service has not answered for many attempts in a row, and is left alone; "
+            f"the last one: {self._last_failure}",
             operation=operation.name,
             service=operation.service,
             outcome=Outcome.NOT_SENT,
@@ -187,13 +189,17 @@ class Limits:
         self.refuse_while_open(operation)
         return self.breaker.enter()
 
-    def report(self, *, answered: bool | None, probe: int) -> None:
-        """Say how a request ended: with an answer, without one, or so that it says nothing of the service (None)."""
+    def report(self, *, answered: bool | None, probe: int, explanation: str = "") -> None:
+        """Say how a request ended: with an answer, without one, or so that it says nothing of the service (None).
+
+        explanation: of the error with which it ended.
+        """
         if answered:
             self.breaker.record_success()
         elif answered is None:
             self.breaker.record_abandoned(probe=probe)
         else:
+            self._last_failure = explanation
             self.breaker.record_failure(probe=probe)
 
     def pause(self, seconds: float) -> None:

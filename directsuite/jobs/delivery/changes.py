@@ -47,9 +47,7 @@ class DeliveryChange:
         return is_delivered(self.status)
 
     def __repr__(self) -> str:
-        return (
-            f"DeliveryChange(id={self.id!r}, status={self.status!r}, is_end={self.is_end}, given_up={self.given_up})"
-        )
+        return f"DeliveryChange(id={self.id!r}, status={self.status!r}, is_end={self.is_end}, given_up={self.given_up})"
 
 
 @attrs.frozen(repr=False)

@@ -31,6 +31,10 @@ SMALL = 1 << 20
 _PIECE = 1 << 20  # bytes read at a time
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 _LONGEST = 64  # bytes of what the expression matches, at least
+LAST = 1024
+"""Bytes at the end of a file, in which a PDF says that it ends."""
+CUT_OFF = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
+"""What is wrong with a PDF that doesn't say where it ends."""
 _NAMES = 500  # of files found at a time
 
 
@@ -84,10 +88,14 @@ class Pdf:
 
 @attrs.frozen(kw_only=True)
 class Examined:
-    """What a PDF is like. sha256: of its bytes, in hex. signatures: how many it has, empty fields not counted."""
+    """What a PDF is like."""
 
     sha256: str
+    """Of its bytes, in hex."""
     signatures: int
+    """How many it has, empty fields not counted."""
+    is_cut_off: bool = False
+    """Whether its end is missing. The service may repair such a PDF, and sign what is left of it."""
 
 
 def examined(content: bytes | Path) -> Examined:
@@ -100,8 +108,8 @@ def examined(content: bytes | Path) -> Examined:
         digest.update(piece)
         window = end + piece
         count += sum(match.end() > len(end) for match in _SIGNATURE.finditer(window))
-        end = window[-_LONGEST:]
-    return Examined(sha256=digest.hexdigest(), signatures=count)
+        end = window[-LAST:]
+    return Examined(sha256=digest.hexdigest(), signatures=count, is_cut_off=b"%%EOF" not in end)
 
 
 def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:
@@ -109,6 +117,34 @@ def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:
     if isinstance(content, Path) and content.stat().st_size <= SMALL:
         content = content.read_bytes()
     return content, examined(content)
+
+
+def stamp_of(content: object) -> str | None:
+    """The size of a file and when it was last changed, which tell without reading it that it is the same still.
+
+    None for what is no file, or can't be asked.
+    """
+    if not isinstance(content, os.PathLike):
+        return None
+    try:
+        known = Path(content).stat()
+    except (OSError, ValueError):
+        return None
+    return f"{known.st_size} {known.st_mtime_ns}"
+
+
+def is_another(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
+    """Return True if the file of a document has changed since it had this stamp and SHA-256.
+
+    What is no file, or has gone, has not changed.
+    """
+    now = stamp_of(pdf.content)
+    if now is None or stamp is None or now == stamp or not isinstance(pdf.content, os.PathLike):
+        return False
+    try:
+        return examined(Path(pdf.content)).sha256 != sha256
+    except OSError:
+        return False
 
 
 def _pieces(content: bytes | Path) -> Generator[bytes]:

@@ -19,7 +19,7 @@ from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, sleep_or_event, unix_time
 from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.documents import Pdf, SourceError
+from directsuite.jobs.signing.documents import Pdf, SourceError, is_another
 from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
@@ -59,10 +59,15 @@ class SigningProgress:
     """How a run stands. `Journal.tally` counts over all runs."""
 
     done: int
+    """Documents that this run has signed."""
     failed: int
+    """Documents that failed in this run."""
     passed_over: int
-    """Documents that had come to their end before, or aren't wanted, and those whose name came before."""
+    """Documents that had been signed or failed before, or aren't wanted, and those whose name came before."""
+    changed: int
+    """Documents passed over that this run found to have another content than was signed under their names."""
     under_way: int
+    """Documents that are in work now."""
     rate: float
     """Documents a second, of the last 15 minutes."""
     trouble: str | None
@@ -78,8 +83,10 @@ class SigningJob:
 
     A run that was broken off, by a crash too, goes on with the next one. signatures: one or several, at least. journal:
     an opened one, of this job alone. concurrency: documents under way side by side. patience: seconds for which the
-    service may be in trouble until `run` gives up. clock, now: for tests, in place of the suite's clock and the Unix
-    time that goes with it. Raises ConfigurationError.
+    service may be in trouble until `run` gives up. check_fields: ask the service for the fields of each document, and
+    fail one that has no empty field of a signature's name, where that has no widget: it would be signed invisibly, and
+    its field stay empty. It takes one more request for each document. clock, now: for tests, in place of the suite's
+    clock and the Unix time that goes with it. Raises ConfigurationError.
     """
 
     def __init__(
@@ -92,6 +99,7 @@ class SigningJob:
         journal: Chunk,
         concurrency: int = 10,
         patience: float = 900.0,
+        check_fields: bool = False,
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
@@ -107,13 +115,14 @@ class SigningJob:
         self._signatures = signatures
         self._journal = journal
         self._concurrency = concurrency
+        self._check_fields = check_fields
         self._clock = clock or signing.runtime.clock
         self._now = now or unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
         self._queue: DocumentQueue | None = None
-        self._done = self._failed = 0
+        self._done = self._failed = self._changed = 0
         self._in_a_row = 0  # of those that failed
         self.signed_before = 0
         """Documents that this process signed in other jobs: a service that signed them is not a wrong URL."""
@@ -146,6 +155,7 @@ class SigningJob:
             done=self._done,
             failed=self._failed,
             passed_over=0 if self._queue is None else self._queue.passed_over,
+            changed=self._changed,
             under_way=0 if self._queue is None else self._queue.under_way,
             rate=self._rate.per_second(),
             trouble=self._outage.kind,
@@ -154,14 +164,22 @@ class SigningJob:
     async def run(self) -> SigningProgress:
         """Bring every document of the source to its end: signed and at the target, or failed.
 
-        Documents that failed in an earlier run are passed over, until `run_failed`, or `Journal.renew`. Cancelled, it
-        leaves what is under way to the next run. Raises JobStoppedError, JournalError, what the source raises, and
-        ConfigurationError, at once where another run goes on with this journal.
+        Documents that were signed are passed over, and so are those that failed in an earlier run, until `run_failed`,
+        or `Journal.renew`. A file that has changed since it was signed is not signed again under its name: it is
+        counted and logged, by its number in the journal. Cancelled, `run` leaves what is under way to the next run.
+        Raises JobStoppedError, JournalError, what the source raises, and ConfigurationError, at once where another run
+        goes on with this journal.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
             """All that have not come to their end."""
             entries = await self._journal.entries([pdf.name for pdf in pdfs])
+            signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is State.DONE]
+            for entry in await asyncio.to_thread(_changed, signed) if signed else ():
+                self._changed += 1
+                _LOGGER.warning(
+                    "signing: number %d of the journal was signed, and is another document now", entry.number
+                )
             return [None if each.state.is_final else each for each in entries]
 
         return await self._run_alone(look_up)
@@ -197,7 +215,7 @@ class SigningJob:
             await self._journal.claim(digest_of(self._signatures))
         self._failure = None
         self._outage = OutageTracker(clock=self._clock, patience=self._outage.patience, signed=self.signed_before)
-        self._done = self._failed = self._in_a_row = 0
+        self._done = self._failed = self._changed = self._in_a_row = 0
         self._rate = Rate(self._clock)
         async with contextlib.AsyncExitStack() as stack:
             workflow = DocumentWorkflow(
@@ -207,6 +225,7 @@ class SigningJob:
                 staging_dir=await self._enter_staging_dir(stack),
                 outage=self._outage,
                 now=self._now,
+                check_fields=self._check_fields,
             )
             await workflow.cleanup(self._concurrency)
             self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
@@ -300,6 +319,11 @@ class SigningJob:
         self.drain()
         if self._failure is None:
             self._failure = error
+
+
+def _changed(signed: Sequence[tuple[Pdf, Entry]]) -> list[Entry]:
+    """Those of documents that were signed whose files have another content now."""
+    return [entry for pdf, entry in signed if is_another(pdf, entry.source_stamp, entry.source_sha)]
 
 
 class DocumentQueue:

@@ -49,7 +49,7 @@ class LostChunkError(JournalError):
     """The lease is over, here or because another worker has the next: this one has nothing to write any more."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A, version=3)
+_FILE = SqliteFile(noun="journal", error=JournalError, application=0x6473534A, version=4)
 _WOKEN = 100  # chunks that workers are told of at a time: more than that are leased in no second
 
 
@@ -342,7 +342,9 @@ async def _each(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerator[str
 
 def _entry(values: Sequence[Any]) -> Entry:
     """The entry of a row, its values in their order."""
-    number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem, service_message = values
+    number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message = (
+        values
+    )
     return Entry(
         number=number,
         name=_name(name),
@@ -350,6 +352,7 @@ def _entry(values: Sequence[Any]) -> Entry:
         identifier=identifier,
         saved_at=saved_at,
         source_sha=source_sha,
+        source_stamp=source_stamp,
         output_sha=output_sha,
         tries=tries,
         problem=problem,

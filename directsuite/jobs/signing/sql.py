@@ -40,8 +40,8 @@ TABLES = Tables(
             CREATE TABLE directsuite.signing_document (
                 number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL,
                 chunk bigint NOT NULL REFERENCES directsuite.signing_chunk, name bytea NOT NULL,
-                state smallint NOT NULL DEFAULT 1, identifier text, saved_at float8, source_sha text, output_sha text,
-                tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
+                state smallint NOT NULL DEFAULT 1, identifier text, saved_at float8, source_sha text, source_stamp text,
+                output_sha text, tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
             )
         """),
         # A file has one chunk, of which no index tells anything.
@@ -102,7 +102,9 @@ RELEASE = sql(f"""
 """)  # noqa: S608  of constants
 OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
-_COLUMNS = "number, name, state, identifier, saved_at, source_sha, output_sha, tries, problem, service_message"
+_COLUMNS = (
+    "number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message"
+)
 NAMES = sql(f"""
     SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL}) ORDER BY number
 """)  # noqa: S608  of constants
@@ -116,7 +118,7 @@ FAILURES = sql(f"""
 """)  # noqa: S608  of constants
 _PUT = """
     SET state = :state, identifier = :identifier, saved_at = :saved_at, source_sha = :source_sha,
-        output_sha = :output_sha, tries = :tries, problem = :problem,
+        source_stamp = :source_stamp, output_sha = :output_sha, tries = :tries, problem = :problem,
         service_message = :service_message
 """
 PUT = sql(f"""

@@ -15,21 +15,33 @@ import attrs
 from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.durable.files import create
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
-from directsuite.jobs.signing.documents import SMALL, Examined, Pdf, RemoteFile, SourceError, examined, loaded
+from directsuite.jobs.signing.documents import (
+    SMALL,
+    Examined,
+    Pdf,
+    RemoteFile,
+    SourceError,
+    examined,
+    loaded,
+    stamp_of,
+)
 from directsuite.jobs.signing.journal import Chunk
 from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
     CHANGED,
+    INCOMPLETE,
     LOST,
     MISSING,
     TAKEN,
     Entry,
     Facts,
+    FieldProblem,
     OutageTracker,
     Reaction,
     State,
     Step,
     classify_error,
+    field_problem,
     is_anothers,
     is_last_try,
     next_step,
@@ -66,8 +78,12 @@ class _Work:
     facts: Facts
     content: bytes | Path | None = None
     """As the source gave it."""
+    stamp: str | None = None
+    """Of the source's file, from before it was read."""
     body: bytes | Path = b""
     """What is saved: the bytes of a small one."""
+    failure: DirectSuiteError | None = None
+    """Why the answer to this run's request for a signature is not known."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -82,6 +98,8 @@ class DocumentWorkflow:
     outage: OutageTracker
     now: Callable[[], float]
     """Unix time."""
+    check_fields: bool = False
+    """Whether a signature that has a name needs an empty field of that name, or a widget and no such field."""
     _stored: set[str | None] = attrs.field(factory=set[str | None], init=False)  # by this run, as long as it is of use
 
     async def run(self, entry: Entry, pdf: Pdf, signatures: Sequence[Signature]) -> Entry:
@@ -89,7 +107,7 @@ class DocumentWorkflow:
 
         That is SourceError where it may be that others can't be read either, and OSError of target and staging folder.
         """
-        fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source.pdf", ".pdf"))
+        fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source", ".signed"))
         work = _Work(pdf, signatures, fetched, output, Facts(signatures=len(signatures)))
         try:
             while (step := next_step(entry, work.facts, self.now())) is not Step.END:
@@ -158,6 +176,7 @@ class DocumentWorkflow:
             reaction = classify_error(step, error, is_ours=is_ours, is_there=is_there)
         match reaction:
             case Reaction.FIND_OUT:
+                work.failure = error.__cause__ if isinstance(error.__cause__, DirectSuiteError) else None
                 return attrs.evolve(entry, state=State.SIGNING)
             case Reaction.ABANDON:
                 return await self._abandon(entry, work)
@@ -185,6 +204,7 @@ class DocumentWorkflow:
         if is_new:
             self.target.check(entry.name)
         with _reading():
+            work.stamp = stamp_of(work.pdf.content)
             if work.content is None:
                 work.content = await work.pdf.read(work.fetched)
             work.body, source = await asyncio.to_thread(loaded, work.content)
@@ -193,8 +213,9 @@ class DocumentWorkflow:
         return entry
 
     async def _save(self, entry: Entry, work: _Work) -> Entry:
-        if work.content is None:
-            raise AssertionError(_OUT_OF_ORDER)
+        source = _present(work.facts.source)
+        if source.is_cut_off:
+            return await self._fail(entry, INCOMPLETE)
         if await self.target.has(entry.name):
             return await self._fail(entry, TAKEN)
         with _reading():
@@ -205,12 +226,15 @@ class DocumentWorkflow:
             state=State.SAVED,
             identifier=stored.identifier,
             saved_at=self.now(),
-            source_sha=_present(work.facts.source).sha256,
+            source_sha=source.sha256,
+            source_stamp=work.stamp,
         )
         return await self.journal.put(saved)
 
     async def _sign(self, entry: Entry, work: _Work) -> Entry:
         identifier = _present(entry.identifier)
+        if self.check_fields and (problem := await self._field_problem(identifier, work.signatures)) is not None:
+            return await self._fail(entry, f"it {problem.value}")
         if isinstance(work.body, bytes) and len(work.body) <= SMALL:
             with _staged(work.output) as file:
                 signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
@@ -220,6 +244,12 @@ class DocumentWorkflow:
         signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
         await self._signed(identifier, work.signatures, destination=work.output)
         return await self._examine_output(signing, work)
+
+    async def _field_problem(self, identifier: str, signatures: Sequence[Signature]) -> FieldProblem | None:
+        if all(signature.name is None for signature in signatures):
+            return None
+        fields = (await self.signing.get_doc_info(identifier)).signatures
+        return next(filter(None, (field_problem(signature, fields) for signature in signatures)), None)
 
     async def _signed(self, identifier: str, signatures: Sequence[Signature], **where: Path) -> Any:
         """The signed PDF; with `destination`, where it was put."""
@@ -281,14 +311,21 @@ class DocumentWorkflow:
         return True
 
     async def _abandon(self, entry: Entry, work: _Work, *, was_asked: bool = True) -> Entry:
-        """Begin anew without what is stored, unless that has been done too often. was_asked: for its signature."""
+        """Begin anew without what is stored, unless that has been done too often. was_asked: for its signature.
+
+        Raises the failure of the request that left no signature: the job judges whether to wait for the service.
+        """
         is_earlier = entry.state is State.SAVED and entry.identifier not in self._stored  # by a run that ended there
         is_try = was_asked and not is_earlier
-        if is_try and is_last_try(entry):
+        failure, work.failure = work.failure, None
+        if is_try and failure is None and is_last_try(entry):
             return await self._fail(entry, LOST)
         self._stored.discard(entry.identifier)
         work.facts = attrs.evolve(work.facts, source=None, output=None)
-        return await self.journal.abandon(entry, at=self.now(), is_try=is_try)
+        entry = await self.journal.abandon(entry, at=self.now(), is_try=is_try)
+        if failure is not None:
+            raise failure
+        return entry
 
     async def _fail(self, entry: Entry, problem: str, service_message: str | None = None) -> Entry:
         self._stored.discard(entry.identifier)

@@ -1,7 +1,7 @@
 """Where signed PDFs go: each appears whole, under its document's name, or not at all.
 
 target/.directsuite/part.fence/lock     locked while a job signs into the target
-target/.directsuite/part.fence/7.pdf    in the making
+target/.directsuite/part.fence/7.signed in the making
 """
 
 from __future__ import annotations

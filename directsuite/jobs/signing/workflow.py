@@ -9,7 +9,7 @@ FAILED                                             RENEW          begin anew
 SIGNING          that an earlier run had a PDF     VERIFY_OUTPUT  ask the target whether it has that
 NEW to SIGNING   nothing of the source             FETCH          read it
 NEW to SIGNING   another source than at first      REFUSE         it fails
-NEW                                                SAVE           unless the target has a file of its name
+NEW                                                SAVE           unless it is cut off, or the target has its name
 SAVED            it was stored a short time ago    SIGN           write SIGNING, ask for signatures and PDF, once ever
 SAVED            it was stored long ago            EXPIRE         it may be gone at any moment, and is saved anew
 SIGNING          nothing of the PDF                DOWNLOAD       count the signatures of what is stored
@@ -25,6 +25,7 @@ request may still be on its way: what is stored is adopted where it has exactly 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from http import HTTPStatus
 
 import attrs
@@ -34,6 +35,7 @@ from directsuite.core.failures import Scope, scope_of
 from directsuite.core.retry import Backoff
 from directsuite.errors import (
     BadRequestError,
+    CircuitOpenError,
     DirectSuiteError,
     InvalidArgumentError,
     NotFoundError,
@@ -43,13 +45,37 @@ from directsuite.errors import (
     RateLimitedError,
     ServiceError,
 )
-from directsuite.jobs.signing.documents import Examined, SourceError
+from directsuite.jobs.signing.documents import CUT_OFF, Examined, SourceError
+from directsuite.signing.models import DocumentSignature, Signature
 from directsuite.signing.streams import NOT_A_PDF
 
 CHANGED = "it is another document than when it was first read"
 TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
+INCOMPLETE = f"it {CUT_OFF}"
 LOST = "its signature was asked for again and again, and never seen"
-ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, NOT_A_PDF})
+
+
+class FieldProblem(enum.Enum):
+    """Why a signature would not stand where its name says."""
+
+    MISSING = "has no signature field of the name to sign under, and would be signed invisibly"
+    SIGNED = "has a signature field of the name to sign under, and that is signed already"
+    PLACED = "has a signature field of the name to sign under, which has its own position: leave the widget out"
+
+
+def field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
+    """Return why a signature with a name would not stand where that says, in a document with these fields."""
+    if signature.name is None:
+        return None
+    field = next((each for each in fields if each.name == signature.name), None)
+    if field is None:
+        return FieldProblem.MISSING if signature.widget is None else None
+    if field.is_signed:
+        return FieldProblem.SIGNED
+    return None if signature.widget is None else FieldProblem.PLACED
+
+
+ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, INCOMPLETE, NOT_A_PDF, *(f"it {each.value}" for each in FieldProblem)})
 """Problems that say nothing of the service, however many documents have them."""
 
 MISSING = (NotFoundError, BadRequestError)
@@ -108,6 +134,8 @@ class Entry:
     """When that was stored, in Unix time."""
     source_sha: str | None = None
     """SHA-256 of what was read, in hex."""
+    source_stamp: str | None = None
+    """Size and time of the file that was read; None where it was no file."""
     output_sha: str | None = None
     """SHA-256 of what the target has, or was about to get."""
     tries: int = 0
@@ -384,8 +412,10 @@ class RetryState:
     def why_over(self, error: DirectSuiteError) -> str | None:
         """Why there is no more waiting for the service, in words; None where there is."""
         left = self._outage.patience_left(error)
+        if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
+            return error.explanation
         if left < 0:
-            return "the service is in trouble, and has been for too long"
+            return f"the service is in trouble, and has been for too long: {error.explanation.rstrip('.')}"
         if error.retry_after is not None and error.retry_after > left:
             return f"the service wants to be left alone for {error.retry_after:.0f} s, longer than it is waited for"
         return None

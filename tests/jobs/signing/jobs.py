@@ -12,7 +12,7 @@ from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import FragileService
 
 SIGN = [ds.Signature(name="S")]
-CONTENT = b"%PDF-1.7"
+CONTENT = b"%PDF-1.7 %%EOF"
 
 
 async def pdfs(*names: str, content: bytes = CONTENT) -> AsyncGenerator[Pdf]:

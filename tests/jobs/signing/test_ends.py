@@ -15,7 +15,7 @@ from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 from tests.waiting import until
 
-POISON = b"%PDF-1.7 poison"
+POISON = b"%PDF-1.7 poison %%EOF"
 
 
 class FailsWithPoison(FragileService):

@@ -130,7 +130,7 @@ class Late(FragileService):
 
 async def test_a_large_file_that_goes_while_it_is_saved_is_the_document_s_failure(jobs: Jobs, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
-    file.write_bytes(CONTENT.ljust(SMALL + 1))
+    file.write_bytes(CONTENT.rjust(SMALL + 1))
     assert (await jobs.job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
     [failed] = await jobs.journal.failures()
     assert failed.problem == "it can't be read (No such file or directory)"

@@ -113,7 +113,7 @@ class Bad(FragileService):
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
-        if pdf == b"%PDF bad":
+        if pdf == b"%PDF bad %%EOF":
             self.tries += 1
             if self.tries > 1:
                 await until(lambda: self.made - len(self.stored) == self.others)
@@ -130,7 +130,7 @@ async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
 ) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(documents):
-            yield Pdf(f"{number}.pdf", b"%PDF bad" if number == bad else CONTENT)
+            yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else CONTENT)
 
     progress = await jobs.job(source(), service=Bad(others=documents - 1)).run()
     assert (progress.done, progress.failed) == (documents - 1, 1)

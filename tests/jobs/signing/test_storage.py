@@ -157,12 +157,12 @@ async def test_what_was_fetched_is_removed(url: str, jobs: Jobs, tmp_path: Path)
     async def looked(name: str, file: Path) -> None:
         """See what is in the making."""
         await keep(name, file)
-        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.pdf")))
+        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.source")))
 
     changed: Any = target
     changed.keep = looked
     await jobs.job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
-    assert seen == [["1.source.pdf"], ["2.source.pdf"]]
+    assert seen == [["1.source"], ["2.source"]]
     assert jobs.signed() == ["a.pdf", "b.pdf"]
 
 

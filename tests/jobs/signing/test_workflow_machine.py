@@ -61,7 +61,7 @@ def _holds(number: int) -> None:
         happens: list[Fault | None], before: list[int], wanted: int, late_after: int, missing: type[ds.ServiceError]
     ) -> None:
         service = FragileService(faults=happens, missing=missing)
-        pdfs = [Pdf(f"{number}.pdf", b"%PDF-1.7" + SIGNATURE * count) for number, count in enumerate(before)]
+        pdfs = [Pdf(f"{number}.pdf", b"%PDF-1.7" + SIGNATURE * count + b"%%EOF") for number, count in enumerate(before)]
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             entries = list[Entry]()

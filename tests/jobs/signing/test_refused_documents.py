@@ -1,0 +1,127 @@
+"""Documents that a job doesn't sign though the service would: cut off, without the field, or changed since."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.signing import Folder, JobStoppedError
+from directsuite.jobs.signing.documents import SMALL
+from tests.jobs.signing.fragile_service import FragileService
+from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+
+
+@pytest.mark.parametrize("size", [20, SMALL + 1])
+async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, jobs: Jobs, tmp_path: Path) -> None:
+    (source := tmp_path / "in").mkdir()
+    (source / "whole.pdf").write_bytes(CONTENT.rjust(size) + b" " * 900)
+    (source / "cut.pdf").write_bytes(CONTENT.rjust(size) + b" " * 1100)  # its end is too far from the file's
+    progress = await jobs.job(Folder(source)).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    [failed] = await jobs.journal.failures()
+    assert (failed.name, failed.problem) == (
+        "cut.pdf",
+        "it has no end of a PDF (%%EOF), and may be cut off: get a whole copy",
+    )
+    assert jobs.service.made == 1
+
+
+@attrs.define
+class WithFields(FragileService):
+    """Each document has these fields: whether each is signed, by its name."""
+
+    fields: dict[str, bool] = attrs.field(factory=dict[str, bool])
+
+    async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
+        """Tell of a document."""
+        info = await FragileService.get_doc_info(self, identifier)
+        fields = [ds.DocumentSignature(name=name, is_signed=signed) for name, signed in self.fields.items()]
+        return attrs.evolve(info, signatures=fields)
+
+
+WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
+
+
+@pytest.mark.parametrize(
+    ("signature", "problem"),
+    [
+        (ds.Signature(name="Patient"), None),
+        (ds.Signature(name="New", widget=WIDGET), None),
+        (ds.Signature(), None),
+        (ds.Signature(name="Pateint"), "has no signature field of the name to sign under"),
+        (ds.Signature(name="Doctor"), "is signed already"),
+        (ds.Signature(name="Doctor", widget=WIDGET), "is signed already"),
+        (ds.Signature(name="Patient", widget=WIDGET), "has its own position: leave the widget out"),
+    ],
+)
+async def test_a_signature_stands_where_its_name_says_or_the_document_fails(
+    signature: ds.Signature, problem: str | None, jobs: Jobs
+) -> None:
+    service = WithFields(fields={"Patient": False, "Doctor": True})
+    job = jobs.job(pdfs("a.pdf"), service=service, signatures=[signature], check_fields=True)
+    progress = await job.run()
+    assert (progress.done, progress.failed) == ((1, 0) if problem is None else (0, 1))
+    assert service.asked.total() == progress.done
+    assert service.stored == {}
+    if problem is not None:
+        [failed] = await jobs.journal.failures()
+        assert problem in str(failed.problem)
+
+
+async def test_fields_are_not_asked_for_unless_that_is_wanted(jobs: Jobs) -> None:
+    assert (await jobs.job(pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()).done == 1
+
+
+async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed(
+    jobs: Jobs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (source := tmp_path / "in").mkdir()
+    for name in ("same.pdf", "touched.pdf", "changed.pdf", "gone.pdf"):
+        (source / name).write_bytes(CONTENT)
+    assert (await jobs.job(Folder(source)).run()).done == 4
+    os.utime(source / "touched.pdf", (1.0, 1.0))
+    (source / "changed.pdf").write_bytes(CONTENT.replace(b"1.7", b"1.6") + b"\n")
+    (source / "gone.pdf").unlink()
+    progress = await jobs.job(Folder(source)).run()
+    assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
+    [entry] = await jobs.journal.entries(["changed.pdf"])
+    [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
+    assert said == f"signing: number {entry.number} of the journal was signed, and is another document now"
+    assert jobs.service.made == 4
+
+
+class SignsNothing(FragileService):
+    """Stores documents, and answers every request for a signature with 503, until it has done so a number of times."""
+
+    left = 7
+
+    async def sign_and_pull(
+        self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
+    ) -> Path | bytes:
+        """Sign a document once."""
+        if self.left:
+            self.left -= 1
+            failure = ds.ServerError("the service failed (HTTP 503)", operation="SignAndPull", status=503)
+            raise ds.OutcomeUnknownError("it may or may not have happened", how_to_find_out="look") from failure
+        return await super().sign_and_pull(identifier, signature, destination=destination)
+
+
+async def test_an_outage_of_signing_alone_is_waited_out(jobs: Jobs) -> None:
+    progress = await jobs.job(pdfs("a.pdf"), service=SignsNothing()).run()
+    assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
+    assert len(jobs.clock.slept) >= 7
+
+
+async def test_an_outage_of_signing_that_lasts_stops_the_job_and_says_what_the_service_answers(jobs: Jobs) -> None:
+    service = SignsNothing()
+    service.left = 1000
+    with pytest.raises(JobStoppedError, match=r"in trouble, and has been for too long: .* \(HTTP 503\)"):
+        await jobs.job(pdfs("a.pdf"), service=service, patience=60.0).run()
+    tally = await jobs.journal.tally()
+    assert tally.requested == tally.abandoned == 1000 - service.left
+    service.left = 0
+    assert (await jobs.job(pdfs("a.pdf"), service=service).run()).done == 1
