@@ -7,32 +7,46 @@ off has changed nothing here, and the same command begins with the source again.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import mmap
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from directsuite.cli.command import Command, request_listeners
+from directsuite.cli.command import Command
 from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import RefusedError, ending_of, naming, words_of
+from directsuite.cli.errors import RefusedError, in_own_words, naming, quoted, words_of
 from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions, VerifyOptions
 from directsuite.cli.output import members_of, progress, show_json, show_table
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, end_line, say
 from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
 from directsuite.cli.sign_sources import is_named_as_pdf, no_pdf, pdfs_in, problem_of_source, same_file
 from directsuite.core.failures import Scope, scope_of
-from directsuite.errors import BadRequestError, DirectSuiteError, InvalidArgumentError, NotFoundError
-from directsuite.signing.models import DocumentInfo, DocumentSignature, StoredDocument
+from directsuite.durable.files import move_new
+from directsuite.errors import (
+    BadRequestError,
+    DirectSuiteError,
+    InvalidArgumentError,
+    NotFoundError,
+    ServerError,
+    ServiceError,
+)
+from directsuite.jobs.signing.workflow import FieldProblem, field_problem
+from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Signature, StoredDocument
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
 
 _DELETING = 5.0  # seconds: what isn't deleted expires by itself
 _ENCRYPTED = re.compile(rb"/Encrypt[\s<]")
+_FIND_OUT = "no file was written, and the service's copy is deleted, or expires: give the same command again"
+_NO_PDF_IN_IT = "there is no PDF in this folder"
 _WHY_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
 
 _Change = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
@@ -45,6 +59,7 @@ def is_one_file(sources: Sequence[Path], output: Path) -> bool:
 
 def sign_one(source: Path, options: SignOptions) -> int:
     """Sign one PDF into one file, and return the exit status."""
+    command = _command(source)
 
     def begin() -> Coroutine[Any, Any, int]:
         signatures = signatures_of(options)
@@ -54,65 +69,67 @@ def sign_one(source: Path, options: SignOptions) -> int:
         async def sign(signing: Signing, stored: StoredDocument, output: Path) -> None:
             """Sign the stored PDF into a file, as its options say. Raises RefusedError."""
             if options.name:
-                _refuse_fields((await signing.get_doc_info(stored)).signatures, options)
-            await signing.multi_sign_and_pull(stored, signatures, destination=output)
+                _refuse_fields(signatures, (await signing.get_doc_info(stored)).signatures)
+            if len(signatures) == 1:
+                await signing.sign_and_pull(stored, signatures[0], destination=output)
+            else:
+                await signing.multi_sign_and_pull(stored, signatures, destination=output)
 
-        return _writing(source, options, sign)
+        return _writing(command, source, options, sign)
 
-    return _command(source).run(begin)
+    return command.run(begin)
 
 
 def flatten(source: Path, options: DocumentOutputOptions) -> int:
     """Flatten one PDF into another file, and return the exit status."""
-    return _command(source).run(lambda: _writing(source, options, _flatten))
+    command = _command(source)
+    return command.run(lambda: _writing(command, source, options, _flatten))
 
 
 def clear(source: Path, options: DocumentOutputOptions) -> int:
     """Remove the unsigned fields of one PDF into another file, and return the exit status."""
-    return _command(source).run(lambda: _writing(source, options, _clear))
+    command = _command(source)
+    return command.run(lambda: _writing(command, source, options, _clear))
 
 
 def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
     """Show the signatures of PDFs, and return the exit status: done where each has some, and all are valid."""
+    command = _command(*sources)
     is_one = len(sources) == 1 and not sources[0].is_dir()
-    return _command(*sources).run(lambda: _verify(_pdfs_of(sources, options), options, is_one=is_one))
+    return command.run(lambda: _verify(command, _pdfs_of(sources, options), options, is_one=is_one))
 
 
 def info(source: Path, options: TokenOptions) -> int:
     """Show the pages, fields and properties of a PDF, and return the exit status."""
-    return _command(source).run(lambda: _info(source, options))
+    command = _command(source)
+    return command.run(lambda: _info(command, source, options))
 
 
 def _command(*sources: Path) -> Command:
     """The command on these PDFs, which names one where it is the only one."""
     pdf = naming("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
-    return Command(resume=NOTHING_CHANGED, options={"pdf": pdf, "destination": "--output"})
+    return Command(resume=NOTHING_CHANGED, find_out=_FIND_OUT, options={"pdf": pdf, "destination": "--output"})
 
 
-def _refuse_fields(fields: Sequence[DocumentSignature], options: SignOptions) -> None:
-    """Raise RefusedError where a name of the options is that of no empty field, or with --widget that of any field.
-
-    The service would sign invisibly, or pass over the widget.
-    """
-    is_there = {each.name: each.is_signed for each in fields}
-    for name in options.name:
-        named = naming("of the name in --name", name)
-        if options.widget and name in is_there:
-            raise RefusedError(
-                f"the PDF has a signature field {named}, and that has a place: leave --widget out, or give a new name"
-            )
-        if not options.widget and is_there.get(name, True):
-            raise RefusedError(
-                f"the PDF has no empty signature field {named}: {_those_of(is_there)}; --widget makes one of that name"
-            )
+def _refuse_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
+    """Raise RefusedError where a signature would not stand where its --name says."""
+    for signature in signatures:
+        problem = field_problem(signature, fields)
+        if problem is not None:
+            name = naming("--name", signature.name)
+            raise RefusedError(f"{name}: the PDF {problem.value}{_advice_on(problem, fields)}")
 
 
-def _those_of(is_there: Mapping[str | None, bool | None]) -> str:
-    """Which fields are empty, where stderr may name them."""
-    empty = [name for name, is_signed in is_there.items() if name and not is_signed]
+def _advice_on(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> str:
+    """What to do, with the names of the empty fields where stderr may show them."""
+    if problem is FieldProblem.PLACED:
+        return ", or give a new name"
+    if problem is FieldProblem.SIGNED:
+        return ": give another name"
+    empty = [field.name for field in fields if field.name and not field.is_signed]
     if not empty:
-        return "it has none at all"
-    return naming("`directsuite sign info` lists those that it has", ", ".join(empty))
+        return ": it has no empty one at all; --widget makes one of that name"
+    return f": {naming('`directsuite sign info` lists the empty ones', ', '.join(empty))}; --widget makes one"
 
 
 async def _flatten(signing: Signing, stored: StoredDocument, output: Path) -> None:
@@ -123,30 +140,44 @@ async def _clear(signing: Signing, stored: StoredDocument, output: Path) -> None
     await signing.clear_unsigned_fields_and_pull(stored, destination=output)
 
 
-def _writing(source: Path, options: DocumentOutputOptions | SignOptions, change: _Change) -> Coroutine[Any, Any, int]:
+def _writing(
+    command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _Change
+) -> Coroutine[Any, Any, int]:
     """Have the service change a PDF, and write it to a file, whole or not at all. Raises RefusedError."""
-    output = naming("the file of --output", options.output)
     if options.output.is_dir():
         raise RefusedError("--output is a folder: name a file")
     if same_file(options.output, source):
-        raise RefusedError(f"{output} is the PDF itself: name another")
-    if options.output.exists() and not options.overwrite:
-        raise RefusedError(f"{output} is there already: name another, or give --overwrite")
-    return _write(_suite(options), source, options, change)
+        raise RefusedError(f"{naming('the file of --output', options.output)} is the PDF itself: name another")
+    if not options.overwrite and options.output.exists():
+        raise _is_there(options.output)
+    return _write(_suite(command, options), source, options, change)
 
 
 async def _write(
     suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _Change
 ) -> int:
-    async with suite, progress("working"), _stored(suite.signing, source) as stored:
-        await change(suite.signing, stored, options.output)
+    output = options.output
+    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # beside it, so that it only has to be given its name
+    try:
+        async with suite, progress("working"), _stored(suite.signing, source) as stored:
+            await change(suite.signing, stored, temporary)
+            if options.overwrite:
+                temporary.replace(output)
+            elif not move_new(temporary, output):  # somebody made it meanwhile
+                raise _is_there(output)
+    finally:
+        temporary.unlink(missing_ok=True)
     if options.json:
-        show_json({"output": str(options.output)})
+        show_json({"output": str(output)})
     else:
-        say(f"written to {naming('the file of --output', options.output)}")
+        say(f"written to {naming('the file of --output', output)}")
     if isinstance(options, SignOptions) and is_invisible(options) and not options.json:
         say(INVISIBLE)
     return ExitStatus.DONE
+
+
+def _is_there(output: Path) -> RefusedError:
+    return RefusedError(f"{naming('the file of --output', output)} is there already: name another, or give --overwrite")
 
 
 @attrs.frozen(repr=False)
@@ -162,7 +193,7 @@ class _Verified:
     def rows(self) -> list[Sequence[object]]:
         """A row of the table for each signature, or one that says that there is none."""
         if self.problem is not None or not self.signatures:
-            state = "no signature" if self.problem is None else f"not known: {self.problem}"
+            state = "no signature" if self.problem is None else f"not verified: {self.problem}"
             return [(self.file, None, None, None, None, state)]
         return [
             (
@@ -179,19 +210,29 @@ class _Verified:
 
 def _pdfs_of(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
     """The PDFs, and those of the folders, each with its problem. Raises RefusedError where there is none."""
-    found = list[tuple[Path, str | None]]()
+    found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
-        found += sorted(pdfs_in(source, recursive=options.recursive)) if source.is_dir() else [(source, None)]
-    if not found:
+        if source.is_dir():
+            of_folder = sorted(pdfs_in(source, recursive=options.recursive, skipped=skipped))
+            found += of_folder or [(source, _NO_PDF_IN_IT)]
+            is_any = is_any or bool(of_folder)
+        else:
+            found.append((source, None))
+            is_any = True
+    if not is_any:
         raise RefusedError(no_pdf(recursive=options.recursive))
+    if skipped:
+        say(f"{len(skipped)} folder{'s' * (len(skipped) != 1)} not looked into: --recursive includes them")
     return found
 
 
-async def _verify(files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool) -> int:
+async def _verify(
+    command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
+) -> int:
     """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
     found = list[_Verified]()
     try:
-        async with _suite(options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
+        async with _suite(command, options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
             for file, problem in files:
                 found.append(
                     await _verified(suite, file, is_one=is_one) if problem is None else _Verified(file, problem)
@@ -199,18 +240,19 @@ async def _verify(files: Sequence[tuple[Path, str | None]], options: VerifyOptio
                 bar.advance()
     finally:  # where the service fails meanwhile, and at Ctrl-C
         if found:
+            end_line()
             _show_verified(found, options)
-    unsigned, invalid, unknown = (
-        sum(each.problem is None and not each.signatures for each in found),
-        sum(any(signature.is_valid is False for signature in each.signatures) for each in found),
-        sum(each.problem is not None for each in found),
+    unsigned = sum(each.problem is None and not each.signatures for each in found)
+    invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
+    unknown = sum(
+        each.problem is not None or any(signature.is_valid is None for signature in each.signatures) for each in found
     )
     if unsigned:
-        say(f"{unsigned} of {len(found)} PDFs have no signature")
+        say(f"{unsigned} of {len(found)} PDFs: no signature")
     if invalid:
-        say(f"{invalid} of {len(found)} PDFs have a signature that isn't valid: {_WHY_NOT_VALID}")
+        say(f"{invalid} of {len(found)} PDFs: a signature is not valid; {_WHY_NOT_VALID}")
     if unknown:
-        say(f"of {unknown} of {len(found)} PDFs it isn't known, for the reason in the table")
+        say(f"{unknown} of {len(found)} PDFs could not be verified: the table says why")
     return ExitStatus.FAILED if unsigned or invalid or unknown else ExitStatus.DONE
 
 
@@ -218,18 +260,25 @@ async def _verified(suite: DirectSuite, file: Path, *, is_one: bool) -> _Verifie
     """What the service says of a file, or why it doesn't. is_one: as in `_verify`."""
     try:
         signatures = (await _read(suite, file)).signatures
-    except (RefusedError, DirectSuiteError) as error:
+    except RefusedError as error:
+        if is_one:
+            raise
+        return _Verified(file, str(error))
+    except DirectSuiteError as error:
         if is_one or not _is_about_the_file(error):
             raise
-        return _Verified(file, ending_of(error, options={"pdf": naming("the PDF", file)})[1])
+        message = error.message if isinstance(error, ServiceError) else None
+        return _Verified(file, f"{in_own_words(error.explanation)}{quoted(message)}")
     return _Verified(file, signatures=[each for each in signatures if each.is_signed])
 
 
-def _is_about_the_file(error: RefusedError | DirectSuiteError) -> bool:
-    """Return True if another file may fare better. A wrong URL answers 404 to each."""
-    if isinstance(error, RefusedError | InvalidArgumentError):
-        return True
-    return scope_of(error) in (Scope.ITEM, Scope.UNCERTAIN) and not isinstance(error, NotFoundError)
+def _is_about_the_file(error: DirectSuiteError) -> bool:
+    """Return True if another file may fare better. A wrong URL answers 404 to each, and a service that is away 503."""
+    if isinstance(error, ServerError):
+        return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    if isinstance(error, NotFoundError):
+        return False
+    return isinstance(error, InvalidArgumentError) or scope_of(error) is Scope.ITEM
 
 
 def _show_verified(found: Sequence[_Verified], options: VerifyOptions) -> None:
@@ -246,7 +295,7 @@ def _show_verified(found: Sequence[_Verified], options: VerifyOptions) -> None:
         )
     else:
         rows = [row for each in found for row in each.rows]
-        show_table(("file", "signature", "stated signer", "time", "reason", "valid"), rows, whole=("file",))
+        show_table(("file", "signature", "stated signer", "time", "reason", "valid"), rows, whole=("file", "signature"))
 
 
 def _moment(text: str | None) -> datetime | str | None:
@@ -257,19 +306,17 @@ def _moment(text: str | None) -> datetime | str | None:
 
 
 def _in_words(is_valid: bool | None) -> str:
-    return "" if is_valid is None else "valid" if is_valid else "NOT VALID"
+    return "not verified: the service doesn't say" if is_valid is None else "valid" if is_valid else "NOT VALID"
 
 
-async def _info(source: Path, options: TokenOptions) -> int:
-    suite = _suite(options)
+async def _info(command: Command, source: Path, options: TokenOptions) -> int:
+    suite = _suite(command, options)
     async with suite, progress("reading"):
         found = await _read(suite, source)
     if options.json:
         show_json(members_of(found))
         return ExitStatus.DONE
-    pages = [f"{each.width:g} x {each.height:g}" for each in found.pages if each.width and each.height]
-    rows: list[Sequence[object]] = [("Pages", len(found.pages))]
-    rows += [("Page size", size) for size in dict.fromkeys(pages)]
+    rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_page_sizes(found.pages)]
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
     rows += [
         (
@@ -281,6 +328,24 @@ async def _info(source: Path, options: TokenOptions) -> int:
     rows += sorted(found.meta_data.items())
     show_table(("", "PDF"), rows)
     return ExitStatus.DONE
+
+
+def _page_sizes(pages: Sequence[Page]) -> list[Sequence[object]]:
+    """The sizes of pages before they are turned, and how far they are; with the pages' numbers where they differ."""
+    of_size = dict[str, list[int]]()
+    for number, page in enumerate(pages, 1):
+        if page.width and page.height:
+            turned = f", shown turned by {page.rotate} degrees" if page.rotate else ""
+            of_size.setdefault(f"{page.width:g} x {page.height:g}{turned}", []).append(number)
+    if len(of_size) == 1:
+        return [("Page size", size) for size in of_size]
+    return [(f"Page {_ranges(numbers)}", size) for size, numbers in of_size.items()]
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as people write them: 1-3, 7."""
+    runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
+    return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
 
 def _place_of(field: DocumentSignature) -> str:
@@ -312,8 +377,13 @@ async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocume
     try:
         yield stored
     finally:
-        with suppress(DirectSuiteError):
+        try:
             await signing.delete(stored.identifier, timeout=_DELETING)
+        except NotFoundError:
+            pass
+        except DirectSuiteError:
+            copy = naming("the service's copy of the PDF", stored.identifier)
+            say(f"{copy} could not be deleted: it expires there, 4 hours after its last use")
 
 
 def _problem_of(source: Path) -> str | None:
@@ -331,5 +401,5 @@ def _is_encrypted(pdf: Path) -> bool:
     return False
 
 
-def _suite(options: TokenOptions | SignOptions) -> DirectSuite:
-    return DirectSuite(settings_for("signing"), token=token(options.token_file), listeners=request_listeners())
+def _suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> DirectSuite:
+    return command.suite(settings_for("signing"), token=token(options.token_file))

@@ -57,7 +57,7 @@ class ExitStatus(enum.IntEnum):
 
     DONE = 0, "done"
     FAILED = 1, "not done, or not all of it: stderr says why"
-    REFUSED = 2, "an option, a file or a variable is wrong: nothing was sent"
+    REFUSED = 2, "an option, a file or a variable is wrong: nothing was changed"
     DENIED = 3, "the password, token or login is refused, or may not do this"
     NOT_FOUND = 4, "there is no such message, fax, patient or address"
     DECLINED = 5, "the service declines what was asked of it"

@@ -44,11 +44,14 @@ from directsuite.settings import Settings
 from directsuite.signing.models import Signature, Widget
 from directsuite.suite import DirectSuite
 
-_AGAIN = "give the same command again: what is signed is passed over, and the rest goes on"
-_WITHOUT_AGAIN = "give the command without --again: what is signed is passed over, and the rest goes on"
-_WITH_AGAIN = "see to the reason of each, and give the command with --again"
+_AGAIN = "give the same command again: it skips signed PDFs, and signs the others"
+_WITH_AGAIN = "the table says why; put that right, and give the same command with --again"
 _SEE_TO_IT = "see to that before you go on"
-_ASTRAY = "check the service's URL, and proxies on the way to it; if they are right, ask its provider"
+_ASTRAY = "check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service; if they are right, ask its provider"
+_LEFT = (
+    "{count} could not be deleted at the service after signing: the next command on this --output deletes them, "
+    "or they expire there, 4 hours after their last use"
+)
 _CANT_BE_MADE = "--output can't be made ({why}): name a folder that can"
 _OTHER_SIGNATURES = (
     "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
@@ -87,8 +90,11 @@ def _begin(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, i
         raise RefusedError("there is nothing to sign: give PDFs, or folders that have some")
     if is_named_as_pdf(options.output):
         raise RefusedError("--output ends in .pdf, which is for a single PDF: name a folder")
-    if options.again and not _has_journal(_journal_path(options.output)):
-        raise RefusedError("nothing has failed yet, for nothing was signed into --output: leave --again out")
+    if len(paths) == 1 and not paths[0].is_dir() and options.output.suffix and not options.output.exists():
+        raise RefusedError(
+            f"{naming('--output', options.output)} looks like a file that is no PDF: name one that ends in .pdf, "
+            "or a folder without an ending"
+        )
     if options.dry_run:
         return _plan(signatures, sources, options)
     return _sign(settings_for("signing"), token(options.token_file), signatures, sources, options)
@@ -121,6 +127,8 @@ async def _plan(signatures: Sequence[Signature], sources: Sources, options: Sign
     else:
         rows = [(str(each.candidate.file), _would_be(each, options.output)) for each in verdicts]
         _show_rows(("file", "would be"), rows)
+    if sources.skipped:
+        say(f"{sources.skipped} not looked into: --recursive includes them")
     say(f"this was a dry run: {_counted(admission.wanted)} would be signed, and nothing was sent")
     return _status(sources, admission, options)
 
@@ -137,6 +145,8 @@ async def _sign(
             await asyncio.to_thread(_remove_journal, path)
             options = attrs.evolve(options, again=False)  # what failed is all that there is
         async with _opened(path) as journal:
+            if options.again:
+                await journal.renew()
             admission = _admission(sources, journal, options)
             job = SigningJob(
                 suite.signing,
@@ -146,26 +156,32 @@ async def _sign(
                 journal=journal,
                 concurrency=options.concurrency,
                 patience=options.patience,
+                check_fields=True,
             )
             stopped: JobStoppedError | None = None
             async with progress("signing", unit="pieces") as bar, _watched(job, admission, sources, bar, options):
                 try:
-                    await (job.run_failed() if options.again else job.run())
+                    await job.run()
                 except JobStoppedError as error:
                     stopped = error
                 except asyncio.CancelledError:
                     say(f"{_counted(job.progress.done)} signed")
                     raise
             failed = await _failures(journal, sources)
+            left = len(await journal.abandoned())
+        if sources.skipped and admission.counts.total():
+            say(f"{sources.skipped} not looked into: --recursive includes them")
+        if left:
+            say(_LEFT.format(count="1 stored copy" if left == 1 else f"{left} stored copies"))
         if stopped is None:
             _report(job, admission, failed, None, options)
             return _status(sources, admission, options, failed=len(failed))
         status, sentence = _ending_of(stopped)
         _report(job, admission, failed, sentence, options)
         say(sentence)
-        say(f"stopped; {_AGAIN}")
-        if failed and not options.again:
-            say(f"{_counted(len(failed))} failed, and are passed over, too: {_WITH_AGAIN}")
+        say(f"stopped; when that is put right, {_AGAIN}")
+        if failed:
+            say(f"{_counted(len(failed))} failed, which the same command skips: {_WITH_AGAIN}")
         return status
 
 
@@ -188,7 +204,10 @@ def _report(
                     {"name": each.name, "problem": each.problem, "service_message": each.service_message}
                     for each in failed
                 ],
-                "refused": [{"name": name, "problem": problem} for name, problem in admission.refused],
+                "refused": [
+                    {"name": each.candidate.name, "source": str(each.candidate.file), "problem": each.why}
+                    for each in admission.refused
+                ],
                 "stopped": stopped,
             }
         )
@@ -199,22 +218,19 @@ def _report(
     if signed and is_invisible(options):
         say(INVISIBLE)
     rows = [(each.name, problem_of(each)) for each in failed]
-    _show_rows(("file", "why it isn't signed"), [*rows, *admission.refused])
+    rows += [(each.candidate.shown, each.why or "") for each in admission.refused]
+    _show_rows(("file", "why it isn't signed"), rows)
 
 
 def _status(sources: Sources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
     """The exit status of a command that came to its end, and on stderr what is left to do. failed: documents."""
     if not admission.counts.total() and not options.dry_run:
         say(no_pdf(recursive=options.recursive))
-    if failed:
-        say(f"{_counted(failed)} failed: {_WITH_AGAIN}")
-    if admission.refused and not options.dry_run:
-        say(f"{_counted(len(admission.refused))} not signed: see to the reason of each, and give the command again")
-    unsigned = admission.counts[Decision.NOT_SIGNED]
+    unsigned = failed + (0 if options.dry_run else len(admission.refused))
     if unsigned:
-        say(f"{_counted(unsigned)} not signed yet, for only failures were tried again: {_WITHOUT_AGAIN}")
+        say(f"{_counted(unsigned)} not signed: {_WITH_AGAIN}")
     failed += admission.counts[Decision.FAILED] if options.dry_run else 0
-    return ExitStatus.FAILED if failed or admission.refused or unsigned or sources.problems else ExitStatus.DONE
+    return ExitStatus.FAILED if failed or admission.refused or sources.problems else ExitStatus.DONE
 
 
 def _ending_of(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
@@ -243,7 +259,7 @@ async def _watched(
             if at.trouble is not None and not is_said:
                 is_said = True
                 trouble = _TROUBLES.get(at.trouble, "the service is in trouble")
-                say(f"{trouble}: it is waited for, up to {options.patience:g} s; Ctrl-C stops")
+                say(f"{trouble}: waiting for it, up to {options.patience:g} s; Ctrl-C stops")
 
     counting = asyncio.create_task(asyncio.to_thread(sources.count))
     watching = asyncio.create_task(watch())
@@ -269,8 +285,6 @@ def _would_be(verdict: Verdict, output: Path) -> str:
             return f"passed over: it failed before ({verdict.why}); --again tries it again"
         case Decision.SIGNED_BEFORE:
             return "passed over: it is signed"
-        case Decision.NOT_FAILED | Decision.NOT_SIGNED:
-            return "passed over: it has not failed"
 
 
 def _show_rows(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -349,7 +363,7 @@ def _has_journal(path: Path) -> bool:
     except OSError as error:
         why = reason_of(error)
         raise RefusedError(
-            f"the journal beside --output, OUTPUT.signing.db, can't be made ({why}): name another --output"
+            f"{naming('the journal beside --output', path)} can't be made ({why}): name another --output"
         ) from None
     return True
 
@@ -363,7 +377,7 @@ async def _opened(path: Path) -> AsyncGenerator[_JournalOfRun]:
         except JournalError as error:
             said = in_own_words(error.explanation.rstrip("."))
             said = said.replace("give the journal another path", "name another --output")
-            raise RefusedError(f"the journal beside --output, OUTPUT.signing.db, can't be opened. {said}") from None
+            raise RefusedError(f"{naming('the journal beside --output', path)} can't be opened. {said}") from None
         yield journal
 
 
@@ -423,7 +437,9 @@ def signatures_of(options: SignOptions) -> list[Signature]:
         raise RefusedError("a --name is there twice: give each signature a name of its own")
     zone = options.timezone
     if zone is not None and (zones := zoneinfo.available_timezones()) and zone not in zones:  # a machine may know none
-        raise RefusedError("--timezone is none that there is: give one such as America/New_York or UTC")
+        raise RefusedError(
+            f"{naming('--timezone', zone)} is not a known time zone: give one such as America/New_York or UTC"
+        )
     image = _image(options.image)
     if image is not None and is_invisible(options):
         raise RefusedError("--image is of a signature that can be seen: say where with --widget, or leave --image out")
@@ -444,8 +460,8 @@ def _widget(text: str, option: str) -> Widget:
     """X,Y,WIDTH,HEIGHT[,PAGE]. Raises RefusedError, which names the option."""
     parts = [part.strip() for part in text.split(",")]
     refused = RefusedError(
-        f"{option} is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1, "
-        "in points from the top left corner of the page"
+        f"{naming(option, text)} is not a position: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "
+        "such as 72,620,200,70,1, in points from the top left corner of the page"
     )
     if len(parts) not in (4, 5):
         raise refused
@@ -468,13 +484,14 @@ def _widget(text: str, option: str) -> Widget:
 def _image(file: Path | None) -> bytes | None:
     if file is None:
         return None
+    image = naming("the file of --image", file)
     try:
         with file.open("rb") as opened:
             content = opened.read(_LARGEST_IMAGE + 1)
     except OSError as error:
-        raise RefusedError(f"the file of --image can't be read ({reason_of(error)}): name a PNG or JPEG file") from None
+        raise RefusedError(f"{image} can't be read ({reason_of(error)}): name a PNG or JPEG file") from None
     if not content.startswith(_IMAGES):
-        raise RefusedError("the file of --image is no PNG or JPEG: name one that is")
+        raise RefusedError(f"{image} is no PNG or JPEG: name one that is")
     if len(content) > _LARGEST_IMAGE:
-        raise RefusedError("the file of --image has more than 1 MB, and goes with each signature: make it smaller")
+        raise RefusedError(f"{image} has more than 1 MB, and goes with each signature: make it smaller")
     return content

@@ -51,6 +51,11 @@ class Candidate:
     problem: str | None = None
     """Why it can't be signed."""
 
+    @property
+    def shown(self) -> str:
+        """What people know it by: its name, or its path where another one has that name."""
+        return str(self.file) if self.problem == _TAKEN else self.name
+
 
 class Sources:
     """The candidates of one command. output: a folder that is passed over where it is within a source.
@@ -66,6 +71,7 @@ class Sources:
         self._taken = list[Candidate]()
         self.problems = dict[int, str]()
         """Why a source is none, by its number from 1."""
+        self._passed_over = set[str]()
         for number, source in enumerate(sources, 1):
             problem = problem_of_source(source)
             if problem is not None:
@@ -103,6 +109,12 @@ class Sources:
                 elif not same_file(earlier, file):
                     yield Candidate(name, file, _TAKEN)
 
+    @property
+    def skipped(self) -> str:
+        """How many folders within the sources were not looked into; empty where there was none."""
+        count = len(self._passed_over)
+        return "" if not count else f"{count} folder{'s' * (count != 1)} within the sources"
+
     def count(self) -> int:
         """How many there are, about."""
         listed = (self._pdfs_in(folder) for folder in self._folders.values())
@@ -123,13 +135,15 @@ class Sources:
         return None
 
     def _pdfs_in(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
-        return pdfs_in(folder, recursive=self._recursive, without=self._output)
+        return pdfs_in(folder, recursive=self._recursive, without=self._output, skipped=self._passed_over)
 
 
-def pdfs_in(folder: Path, *, recursive: bool, without: Path | None = None) -> Iterator[tuple[Path, str | None]]:
+def pdfs_in(
+    folder: Path, *, recursive: bool, skipped: set[str], without: Path | None = None
+) -> Iterator[tuple[Path, str | None]]:
     """Files in the system's order, and folders that can't be listed, each with its problem. No link is followed.
 
-    without: a folder that is passed over.
+    without: a folder that is passed over. skipped: gets the paths of folders that are not looked into.
     """
     below = [folder]
     while below:
@@ -138,8 +152,12 @@ def pdfs_in(folder: Path, *, recursive: bool, without: Path | None = None) -> It
             with os.scandir(listed) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        if recursive and entry.name != STAGING and Path(entry.path).resolve() != without:
+                        if entry.name == STAGING or Path(entry.path).resolve() == without:
+                            continue
+                        if recursive:
                             below.append(Path(entry.path))
+                        else:
+                            skipped.add(entry.path)
                     elif entry.name.lower().endswith(_ENDING):
                         yield Path(entry.path), None if _is_file(entry) else f"it {_NO_FILE}"
         except OSError as error:
@@ -166,10 +184,6 @@ class Decision(enum.Enum):
     REFUSED = enum.auto()
     FAILED = enum.auto()
     """It failed before, and that is not tried again without --again."""
-    NOT_FAILED = enum.auto()
-    """It is signed, and --again tries again what failed."""
-    NOT_SIGNED = enum.auto()
-    """It is not signed yet, and --again tries again what failed."""
 
 
 _WANTED = (Decision.SIGN, Decision.SIGN_AGAIN)
@@ -197,8 +211,8 @@ class Admission(AsyncIterable[Pdf]):
     ) -> None:
         self.counts = Counter[Decision]()
         """How many candidates there were so far, by what became of them."""
-        self.refused = list[tuple[str, str]]()
-        """Names, and why they aren't signed."""
+        self.refused = list[Verdict]()
+        """On those that aren't signed, and why."""
         self._sources = sources
         self._journal = journal
         self._output = output
@@ -230,7 +244,7 @@ class Admission(AsyncIterable[Pdf]):
             for verdict in await asyncio.to_thread(self._verdicts, some, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.REFUSED:
-                    self.refused.append((verdict.candidate.name, verdict.why or ""))
+                    self.refused.append(verdict)
                 yield verdict
 
     def _verdicts(self, some: Sequence[Candidate], entries: Mapping[str, Entry]) -> list[Verdict]:
@@ -238,8 +252,6 @@ class Admission(AsyncIterable[Pdf]):
 
     def _decide(self, candidate: Candidate, entry: Entry | None) -> tuple[Decision, str | None]:
         is_signed = entry is not None and entry.state.is_signed
-        if self._again and (entry is None or not entry.has_failed):
-            return Decision.NOT_FAILED if is_signed else Decision.NOT_SIGNED, None
         if candidate.problem is not None:
             return Decision.REFUSED, candidate.problem
         try:
@@ -340,7 +352,7 @@ def _problem_of_content(file: Path) -> str | None:
 
 def no_pdf(*, recursive: bool) -> str:
     """The sentence about sources that have nothing to take."""
-    deeper = "" if recursive else "; --recursive looks into the folders in them, too"
+    deeper = "" if recursive else "; --recursive includes their subfolders"
     return f"there is no PDF in the folders{deeper}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -17,6 +18,8 @@ else:
 
 DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
 """Names that Windows takes for devices, whatever follows their first dot."""
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
 
 def lock(descriptor: int) -> None:
@@ -68,6 +71,29 @@ def replacing(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryI
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def move_new(file: Path, place: Path) -> bool:
+    """Give a file another name on its file system. Return False, and do nothing, where something has that name.
+
+    No other process can come between, but where the file system has no hard links.
+    """
+    try:
+        if os.name == "nt":
+            file.rename(place)  # which replaces nothing there
+            return True
+        place.hardlink_to(file)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(place):
+            return False
+        file.replace(place)
+        return True
+    file.unlink()
+    return True
 
 
 def sync_folder(folder: Path) -> None:

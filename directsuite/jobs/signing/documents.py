@@ -119,18 +119,17 @@ def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:
     return content, examined(content)
 
 
-def stamp_of(content: object) -> str | None:
-    """The size of a file and when it was last changed, which tell without reading it that it is the same still.
+def stamp_of(pdf: Pdf) -> str | None:
+    """The size of a document's file and when it was last changed: while they stay, it need not be read again.
 
-    None for what is no file, or can't be asked.
+    None for a document that is no file, or can't be asked.
     """
-    if not isinstance(content, os.PathLike):
-        return None
+    file = _file_of(pdf)
     try:
-        known = Path(content).stat()
+        known = None if file is None else file.stat()
     except (OSError, ValueError):
         return None
-    return f"{known.st_size} {known.st_mtime_ns}"
+    return None if known is None else f"{known.st_size} {known.st_mtime_ns}"
 
 
 def is_another(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
@@ -138,13 +137,18 @@ def is_another(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
 
     What is no file, or has gone, has not changed.
     """
-    now = stamp_of(pdf.content)
-    if now is None or stamp is None or now == stamp or not isinstance(pdf.content, os.PathLike):
+    file, now = _file_of(pdf), stamp_of(pdf)
+    if file is None or now is None or stamp in (None, now):
         return False
     try:
-        return examined(Path(pdf.content)).sha256 != sha256
+        return examined(file).sha256 != sha256
     except OSError:
         return False
+
+
+def _file_of(pdf: Pdf) -> Path | None:
+    content = pdf.content
+    return None if isinstance(content, bytes | RemoteFile) or callable(content) else Path(content)
 
 
 def _pieces(content: bytes | Path) -> Generator[bytes]:

@@ -204,7 +204,7 @@ class DocumentWorkflow:
         if is_new:
             self.target.check(entry.name)
         with _reading():
-            work.stamp = stamp_of(work.pdf.content)
+            work.stamp = stamp_of(work.pdf)
             if work.content is None:
                 work.content = await work.pdf.read(work.fetched)
             work.body, source = await asyncio.to_thread(loaded, work.content)

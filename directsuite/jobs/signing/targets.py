@@ -24,7 +24,6 @@ from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import STAGING, examined
 
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 T = TypeVar("T")
 
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
@@ -250,32 +249,12 @@ def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
         folder.mkdir(mode=0o700, exist_ok=True)
     if overwrite:
         file.replace(place)
-    elif not _moved(file, place):
+    elif not files.move_new(file, place):
         if not _is_of(place, examined(file).sha256):
             return False
         file.unlink()
     for folder in [place.parent, *(each.parent for each in missing)]:
         files.sync_folder(folder)
-    return True
-
-
-def _moved(file: Path, place: Path) -> bool:
-    """Whether nothing was in the place: then the file is there. No other process can come between."""
-    try:
-        if os.name == "nt":
-            file.rename(place)  # which replaces nothing there
-            return True
-        place.hardlink_to(file)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if os.path.lexists(place):
-            return False
-        file.replace(place)
-        return True
-    file.unlink()
     return True
 
 

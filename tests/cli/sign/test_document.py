@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pikepdf
 import pytest
 
+from directsuite.signing.service import Signing
 from tests.cli.sign.conftest import PATIENT, WITNESS, Desk
 from tests.integration.documents import consent
 
@@ -55,7 +57,7 @@ async def test_signatures_are_verified(desk: Desk) -> None:
     assert titles.split()[6:] == ["reason", "valid"]  # after the time zone's name
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
     ended = await desk.sign("verify", "signed.pdf", "consent.pdf")
-    assert (ended.status, ended.err) == (1, "directsuite: 1 of 2 PDFs have no signature\n")
+    assert (ended.status, ended.err) == (1, "directsuite: 1 of 2 PDFs: no signature\n")
 
 
 async def test_a_signature_of_a_changed_pdf_is_not_valid(desk: Desk) -> None:
@@ -115,8 +117,8 @@ async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_
     desk.set("DIRECTSUITE_VERBOSE", "1")
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
-    assert "the PDF has no empty signature field of the name in --name (Aproval): " in ended.err
-    assert f"lists those that it has ({PATIENT}, {WITNESS})" in ended.err
+    assert "--name (Aproval): the PDF has no signature field of the name to sign under, and would be" in ended.err
+    assert f"lists the empty ones ({PATIENT}, {WITNESS})" in ended.err
     assert (desk.files("."), await desk.requests("MultiSignAndPull"), await desk.requests("Delete")) == (
         ["consent.pdf"],
         0,
@@ -127,7 +129,9 @@ async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_
     (desk.folder / "signed.pdf").unlink()
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
     assert (ended.status, desk.files(".")) == (2, ["consent.pdf"])
-    assert f"the PDF has a signature field of the name in --name ({PATIENT}), and that has a place" in ended.err
+    assert (
+        f"--name ({PATIENT}): the PDF has a signature field of the name to sign under, which has its own" in ended.err
+    )
 
 
 async def test_a_cut_off_pdf_is_not_signed(desk: Desk) -> None:
@@ -163,7 +167,7 @@ async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
         ("signed/c.PDF", "PDF"),
     ]
     assert {"Ada", "Example"} <= set(rows[0])
-    assert " ".join(rows[2]) == "signed/c.PDF not known: the file is no PDF"
+    assert " ".join(rows[2]) == "signed/c.PDF not verified: the file is no PDF"
     documents = json.loads((await desk.sign("verify", "signed", "--json")).out)
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
@@ -182,13 +186,16 @@ async def test_a_field_that_is_signed_is_refused(desk: Desk) -> None:
     desk.put("consent.pdf")
     await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     ended = await desk.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
-    assert (ended.status, "has no empty signature field" in ended.err) == (2, True)
+    assert (ended.status, "to sign under, and that is signed already: give another name" in ended.err) == (2, True)
 
 
 async def test_a_folder_without_a_pdf_is_told(desk: Desk) -> None:
     (desk.folder / "empty").mkdir()
     ended = await desk.sign("verify", "empty")
-    assert (ended.status, "there is no PDF in the folders; --recursive looks" in ended.err) == (2, True)
+    assert (ended.status, "there is no PDF in the folders; --recursive includes their subfolders" in ended.err) == (
+        2,
+        True,
+    )
     desk.put("empty/below/consent.pdf")
     ended = await desk.sign("verify", "empty", "--recursive")
     assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
@@ -236,3 +243,80 @@ async def test_a_refused_token_is_told_as_one(desk: Desk) -> None:
     ):
         ended = await desk.sign(*arguments)
         assert (ended.status, "the token is wrong or has run out: get a new one" in ended.err) == (3, True)
+
+
+async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(desk: Desk) -> None:
+    desk.put("consent.pdf")
+    desk.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf")
+    assert ended.status == 7
+    assert ended.err.endswith(
+        "no file was written, and the service's copy is deleted, or expires: give the same command again\n"
+    )
+    assert (desk.files("."), await desk.requests("Delete")) == (["consent.pdf"], 1)
+
+
+async def test_a_copy_that_stays_at_the_service_is_told(desk: Desk) -> None:
+    desk.put("consent.pdf")
+    desk.sandbox.inject_fault("Delete", "status", status=400)
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+    assert "the service's copy of the PDF could not be deleted: it expires there" in ended.err
+
+
+async def test_a_file_that_appears_meanwhile_is_not_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.put("consent.pdf")
+    pull = Signing.sign_and_pull
+
+    async def pulled(self: Signing, *arguments: Any, **options: Any) -> Any:
+        """The PDF comes, and then another file of its name."""
+        result = await pull(self, *arguments, **options)
+        (desk.folder / "signed.pdf").write_text("precious")
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Signing, "sign_and_pull", pulled)
+        ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (ended.status, "is there already" in ended.err) == (2, True)
+    assert (desk.folder / "signed.pdf").read_text() == "precious"
+    assert desk.files(".") == ["consent.pdf", "signed.pdf"]
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
+    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+
+
+async def test_verifying_a_folder_ends_where_the_service_is_away(desk: Desk) -> None:
+    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    desk.set("DIRECTSUITE_TIMEOUT", "0.4")  # in which no second attempt fits
+    desk.sandbox.inject_fault("Save", "status", status=503)
+    ended = await desk.sign("verify", "in")
+    assert (ended.status, ended.out) == (6, "")
+    assert "HTTP 503" in ended.err
+
+
+async def test_a_folder_without_a_pdf_has_a_row_beside_others(desk: Desk) -> None:
+    desk.put("consent.pdf", "in/deep/a.pdf")
+    (desk.folder / "empty").mkdir()
+    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    ended = await desk.sign("verify", "signed.pdf", "empty", "in")
+    assert ended.status == 1
+    rows = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert rows[2:] == [f"{name} not verified: there is no PDF in this folder" for name in ("empty", "in")]
+    assert "1 folder not looked into: --recursive includes them" in ended.err
+    assert "2 of 3 PDFs could not be verified: the table says why" in ended.err
+
+
+async def test_what_the_service_says_of_a_pdf_is_in_the_table(desk: Desk) -> None:
+    desk.put("in/a.pdf", content=b"%PDF-1.7 nothing %%EOF")
+    ended = await desk.sign("verify", "in")
+    assert ended.status == 1
+    assert '(HTTP 400) ("invalid_parameter: ' in " ".join(ended.out.split())
+
+
+async def test_pages_of_several_sizes_are_shown_with_their_numbers(desk: Desk) -> None:
+    with pikepdf.new() as pdf:
+        for size, turned in (((612, 792), 0), ((612, 792), 0), ((842, 595), 90), ((612, 792), 0)):
+            pdf.add_blank_page(page_size=size)
+            pdf.pages[-1].rotate(turned, relative=False)
+        pdf.save(desk.folder / "mixed.pdf")
+    rows = [" ".join(line.split()) for line in (await desk.sign("info", "mixed.pdf")).out.splitlines()]
+    assert {"Pages 4", "Page 1-2, 4 612 x 792", "Page 3 842 x 595, shown turned by 90 degrees"} <= {*rows}

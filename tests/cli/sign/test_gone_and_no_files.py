@@ -45,7 +45,8 @@ async def test_what_is_no_file_is_told_and_not_opened(desk: Desk) -> None:
     assert (told.status, told.document["signed"]) == (1, 1)
     refused = sorted(told.document["refused"], key=lambda each: str(each["name"]))
     assert refused == [
-        {"name": name, "problem": "it is no file"} for name in ("dangling.PDF", "itself.pdf", "pipe.pdf")
+        {"name": name, "source": f"in/{name}", "problem": "it is no file"}
+        for name in ("dangling.PDF", "itself.pdf", "pipe.pdf")
     ]
     told = await desk.sign("in/a.pdf", "in/pipe.pdf", *SIGNED)
     assert told.status == 1

@@ -48,7 +48,7 @@ async def test_what_is_broken_off_goes_on_with_the_same_command(
         assert out == b""
         told, stopped = err.decode().splitlines()
         assert told.endswith(("PDF signed", "PDFs signed"))
-        assert "give the same command again: what is signed is passed over" in stopped
+        assert "give the same command again: it skips signed PDFs" in stopped
         assert not (desk.folder / "out/.directsuite").exists()
     before = {name: (desk.folder / "out" / name).read_bytes() for name in finished(desk)}
     assert 2 <= len(before) < COUNT

@@ -18,7 +18,10 @@ async def test_files_and_folders_are_signed_under_their_names(desk: Desk) -> Non
     desk.put("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
     desk.put("in/notes.txt", content=b"no PDF, and none that anybody meant")
     told = await desk.sign("one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC")
-    assert (told.status, told.err) == (0, "")
+    assert (told.status, told.err) == (
+        0,
+        "directsuite: 1 folder within the sources not looked into: --recursive includes them\n",
+    )
     assert told.out == f"3 signed; into {desk.folder / 'out'}\n"
     assert desk.files() == ["B.PDF", "a.pdf", "one.pdf"]
     assert {desk.signatures(f"out/{name}") for name in desk.files()} == {1}
@@ -144,7 +147,7 @@ async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> N
     assert told.err == (
         "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
         "directsuite: number 3 of the sources can't be read, No such file or directory: it isn't signed\n"
-        "directsuite: 1 PDF not signed: see to the reason of each, and give the command again\n"
+        "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
     )
     lines = told.out.splitlines()
     assert lines[0] == f"2 signed, 1 not signed; into {desk.folder / 'out'}"
@@ -224,7 +227,10 @@ async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: D
     desk.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
     told = await desk.sign("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
-    assert told.err == "directsuite: 1 PDF failed: see to the reason of each, and give the command with --again\n"
+    assert (
+        told.err
+        == "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
+    )
     assert "the request is larger than the service takes (HTTP 413)" in told.out
     assert len(desk.files()) == 1
     told = await desk.sign("in", *SIGNED)  # it is not tried again by itself
@@ -235,22 +241,24 @@ async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: D
         "passed over: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
     )
     told = await desk.sign("in", *SIGNED, "--again")
-    assert (told.status, told.out) == (0, f"1 signed; into {desk.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
     assert len(desk.files()) == 2
 
 
-async def test_what_had_not_failed_is_told_where_only_failures_are_tried_again(desk: Desk) -> None:
+async def test_again_signs_what_failed_and_what_was_refused_and_never_hides_what_is_gone(desk: Desk) -> None:
     desk.put("in/a.pdf")
     desk.put("in/bad.pdf", content=b"no PDF")
-    assert (await desk.sign("in", *SIGNED)).status == 1
+    desk.put("in/c.pdf")
+    desk.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
+    assert (await desk.sign("in", *SIGNED, "--concurrency", "1")).status == 1
     desk.put("in/bad.pdf")
-    for more in (("--dry-run",), ()):
-        told = await desk.sign("in", *SIGNED, "--again", *more)
-        assert told.status == 1
-        assert "1 PDF not signed yet, for only failures were tried again: give the command without --again" in told.err
-    assert (await desk.sign("in", *SIGNED)).status == 0
-    assert (await desk.sign("in", *SIGNED, "--again")).status == 0
-    assert desk.files() == ["a.pdf", "bad.pdf"]
+    told = await desk.sign("in", *SIGNED, "--again", "--dry-run")
+    assert (told.status, "2 PDFs would be signed" in told.err) == (0, True)
+    told = await desk.sign("in", *SIGNED, "--again")
+    assert (told.status, desk.files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
+    (desk.folder / "out" / "a.pdf").unlink()
+    told = await desk.sign("in", *SIGNED, "--again")
+    assert (told.status, "it was signed, and the signed file is gone" in told.out) == (1, True)
 
 
 async def test_options_that_were_wrong_are_corrected_where_nothing_was_signed_with_them(desk: Desk) -> None:
@@ -302,3 +310,33 @@ async def test_witness_and_patient_sign_fields_that_are_there(desk: Desk) -> Non
     desk.put("a.pdf")
     assert (await desk.sign("a.pdf", *SIGNED, "--name", WITNESS)).status == 0
     assert desk.signatures("out/a.pdf") == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--widget", "1,1,50,50")], ids=["misspelt", "a widget over a field"])
+async def test_in_a_folder_too_a_signature_stands_where_its_name_says(more: tuple[str, ...], desk: Desk) -> None:
+    desk.put("in/a.pdf")
+    name = PATIENT if more else "PatientSgi"
+    told = await desk.sign("in", "--output", "out", "--name", name, *more)
+    assert (told.status, desk.files(), await desk.requests("SignAndPull")) == (1, [], 0)
+    assert "it has a signature field of the name" if more else "it has no signature field of the name" in told.out
+    assert (await desk.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
+    assert await desk.requests("Delete") == 2
+
+
+async def test_copies_that_stay_at_the_service_are_told(desk: Desk) -> None:
+    desk.put("in/a.pdf")
+    rule = desk.sandbox.inject_fault("Delete", "status", status=403, times=None)
+    told = await desk.sign("in", *SIGNED)
+    assert (told.status, told.out.startswith("1 signed")) == (0, True)
+    assert told.err.startswith("directsuite: 1 stored copy could not be deleted at the service after signing")
+    desk.sandbox.remove_fault(rule)
+    told = await desk.sign("in", *SIGNED)
+    assert (told.err, await desk.requests("Delete")) == ("", 1)
+
+
+async def test_an_output_that_looks_like_another_file_is_refused(desk: Desk) -> None:
+    desk.put("a.pdf")
+    told = await desk.sign("a.pdf", "--output", "signed.txt")
+    assert (told.status, "looks like a file that is no PDF" in told.err, desk.files(".")) == (2, True, ["a.pdf"])
+    (desk.folder / "consents.2026").mkdir()
+    assert (await desk.sign("a.pdf", "--output", "consents.2026", "--name", PATIENT)).status == 0

@@ -19,7 +19,7 @@ if sys.platform == "win32":
     pytest.skip("rights are others there", allow_module_level=True)
 
 SIGNED = ("--output", "out", "--name", PATIENT, "--recursive", "--json")
-_TOLD = "directsuite: {} not signed: see to the reason of each, and give the command again\n"
+_TOLD = "directsuite: {} not signed: the table says why; put that right, and give the same command with --again\n"
 _FROM_ROOT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """For root has rights to everything."""
 _TAKEN = _FROM_ROOT if os.geteuid() == 0 else ()

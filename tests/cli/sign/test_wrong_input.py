@@ -10,7 +10,11 @@ from directsuite.jobs.signing import Journal, JournalError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.sign.conftest import Desk
 
-_NO_PLACE = "--widget is no place: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
+_STOPPED = (
+    "directsuite: stopped; when that is put right, give the same command again: "
+    "it skips signed PDFs, and signs the others"
+)
+_NO_PLACE = "--widget is not a position: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
 _OUT = ("--output", "out")
 
 
@@ -36,10 +40,10 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--image", "large.png"), "the file of --image has more than 1 MB"),
         (
             ("a.pdf", *_OUT, "--widget", "72,620,200,70", "--widget", "72,nowhere"),
-            "number 2 of --widget is no place",
+            "number 2 of --widget is not a position",
         ),
         (("a.pdf", *_OUT, "--image", "small.png"), "--image is of a signature that can be seen: say where"),
-        (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is none that there is"),
+        (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is not a known time zone"),
         (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
         ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
         (("a.pdf", "--output", "a.pdf"), "the file of --output is the PDF itself"),
@@ -47,15 +51,14 @@ _OUT = ("--output", "out")
         (("a.pdf", "--output", "x" * 300), "--output can't be made (File name too long): name a folder that can"),
         (
             ("a.pdf", "--output", "x" * 245),
-            "the journal beside --output, OUTPUT.signing.db, can't be made (File name too long): name another --output",
+            "the journal beside --output can't be made (File name too long): name another --output",
         ),
         (
             ("a.pdf", "--output", "x" * 240),
-            "the journal beside --output, OUTPUT.signing.db, can't be opened. The journal can't be opened (File name",
+            "the journal beside --output can't be opened. The journal can't be opened (File name",
         ),
         (("a.pdf", "--output", "/"), "--output is the root of all folders"),
         (("none.pdf", *_OUT), "there is nothing to sign: give PDFs, or folders that have some"),
-        (("a.pdf", *_OUT, "--again"), "nothing has failed yet"),
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
@@ -120,9 +123,7 @@ async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk:
     first, second = told.err.splitlines()
     assert told.status == 3
     assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): the token is wrong")
-    assert second == (
-        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on"
-    )
+    assert second == (_STOPPED)
     assert "wrong-7d21" not in told.out + told.err
     desk.set("DIRECTSUITE_TOKEN", sandbox.environment["DIRECTSUITE_TOKEN"])
     assert (await desk.sign("a.pdf", *_OUT)).status == 0
@@ -137,7 +138,9 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     told = await desk.sign("in", *_OUT, "--json")
     assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
     assert f"(HTTP {http_status})" in told.document["stopped"]
-    assert ("check the service's URL, and proxies on the way to it" in told.document["stopped"]) == (http_status == 405)
+    assert ("check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service" in told.document["stopped"]) == (
+        http_status == 405
+    )
     assert told.document["stopped"].count("check ") == (http_status != 403)
     assert "--again" not in told.err
     desk.sandbox.remove_fault(fault)
@@ -153,13 +156,14 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: De
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
         "than the service takes (HTTP 413): see to that before you go on",
-        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on",
-        "directsuite: 20 PDFs failed, and are passed over, too: see to the reason of each, and give the command with "
+        _STOPPED,
+        "directsuite: 20 PDFs failed, which the same command skips: the table says why; put that right, and give the "
+        "same command with "
         "--again",
     ]
     desk.sandbox.remove_fault(fault)
     assert (await desk.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
-    assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed;")
+    assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before;")
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
@@ -170,9 +174,7 @@ async def test_what_again_had_begun_when_it_was_stopped_goes_on(more: tuple[str,
         told = await desk.sign("in", *_OUT, *again)
         desk.sandbox.remove_fault(fault)
     assert told.status == 3
-    assert told.err.endswith(
-        "directsuite: stopped; give the same command again: what is signed is passed over, and the rest goes on\n"
-    )
+    assert told.err.endswith(f"{_STOPPED}\n")
     told = await desk.sign("in", *_OUT, *more)
     assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
 
@@ -186,7 +188,7 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(de
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
-        "directsuite: the service can't be reached, `directsuite doctor` says why: it is waited for, up to 0.1 s; "
+        "directsuite: the service can't be reached, `directsuite doctor` says why: waiting for it, up to 0.1 s; "
         "Ctrl-C stops"
     )
     assert "no connection to the signing service" in why
@@ -225,7 +227,10 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> Non
     async with Journal(desk.folder / "out.signing.db"):
         told = await desk.sign("a.pdf", *_OUT)
     assert told.status == 2
-    assert "OUTPUT.signing.db, can't be opened. The journal is open already, in this program or in another" in told.err
+    assert (
+        "the journal beside --output can't be opened. The journal is open already, in this program or in another"
+        in told.err
+    )
     desk.put("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
         told = await desk.sign("a.pdf", "--output", "other", *more)
@@ -249,9 +254,7 @@ async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:
     desk.put("in/deep/a.pdf")
     told = await desk.sign("in", *_OUT)
     assert told.status == 0
-    assert told.err == (
-        "directsuite: there is no PDF in the folders; --recursive looks into the folders in them, too\n"
-    )
+    assert told.err == ("directsuite: there is no PDF in the folders; --recursive includes their subfolders\n")
 
 
 async def test_a_source_within_another_is_refused(desk: Desk) -> None:
