@@ -319,6 +319,8 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
         token = as_secret(token)
         if not token.reveal().strip():
             raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
+        if token.reveal().lower().startswith("bearer "):
+            raise ConfigurationError("the token begins with the word Bearer, which every request adds: leave it out")
         if not _VISIBLE.fullmatch(token.reveal()):
             raise ConfigurationError(
                 "the token holds a line break or letter that no header can carry, or spaces around it"

@@ -80,6 +80,7 @@ async def test_adopted_token_that_ends_sooner_is_renewed_within_the_hour() -> No
 
 STATIC = {
     "": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
+    "Bearer token": "the token begins with the word Bearer, which every request adds: leave it out",
     "two\nlines": "the token holds a line break or letter that no header can carry, or spaces around it",
     5: "token takes a text, an async callable that gives one, or a TokenSource",
 }
