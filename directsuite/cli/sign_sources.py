@@ -26,7 +26,6 @@ from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import CUT_OFF, LAST, STAGING, examined
 
 _AT_A_TIME = 100
-_FIRST = 1024  # bytes of a file, in which a PDF says that it is one
 _ENDING = ".pdf"
 _NO_FILE = "is no file"
 _NO_PDF = "is no PDF"
@@ -344,7 +343,7 @@ def problem_of_source(source: Path) -> str | None:
 
 def _problem_of_content(file: Path) -> str | None:
     with file.open("rb") as opened:
-        if b"%PDF-" not in (first := opened.read(_FIRST)):
+        if b"%PDF-" not in (first := opened.read(LAST)):
             return _NO_PDF if first else _EMPTY
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - LAST))
         return None if b"%%EOF" in opened.read() else CUT_OFF

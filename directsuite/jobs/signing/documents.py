@@ -32,7 +32,7 @@ _PIECE = 1 << 20  # bytes read at a time
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 _LONGEST = 64  # bytes of what the expression matches, at least
 LAST = 1024
-"""Bytes at the end of a file, in which a PDF says that it ends."""
+"""Bytes at the end of a file, in which a PDF says that it ends, and at its beginning, where it says that it is one."""
 CUT_OFF = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
 """What is wrong with a PDF that doesn't say where it ends."""
 _NAMES = 500  # of files found at a time
@@ -95,7 +95,7 @@ class Examined:
     signatures: int
     """How many it has, empty fields not counted."""
     is_cut_off: bool = False
-    """Whether its end is missing. The service may repair such a PDF, and sign what is left of it."""
+    """Whether its end is missing, though its beginning is there. Services may repair it, and sign what is left."""
 
 
 def examined(content: bytes | Path) -> Examined:
@@ -103,13 +103,14 @@ def examined(content: bytes | Path) -> Examined:
 
     Raises OSError.
     """
-    digest, count, end = hashlib.sha256(), 0, b""
+    digest, count, first, end = hashlib.sha256(), 0, b"", b""
     for piece in _pieces(content):
         digest.update(piece)
+        first = first or piece[:LAST]
         window = end + piece
         count += sum(match.end() > len(end) for match in _SIGNATURE.finditer(window))
         end = window[-LAST:]
-    return Examined(sha256=digest.hexdigest(), signatures=count, is_cut_off=b"%%EOF" not in end)
+    return Examined(sha256=digest.hexdigest(), signatures=count, is_cut_off=b"%PDF-" in first and b"%%EOF" not in end)
 
 
 def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:

@@ -45,10 +45,11 @@ class SigningFleet:
             await journal.add(names)
             await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
 
-    named: gives the document of a name. journal: an open one. concurrency, service_patience: those of SigningJob.
-    patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes. tick: seconds
-    between two polls of what is due. grace: seconds that documents under way get when `run` is cancelled. clock: for
-    tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises ConfigurationError.
+    named: gives the document of a name. journal: an open one. concurrency, service_patience, check_fields: those of
+    SigningJob. patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes.
+    tick: seconds between two polls of what is due. grace: seconds that documents under way get when `run` is
+    cancelled. clock: for tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises
+    ConfigurationError.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class SigningFleet:
         journal: PostgresJournal,
         concurrency: int = 10,
         service_patience: float = 900.0,
+        check_fields: bool = False,
         patience: float = 30.0,
         tick: float = 2.0,
         grace: float = 30.0,
@@ -79,6 +81,7 @@ class SigningFleet:
         self._journal = journal
         self._concurrency = concurrency
         self._service_patience = service_patience
+        self._check_fields = check_fields
         self._patience = patience
         self._tick = tick
         self._grace = grace
@@ -174,6 +177,7 @@ class SigningFleet:
                 journal=chunk,
                 concurrency=self._concurrency,
                 patience=self._service_patience,
+                check_fields=self._check_fields,
                 clock=self._clock,
                 now=self._now,
             )

@@ -18,8 +18,10 @@ from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
 @pytest.mark.parametrize("size", [20, SMALL + 1])
 async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, jobs: Jobs, tmp_path: Path) -> None:
     (source := tmp_path / "in").mkdir()
-    (source / "whole.pdf").write_bytes(CONTENT.rjust(size) + b" " * 900)
-    (source / "cut.pdf").write_bytes(CONTENT.rjust(size) + b" " * 1100)  # its end is too far from the file's
+    (source / "whole.pdf").write_bytes(b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 900)
+    (source / "cut.pdf").write_bytes(
+        b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 1100
+    )  # its end is too far from the file's
     progress = await jobs.job(Folder(source)).run()
     assert (progress.done, progress.failed) == (1, 1)
     [failed] = await jobs.journal.failures()
