@@ -225,7 +225,10 @@ class Sandbox(SandboxState):
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _environment(self, request: web.Request) -> web.Response:
-        """With the name by which the caller has found the sandbox, which listens on all of a machine's addresses."""
+        """With a token that is valid, and the name by which the caller has found a sandbox that listens everywhere."""
+        token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
+        if await self._database.read(lambda connection: credentials.account_of(connection, token, now=now)) is None:
+            self.environment["DIRECTSUITE_TOKEN"] = await self.issue_token(lifetime=_DEMO_LIFETIME)
         environment = self.environment
         if self._access.token is not None:
             here = f"http://{request.host}"

@@ -28,6 +28,18 @@ async def test_health_tells_the_urls(sandbox: Sandbox, http: aiohttp.ClientSessi
     assert (status, body["status"], body["urls"]["fax"]) == (200, "ok", sandbox.fax_url)
 
 
+async def test_the_environment_has_a_token_that_is_valid(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    tokens = list[str]()
+    for _ in range(2):
+        _, body = await control(sandbox, http, "GET", "environment")
+        tokens.append(body["environment"]["DIRECTSUITE_TOKEN"])
+        headers = {"Authorization": f"Bearer {tokens[-1]}"}
+        async with http.get(f"{sandbox.signing_url}/pdf/none/info", headers=headers) as answer:
+            assert answer.status == 400  # there is no such document
+        await sandbox.expire_tokens()
+    assert tokens[0] != tokens[1] == sandbox.environment["DIRECTSUITE_TOKEN"]
+
+
 async def test_clock_can_be_frozen_set_advanced_and_resumed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     _, body = await control(sandbox, http, "POST", "clock/freeze", {"at": "2030-01-01T00:00:00+00:00"})
     assert body == {"now": "2030-01-01T00:00:00+00:00", "frozen": True}

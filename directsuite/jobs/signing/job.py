@@ -18,7 +18,7 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, sleep_or_event, unix_time
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.errors import ConfigurationError, DirectSuiteError
+from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, is_another
 from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
 from directsuite.jobs.signing.steps import DocumentWorkflow
@@ -39,6 +39,7 @@ _IN_A_ROW = 20  # documents that fail one after the other, until the job is stop
 _RECENT = 900.0  # seconds from which the rate is reckoned
 
 _RUN_AGAIN = "see to it, and run the job again"
+_NEW_TOKEN = "give the suite a valid token, and run the job again"
 _RENEW = (
     "see what is wrong with them, then have them tried again with run_failed, or by the journal's renew: "
     "run passes them over, and goes on with the rest"
@@ -280,7 +281,8 @@ class SigningJob:
             except (DirectSuiteError, SourceError) as error:
                 verdict = retry.judge(error, others=self._has_others_under_way)
                 if verdict is Verdict.STOP:
-                    return self._stop(JobStoppedError(retry.why_stopped(error)), error)
+                    what_to_do = _NEW_TOKEN if isinstance(error, AuthenticationError) else _RUN_AGAIN
+                    return self._stop(JobStoppedError(retry.why_stopped(error), what_to_do), error)
                 [entry] = await self._journal.entries([entry.name])
                 if verdict is Verdict.FAIL:
                     return self._record_end(entry, await workflow.fail(entry, error), retry)
