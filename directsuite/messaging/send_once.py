@@ -3,9 +3,11 @@
 since given ─► find it, for the settle time ─► there: its answer
                  │ not there
                  ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time
+                 ├─► somebody has filed it in another folder: its answer
                  └─► send ─► lost: find it, for the settle time ─► there: its answer
                                │ not there
-                               └─► OutcomeUnknownError, or with resend and a server that shows marks: send again
+                               └─► OutcomeUnknownError, or with resend and a server that shows marks: find it in the
+                                   other folders, and send again
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ _BY_HAND = (
 )
 
 Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
-"""Gives the metadata of INBOX.Sent from a time on, within so many seconds."""
+"""Gives the metadata of what came from a time on, within so many seconds: in INBOX.Sent, or in all other folders."""
 
 
 class Evidence(enum.Enum):
@@ -118,10 +120,18 @@ class SentMessage:
     async def find(self, search: Search) -> SendMessageResponse | None:
         """The answer that its send would have got, where it is there. `evidence` says what was seen."""
         self.evidence = Evidence.NOT_SEEN
-        begin = max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
-        messages = await search(begin, self.deadline.left())
+        messages = await search(self._begin, self.deadline.left())
         self.evidence, message = self._judge(messages)
-        return None if message is None else SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
+        return None if message is None else _answer_of(message)
+
+    async def find_filed(self, search: Search) -> SendMessageResponse | None:
+        """The same, where somebody has moved its copy, or it came back: the search is of all other folders."""
+        messages = await search(self._begin, self.deadline.left())
+        return next((_answer_of(message) for message in messages if self.mark in _marks_of(message)), None)
+
+    @property
+    def _begin(self) -> datetime:
+        return max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
 
     def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
         for message in messages:
@@ -134,7 +144,9 @@ class SentMessage:
         return Evidence.NO_MARKS_SHOWN if messages else Evidence.FOLDER_EMPTY, None
 
 
-async def find_earlier(sent: SentMessage, search: Search, polling: Polling, clock: Clock) -> SendMessageResponse | None:
+async def find_earlier(
+    sent: SentMessage, search: Search, search_others: Search, polling: Polling, clock: Clock
+) -> SendMessageResponse | None:
     """The answer to an attempt before this call, whose request may still arrive; None if surely none does.
 
     Raises OutcomeUnknownError where that can't be told.
@@ -150,11 +162,11 @@ async def find_earlier(sent: SentMessage, search: Search, polling: Polling, cloc
                 if is_last:
                     break
                 await polling.pause()
+            if sent.evidence.allows_sending(after_a_send=False):
+                return await sent.find_filed(search_others)
     except TimeoutError:  # the search's own too
         pass
     else:
-        if sent.evidence.allows_sending(after_a_send=False):
-            return None
         text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
     operation = operations.SEND_WITH_HEADER
     error = OutcomeUnknownError(
@@ -168,7 +180,12 @@ async def find_earlier(sent: SentMessage, search: Search, polling: Polling, cloc
 
 
 async def send(
-    attempt: Callable[[float], Awaitable[SendMessageResponse]], sent: SentMessage, *, settle: float, resend: bool
+    attempt: Callable[[float], Awaitable[SendMessageResponse]],
+    sent: SentMessage,
+    search_others: Search,
+    *,
+    settle: float,
+    resend: bool,
 ) -> SendMessageResponse:
     """The response of `attempt`, which sends the message within so many seconds, and looks for it without an answer.
 
@@ -186,6 +203,8 @@ async def send(
             raise
         first = error
     try:
+        if (response := await sent.find_filed(search_others)) is not None:
+            return response
         return await attempt(sent.deadline.left())
     except (AddressError, BadRequestError, OutcomeUnknownError):
         raise  # a refusal is of the message itself, which the first request held too
@@ -239,6 +258,10 @@ def marked(message: Message, mark: str) -> MessageWithHeader:
         headers=[*headers, MessageHeader(REQUEST_ID, mark)],
         extra=message.extra,
     )
+
+
+def _answer_of(message: MessageDetail) -> SendMessageResponse:
+    return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
 
 
 def _marks_of(message: MessageDetail) -> set[str]:

@@ -131,8 +131,9 @@ class Mailbox(Facade):
         since: the time of the first attempt, where there may have been one. The message is then looked for before it is
         sent, for the settle time from now, since the last attempt may just have been made. It is sent where it surely
         isn't there: INBOX.Sent has no message at all since then, or this server was seen to show `X-Request-ID` in the
-        metadata of one (other headers don't tell). Anything else raises OutcomeUnknownError, as does a `timeout` that
-        is not longer than `settle`. An error of the search itself says nothing of the attempts before.
+        metadata of one (other headers don't tell), and no other folder has it, into which somebody may have moved it.
+        A message that was deleted for ever is found nowhere. Anything else raises OutcomeUnknownError, as does a
+        `timeout` that is not longer than `settle`. An error of the search itself says nothing of the attempts before.
 
         resend: where it isn't found in the settle time, send it again under the same key; only on a server that was
         seen to show such headers, and where `timeout`, which bounds all of it, leaves time. The second send's failure
@@ -155,7 +156,7 @@ class Mailbox(Facade):
         sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
         if since is not None:
             polling, clock = self._transport.polling(settle), self.runtime.clock
-            response = await send_once.find_earlier(sent, self._sent_since, polling, clock)
+            response = await send_once.find_earlier(sent, self._sent_since, self._filed_since, polling, clock)
             if response is not None:
                 return response
         confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
@@ -165,7 +166,7 @@ class Mailbox(Facade):
             body = await send_body(self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=seconds, confirm=confirm)
 
-        return await send_once.send(attempt, sent, settle=settle, resend=resend)
+        return await send_once.send(attempt, sent, self._filed_since, settle=settle, resend=resend)
 
     async def forward(
         self,
@@ -689,6 +690,16 @@ class Mailbox(Facade):
 
     async def _sent_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
         return await self.search_messages_metadata_by_received_date(send_once.SENT, begin, None, timeout=timeout)
+
+    async def _filed_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
+        """The metadata of all folders but INBOX.Sent."""
+        deadline, found = Deadline.after(timeout), list[MessageDetail]()
+        for folder in (INBOX, *await self.get_folders(timeout=deadline.left())):
+            if folder.casefold() != send_once.SENT.casefold():
+                found += await self.search_messages_metadata_by_received_date(
+                    folder, begin, None, timeout=deadline.left()
+                )
+        return found
 
     async def _in_batches(
         self,

@@ -99,6 +99,36 @@ async def test_what_is_surely_not_there_is_sent_after_the_settle_time(
     assert world.clock.time == pytest.approx(20)
 
 
+@pytest.mark.parametrize("filed", ["INBOX.Referrals", "INBOX.Trash"])
+async def test_a_message_that_somebody_has_moved_is_not_sent_again(world: Scene, began: datetime, filed: str) -> None:
+    await world.box.create_folder("INBOX.Referrals")
+    await world.box.send_once(MESSAGE, key="another")  # so that this server is seen to show marks
+    await _lands(world)
+    _, uid = await world.box.get_uids("INBOX.Sent")
+    await world.box.move_messages_by_uids("INBOX.Sent", filed, [uid])
+    answer = await world.box.send_once(MESSAGE, key=KEY, since=began)
+    [moved] = await world.box.get_message_metadata(filed)
+    assert answer.smtp_id == moved.msg_id
+    assert await world.effects("SendWithHeader") == 2
+
+
+async def test_a_resend_finds_what_somebody_has_moved(world: Scene) -> None:
+    await world.box.send_once(MESSAGE, key="another")
+    world.sandbox.inject_fault("SendWithHeader", "reset_after")
+
+    async def moves() -> None:
+        """A rule of the mailbox, say."""
+        _, uid = await world.box.get_uids("INBOX.Sent")
+        await world.box.move_messages_by_uids("INBOX.Sent", "INBOX.Trash", [uid])
+
+    world.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=1)
+    world.clock.meanwhile = [moves]
+    answer = await world.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
+    [moved] = await world.box.get_message_metadata("INBOX.Trash")
+    assert answer.smtp_id == moved.msg_id
+    assert await world.effects("SendWithHeader") == 2
+
+
 async def test_a_settle_time_that_the_call_has_not_got_leaves_it_open(world: Scene, began: datetime) -> None:
     async def time_is_up() -> None:
         let_pass(100)

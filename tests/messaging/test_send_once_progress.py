@@ -16,6 +16,7 @@ CONTENT = bytes(range(256)) * 4_000
 SENT = {"success": True, "code": 0, "smtpId": "<2@direct.example.test>"}
 ANOTHERS_MARK = {
     "success": True,
+    "folders": [],
     "messages": [{"uid": 1, "msgID": "<1@x>", "headers": [{"name": "X-Request-ID", "value": "another"}]}],
 }
 

@@ -78,6 +78,11 @@ _BROKEN = 86_400.0  # seconds past its time, from which on one may be given up t
 
 _PAGE = 200  # changes read at a time
 
+_CALL_AGAIN = (
+    "call send again later, with the same key: it looks for the message first. If this error comes back, look in "
+    "INBOX.Sent and other folders, and send a message that isn't there under another key."
+)
+
 
 class DeliveryTracker:
     """Sends messages of one mailbox once, and follows each until all recipients have come to an end or it is given up.
@@ -153,8 +158,9 @@ class DeliveryTracker:
         Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. key: your own name for this message; the
         journal keeps a hash of it, and of the message. Under a key that has gone, nothing is sent, and the answer holds
         the smtp_id of that time. After an attempt whose end the journal doesn't know, the message is looked for in
-        INBOX.Sent for the settle time, and sent only if it surely isn't there. Another message under the same key is
-        refused with InvalidArgumentError. A message to which the service gave no id isn't followed.
+        INBOX.Sent for the settle time, then in the other folders, and sent only if it surely isn't there. Another
+        message under the same key is refused with InvalidArgumentError. A message to which the service gave no id isn't
+        followed.
 
         settle, resend, timeout: as for `send_once`. Raises what that raises, and JournalError: where nothing was sent
         yet, if the journal can't be written. After OutcomeUnknownError call again; where it comes back, look in
@@ -177,8 +183,11 @@ class DeliveryTracker:
                 sent = await self.mailbox.send_once(
                     message, key=key, since=since, settle=settle, resend=resend, timeout=timeout
                 )
-            except DirectSuiteError as error:
-                if began.is_new and not isinstance(error, OutcomeUnknownError):
+            except OutcomeUnknownError as error:
+                error.how_to_find_out = _CALL_AGAIN
+                raise
+            except DirectSuiteError:
+                if began.is_new:
                     with contextlib.suppress(JournalError):  # the next attempt then looks for it first, to no harm
                         await self._records.withdraw_send(self._name, mark)
                 raise

@@ -39,7 +39,7 @@ _IN_A_ROW = 20  # documents that fail one after the other, until the job is stop
 _RECENT = 900.0  # seconds from which the rate is reckoned
 
 _RUN_AGAIN = "see to it, and run the job again"
-_NEW_TOKEN = "give the suite a valid token, and run the job again"
+_REFUSED = "give the suite a valid token, and run the job again"
 _RENEW = (
     "see what is wrong with them, then have them tried again with run_failed, or by the journal's renew: "
     "run passes them over, and goes on with the rest"
@@ -281,7 +281,7 @@ class SigningJob:
             except (DirectSuiteError, SourceError) as error:
                 verdict = retry.judge(error, others=self._has_others_under_way)
                 if verdict is Verdict.STOP:
-                    what_to_do = _NEW_TOKEN if isinstance(error, AuthenticationError) else _RUN_AGAIN
+                    what_to_do = _REFUSED if isinstance(error, AuthenticationError) else _RUN_AGAIN
                     return self._stop(JobStoppedError(retry.why_stopped(error), what_to_do), error)
                 [entry] = await self._journal.entries([entry.name])
                 if verdict is Verdict.FAIL:

@@ -91,7 +91,7 @@ async def test_a_crash_before_the_send_sends_it(scene: Scene) -> None:
 async def test_a_lost_answer_is_looked_for_by_the_next_run_too(scene: Scene) -> None:
     lose_the_answer(scene)
     async with run(scene) as tracker:
-        with pytest.raises(ds.OutcomeUnknownError):
+        with pytest.raises(ds.OutcomeUnknownError, match="call send again later, with the same key"):
             await tracker.send(LETTER, key=KEY)
     scene.clinic.sandbox.clear_faults()
     async with run(scene) as tracker:
