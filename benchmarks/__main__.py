@@ -1,7 +1,7 @@
 """`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
 
 `… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes;
-`… counts`: requests, statements and memory, which tests compare.
+`… counts`: requests, statements and memory, which tests compare; `… latency`: from arrival to commit, simulated.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.growth import growth
 
             return growth(names)
+        case ["latency"]:
+            from benchmarks.sync.latency import latency
+
+            return latency()
         case ["walks"]:
             from benchmarks.walks import page
 

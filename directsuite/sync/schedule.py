@@ -45,7 +45,8 @@ _BACKOFF_OF_THE_SINK = Backoff(30.0, 300.0)  # what a sink lacks is given to it 
 _STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
 
 _SHORTEST_INTERVAL = 30.0  # seconds between two polls of a mailbox
-_SHARE = 0.7  # of the requests, to poll every mailbox
+_SHORTEST_INTERVAL_OF_HOT = 10.0
+_SHARE = 0.9  # of the requests, to poll mailboxes; the rest is for what they have
 _SHARE_OF_HOT = 0.25  # of the requests, to poll the hot ones more often
 _HOT = 3600.0  # seconds for which a mailbox is polled more often after a change
 
@@ -375,18 +376,25 @@ class PollSchedule:
         """Seconds until the next poll of a mailbox that is up to date. waiting: for what the next poll tells."""
         while self._hot_until and next(iter(self._hot_until.values())) <= self._clock.monotonic():
             del self._hot_until[next(iter(self._hot_until))]
-        interval = self._affordable(1.0, _SHARE) if self._interval is None else self._interval
-        if name not in self._hot_until and not waiting:
-            return interval
         hot = len(self._hot_until) / max(1, len(self._requests))
-        return min(interval, self._affordable(hot, _SHARE_OF_HOT))
+        of_hot = max(_SHORTEST_INTERVAL_OF_HOT, self._seconds_for(hot) / _SHARE_OF_HOT)
+        of_all = self._interval or max(_SHORTEST_INTERVAL, self._seconds_for(1.0) / _SHARE)
+        if of_hot >= of_all:
+            return of_all
+        if waiting:  # what is missing may come back, and isn't to be told gone too soon
+            return min(of_all, max(of_hot, _SHORTEST_INTERVAL))
+        if name in self._hot_until:
+            return of_hot
+        if self._interval is not None:
+            return self._interval
+        return max(_SHORTEST_INTERVAL, self._seconds_for(1.0 - hot) / (_SHARE - self._seconds_for(hot) / of_hot))
 
-    def _affordable(self, part: float, share: float) -> float:
-        """Seconds in which so large a part of all mailboxes can be polled by a share of the requests."""
+    def _seconds_for(self, part: float) -> float:
+        """Seconds for polling so large a part of all mailboxes once, if nothing else were done."""
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._least) / here * mailboxes * part
-        return max(_SHORTEST_INTERVAL, requests / (share * self._requests_per_second))
+        return requests / self._requests_per_second
 
 
 def _jittered(seconds: float) -> float:

@@ -37,7 +37,7 @@ class Synchronizer:
     mailboxes: their addresses. password: an async function that gives the password of one. deliver: the sink, an async
     callable that gets each change at least once; None where the store has a sink of its own, which gets each exactly
     once. folders: those to look at; None for all that a mailbox has. interval: seconds between two looks at a mailbox
-    in which nothing happens; None for as often as 70 % of `requests_per_second` allow, and at most every 30: where all
+    in which nothing happens; None for as often as 90 % of `requests_per_second` allow, and at most every 30: where all
     folders are looked at, by as many as were seen so far. concurrency: mailboxes looked at side by side.
     requests_per_second: as in the suite's settings. clock, now: for tests.
     """

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
@@ -75,7 +77,7 @@ async def test_every_folder_that_was_seen_counts_for_the_interval(world: World, 
             deliver=forget,
             folders=None,
             interval=interval,
-            requests_per_second=1 / (0.7 * seconds),
+            requests_per_second=1 / (0.9 * seconds),
             clock=clock,
         )
         await sync.once()
@@ -109,31 +111,57 @@ def of_folders(idle: int, *, new: int = 0) -> RoundReport:
 def test_looks_of_a_fleet_are_learned_from_the_mailboxes_that_this_worker_has() -> None:
     schedule = PollSchedule(interval=None, folders=None, requests_per_second=100.0, clock=Slept())
     schedule.mailboxes = 7_000
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(7_000 / 70)
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(7_000 / 90)
     schedule.learn("a", of_folders(3))
     schedule.learn("b", of_folders(7))
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(6 * 7_000 / 70)
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(6 * 7_000 / 90)
     schedule.forget("b")
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(4 * 7_000 / 70)
+    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(4 * 7_000 / 90)
 
 
-def test_mailboxes_with_mail_share_what_is_left_of_the_requests() -> None:
+def test_mailboxes_with_mail_are_polled_more_often_and_the_others_share_the_rest() -> None:
     clock = StoppedClock()
     schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=10.0, clock=clock)
     schedule.mailboxes = 1_000
     for number in range(1_000):
         schedule.learn(str(number), of_folders(0, new=number % 2))
-    assert schedule.next_poll_in("0", waiting=False) == pytest.approx(1_000 / 7)
-    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(
-        1_000 / 7
-    )  # 500 of them would take 2.5 requests for longer
+    for name in ("0", "1"):  # half of them would take a quarter of the requests for longer than all take the whole
+        assert schedule.next_poll_in(name, waiting=False) == pytest.approx(1_000 / 9)
     clock.now += 1_800
-    schedule.learn("1", of_folders(0, new=1))
-    clock.now += 1_800
-    assert schedule.next_poll_in("3", waiting=False) == pytest.approx(1_000 / 7)
-    assert schedule.next_poll_in("1", waiting=False) == 30.0
+    for number in range(1, 101, 2):
+        schedule.learn(str(number), of_folders(0, new=1))
     clock.now += 1_801
-    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(1_000 / 7)
+    assert schedule.next_poll_in("1", waiting=False) == 50 / 2.5
+    assert schedule.next_poll_in("1", waiting=True) == schedule.next_poll_in("0", waiting=True) == 30.0
+    assert schedule.next_poll_in("0", waiting=False) == pytest.approx(950 / (9 - 2.5))
+    clock.now += 1_800
+    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(1_000 / 9)
+
+
+def test_few_mailboxes_are_not_polled_without_a_rest() -> None:
+    schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=100.0, clock=StoppedClock())
+    schedule.learn("hot", of_folders(0, new=1))
+    schedule.learn("idle", of_folders(1))
+    assert (schedule.next_poll_in("hot", waiting=False), schedule.next_poll_in("idle", waiting=False)) == (10.0, 30.0)
+
+
+@given(
+    mailboxes=st.integers(1, 100_000),
+    hot=st.floats(0, 1),
+    folders=st.integers(1, 20),
+    per_second=st.floats(0.1, 1_000),
+)
+def test_polls_take_no_more_than_their_share_of_the_requests(
+    mailboxes: int, hot: float, folders: int, per_second: float
+) -> None:
+    schedule = PollSchedule(interval=None, folders=["INBOX"] * folders, requests_per_second=per_second, clock=Slept())
+    known = min(mailboxes, 50)
+    schedule.mailboxes = mailboxes
+    for number in range(known):
+        schedule.learn(str(number), of_folders(0, new=number < round(hot * known)))
+    intervals = [schedule.next_poll_in(str(number), waiting=False) for number in range(known)]
+    requests = sum(folders * mailboxes / known / interval for interval in intervals)
+    assert requests <= 0.9 * per_second * (1 + 1e-9)
 
 
 def test_an_interval_that_was_asked_for_holds() -> None:

@@ -64,7 +64,8 @@ def test_back_off_after_the_first_failures() -> None:
     [
         (RoundReport(idle=1), INTERVAL),
         (RoundReport(idle=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
-        (RoundReport(changes=Counter({Kind.NEW: 1})), 30),
+        (RoundReport(changes=Counter({Kind.NEW: 1})), 10),
+        (RoundReport(changes=Counter({Kind.NEW: 1}), waiting=True), 30),
         (RoundReport(idle=1, waiting=True), 30),
         (RoundReport(more=True, changes=Counter({Kind.NEW: 1})), 0),
         (RoundReport(more=True), 0),
