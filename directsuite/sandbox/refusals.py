@@ -172,6 +172,14 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
         raise MalformedBodyError("the request body is not valid JSON") from None
 
 
+class BodyTooLargeError(web.HTTPRequestEntityTooLarge):
+    """The request body is larger than an operation takes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, limit)
+        self.limit = limit
+
+
 def too_large(limit: int) -> str:
     """Return what a body of more than `limit` bytes is refused with."""
     return f"the request body is larger than {limit:,} bytes: start the sandbox with a larger --max-body, or max_body"
@@ -202,11 +210,11 @@ def refusal_of(error: Exception, request: web.Request) -> web.Response:
     if isinstance(error, web.HTTPException):
         if error.status < HTTPStatus.BAD_REQUEST:
             raise error
-        if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and request.path.startswith(SIGNING_BASE):
-            # The specification gives this service no 413.
-            return refusal_of(InvalidParameterError(too_large(request.client_max_size)), request)
-        large = error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        explanation = too_large(request.client_max_size) if large else _explanation(error.status)
+        explanation = _explanation(error.status)
+        if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            explanation = too_large(error.limit if isinstance(error, BodyTooLargeError) else request.client_max_size)
+            if request.path.startswith(SIGNING_BASE):  # the specification gives this service no 413
+                return refusal_of(InvalidParameterError(explanation), request)
         answer = _service_refusal(request.path, error.status, explanation)
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]

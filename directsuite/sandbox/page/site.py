@@ -44,7 +44,7 @@ from directsuite.sandbox.page.live import Live
 from directsuite.sandbox.page.reference import operations_of
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.refusals import RefusedError, too_large
-from directsuite.sandbox.signing.files import FilePayload
+from directsuite.sandbox.files import FilePayload
 
 if TYPE_CHECKING:
     from jinja2 import Environment

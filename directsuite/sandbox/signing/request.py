@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pybase64
 
+from directsuite.sandbox.files import Base64Decoder
 from directsuite.sandbox.refusals import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -60,27 +61,19 @@ class Base64File:
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("wb")
-        self._rest = b""
+        self._decoder = Base64Decoder()
         self._at_start = True
-        self._padded = False
 
     def write(self, text: bytes, *, last: bool = False) -> None:
         """Decode a piece of the text; `last` for the end of the text. Raises InvalidParameterError."""
-        text = self._rest + text
-        if self._at_start:
+        if self._at_start and text:
             found = _DATA_PREFIX.match(text)
             text = text[found.end() :] if found else text
             self._at_start = False
-        text = text.translate(None, _WHITE_SPACE)
-        whole = len(text) if last else len(text) // 4 * 4
-        text, self._rest = text[:whole], text[whole:]
         try:
-            octets = pybase64.b64decode(text, validate=True)
+            octets = self._decoder.decode(text.translate(None, _WHITE_SPACE), last=last)
         except ValueError:
             raise InvalidParameterError("the body is not valid base64") from None
-        if octets and self._padded:
-            raise InvalidParameterError("the body is not valid base64")
-        self._padded = self._padded or text.endswith(b"=")
         self._file.write(octets)
         if last and not self._file.tell():
             raise InvalidParameterError("the body is empty: base64 text is expected")

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from directsuite.sandbox.calls import CARRIED, LONGEST
 from directsuite.sandbox.clock import timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.files import FilePayload, StoredFiles, abandoned_schema, receive
 from directsuite.sandbox.refusals import (
     InvalidActionError,
     InvalidParameterError,
@@ -33,9 +33,7 @@ from directsuite.sandbox.refusals import (
     NoSuchDocumentError,
     PermissionDeniedError,
     parse_json,
-    too_large,
 )
-from directsuite.sandbox.signing.files import DocumentFiles, FilePayload
 from directsuite.sandbox.signing.request import Base64File, SignatureRequest, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SCHEMA = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS signing_document(
   identifier TEXT PRIMARY KEY, account TEXT NOT NULL, created INTEGER NOT NULL, last_activity INTEGER NOT NULL,
   digest TEXT NOT NULL);
@@ -59,18 +57,13 @@ DROP TABLE IF EXISTS signing_content;
 CREATE TABLE IF NOT EXISTS signing_file(
   identifier TEXT PRIMARY KEY REFERENCES signing_document(identifier) ON DELETE CASCADE,
   name TEXT NOT NULL, size INTEGER NOT NULL);
-CREATE TEMP TABLE signing_abandoned(name TEXT NOT NULL);
-CREATE TEMP TRIGGER signing_file_deleted AFTER DELETE ON signing_file
-  BEGIN INSERT INTO signing_abandoned VALUES(OLD.name); END;
-CREATE TEMP TRIGGER signing_file_replaced AFTER UPDATE OF name ON signing_file
-  BEGIN INSERT INTO signing_abandoned VALUES(OLD.name); END;
 """
+SCHEMA = _SCHEMA + abandoned_schema("signing_file")
 
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
 LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _PARALLEL = 2  # documents worked on at once
-_PIECE = 2**20  # bytes of a body that are decoded at once
 
 _CHANGES: dict[Operation, Callable[[object], list[SignatureRequest]] | None] = {
     "Flatten": None,
@@ -100,7 +93,7 @@ class SigningService:
         max_body: int | None = None,
     ) -> None:
         self.missing_status = missing_status
-        self._files = DocumentFiles(folder)
+        self._files = StoredFiles(folder, "signing_file")
         self._max_body = max_body
         self._database = database
         self._clock = clock
@@ -138,9 +131,7 @@ class SigningService:
 
     async def clear_away(self, *, at_start: bool = False) -> None:
         """Remove the files of documents that are gone; at a start, also what was left when the sandbox was killed."""
-        if at_start:
-            self._files.keep_only(await self._database.read(_names))
-        await self._write(lambda _: None)
+        await self._files.clear_away(self._database, at_start=at_start)
 
     def close(self) -> None:
         """Remove the documents, unless they are kept in a folder."""
@@ -162,22 +153,9 @@ class SigningService:
 
     async def _receive(self, request: web.Request, file: Path) -> None:
         """Decode the body into a file. Raises InvalidParameterError."""
-        limit = self._max_body or request.client_max_size
-        if (request.content_length or 0) > limit:
-            raise InvalidParameterError(too_large(limit))
-        beginning, size, pending = b"", 0, bytearray()
         with Base64File(file) as decoder:
-            async for piece in request.content.iter_any():
-                size += len(piece)
-                if size > limit:
-                    raise InvalidParameterError(too_large(limit))
-                beginning += piece[: LONGEST - len(beginning)]
-                pending += piece
-                if len(pending) >= _PIECE:
-                    await asyncio.to_thread(decoder.write, bytes(pending))
-                    pending.clear()
-            await asyncio.to_thread(decoder.write, bytes(pending), last=True)
-        request[CARRIED] = beginning, size
+            await receive(request, self._max_body or request.client_max_size, decoder.write)
+            await asyncio.to_thread(decoder.write, b"", last=True)
 
     async def _get_document(self, request: web.Request) -> web.Response:
         return self._base64_answer((await self._use(request)).file)
@@ -235,16 +213,8 @@ class SigningService:
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Have work written, and remove the files that no row names after it."""
 
-        def work_and_collect(connection: sqlite3.Connection) -> tuple[T, list[str]]:
-            """What `work` gives, and the names of files."""
-            result = work(connection)
-            rows = connection.execute("DELETE FROM signing_abandoned RETURNING name").fetchall()
-            return result, [row["name"] for row in rows]
-
         try:
-            result, gone = await self._database.write(work_and_collect)
-            self._files.abandon(gone)
-            return result
+            return await self._files.write(self._database, work)
         except NoSuchDocumentError as missing:
             missing.status = self.missing_status
             raise
@@ -359,7 +329,3 @@ def delete_document(connection: sqlite3.Connection, identifier: str, account: st
 
 def _record(connection: sqlite3.Connection, operation: str, identifier: str, at: int, **detail: Any) -> None:
     record_effect(connection, operation=operation, subject=identifier, at=at, **detail)
-
-
-def _names(connection: sqlite3.Connection) -> list[str]:
-    return [row["name"] for row in connection.execute("SELECT name FROM signing_file")]

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox import Sandbox
+from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.refusals import InvalidParameterError
 from directsuite.sandbox.serving import size_of
-from directsuite.sandbox.signing.files import DocumentFiles
 from directsuite.sandbox.signing.request import Base64File, decoded
 from tests.examples import examples
 
@@ -236,7 +236,7 @@ async def test_a_document_that_is_removed_meanwhile_is_sent_to_its_end(tmp_path:
 
 
 def test_a_file_that_is_read_stays_until_it_has_been(tmp_path: Path) -> None:
-    files = DocumentFiles(tmp_path)
+    files = StoredFiles(tmp_path)
     with files.making() as made:
         made.write_bytes(b"content")
     with files.reading(made.name) as file:

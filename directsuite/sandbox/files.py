@@ -1,0 +1,355 @@
+"""Content of any size in files: documents, and messages that are too large for a row.
+
+Each is a file of its own, which is not written again once a row names it. One that no row names any more goes as soon
+as nobody reads it. What a crash leaves behind goes at the next start.
+
+    request ──► Base64Decoder ──► file ──► FileRange ──► PiecesPayload ──► answer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pybase64
+from aiohttp.payload import Payload
+
+from directsuite.sandbox.calls import CARRIED, LONGEST
+from directsuite.sandbox.refusals import BodyTooLargeError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Generator, Iterable
+
+    from aiohttp import web
+    from aiohttp.abc import AbstractStreamWriter
+
+    from directsuite.sandbox.database import Database
+
+T = TypeVar("T")
+
+_PIECE = 3 * 2**18  # bytes; whole groups of base64
+_RECEIVED = 2**20  # bytes of a body that are worked on at once
+_LINE_BREAKS = b"\r\n"
+
+
+def abandoned_schema(table: str) -> str:
+    """SQL that has each connection note which files a table, with their `name`, names no longer."""
+    return f"""
+CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
+CREATE TEMP TRIGGER {table}_deleted AFTER DELETE ON {table}
+  BEGIN INSERT INTO {table}_abandoned VALUES(OLD.name); END;
+CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
+  BEGIN INSERT INTO {table}_abandoned VALUES(OLD.name); END;
+"""
+
+
+class StoredFiles:
+    """The files of a folder, or of a temporary one where it is None; used in the event loop's thread.
+
+    table: the one whose rows name the files, with the `abandoned_schema`.
+    """
+
+    def __init__(self, folder: Path | None, table: str = "") -> None:
+        self._kept = folder
+        self._table = table
+        self._readers = Counter[str]()
+        self._abandoned = set[str]()
+
+    @cached_property
+    def _folder(self) -> Path:
+        if self._kept is not None:
+            self._kept.mkdir(0o700, parents=True, exist_ok=True)
+            return self._kept
+        folder = Path(tempfile.mkdtemp(prefix="directsuite-sandbox-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def close(self) -> None:
+        """Remove the folder, if it is a temporary one."""
+        if self._kept is None and "_folder" in self.__dict__:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def write(self, database: Database, work: Callable[[sqlite3.Connection], T], made: Iterable[str] = ()) -> T:
+        """Have work written, and remove the files that no row names after it, those that were made for it too."""
+
+        def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
+            """What `work` gives, and the names of files."""
+            result = work(connection)
+            rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
+            unnamed = {row["name"] for row in rows}.union(made)
+            query = f"SELECT 1 FROM {self._table} WHERE name = ?"  # noqa: S608  a table of ours
+            return result, {name for name in unnamed if connection.execute(query, (name,)).fetchone() is None}
+
+        result, gone = await database.write(work_and_collect)
+        self.abandon(gone)
+        return result
+
+    async def clear_away(self, database: Database, *, at_start: bool = False) -> None:
+        """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
+        if at_start:
+            query = f"SELECT name FROM {self._table}"  # noqa: S608  a table of ours
+            names = await database.read(lambda connection: [row["name"] for row in connection.execute(query)])
+            self.keep_only(names)
+        await self.write(database, lambda _: None)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Remove all files but these: what a sandbox that was killed has left."""
+        self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
+
+    def __getitem__(self, name: str) -> Path:
+        """The file of this name."""
+        return self._folder / name
+
+    @contextmanager
+    def making(self) -> Generator[Path]:
+        """A file to write. An error removes it; a cancellation doesn't, for a row may name it by then."""
+        file = self[uuid.uuid4().hex]
+        file.touch(0o600)
+        try:
+            yield file
+        except Exception:
+            self._remove([file.name])
+            raise
+
+    @contextmanager
+    def reading(self, name: str) -> Generator[Path]:
+        """A file that stays until it has been read. Raises FileNotFoundError if it has gone."""
+        with self.reading_all([name]):
+            yield self[name]
+
+    @contextmanager
+    def reading_all(self, names: Collection[str]) -> Generator[None]:
+        """Have files stay until they have been read. Raises FileNotFoundError if one of them has gone."""
+        if not all(self[name].exists() for name in names):
+            raise FileNotFoundError
+        self._readers.update(names)
+        try:
+            yield
+        finally:
+            self._readers -= Counter(names)
+            self._remove(self._abandoned - self._readers.keys())
+
+    def abandon(self, names: Iterable[str]) -> None:
+        """Remove files that no row names any more, once they are not read."""
+        gone = {*names}
+        self._abandoned |= gone & self._readers.keys()
+        self._remove(gone - self._readers.keys())
+
+    def sync(self, file: Path) -> None:
+        """Have a written file on the disk, so that a power loss no longer takes it. Runs in any thread."""
+        if self._kept is None:
+            return
+        with file.open("r+b") as written:
+            os.fsync(written.fileno())
+        if sys.platform != "win32":
+            folder = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def seal(self, file: Path) -> tuple[str, str, int]:
+        """Return documentDigest, name and size of a written file, which a power loss no longer takes.
+
+        Runs in any thread.
+        """
+        self.sync(file)
+        with file.open("rb") as written:
+            return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
+
+    def payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
+        """The body of an answer: bytes as they are, and ranges, in base64 or not, whose files stay until it is sent.
+
+        Raises FileNotFoundError if one of them has gone.
+        """
+        every = [*parts]
+        sizes = (len(each) if isinstance(each, bytes) else each.base64_size if base64 else each.size for each in every)
+
+        def pieces() -> Iterator[bytes]:
+            for each in every:
+                yield from (each,) if isinstance(each, bytes) else each.base64() if base64 else each.octets()
+
+        with ExitStack() as reading:
+            reading.enter_context(self.reading_all({each.file.name for each in every if isinstance(each, FileRange)}))
+            return PiecesPayload(pieces, sum(sizes), reading.pop_all().close)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in [*names]:
+            self._abandoned.discard(name)
+            with suppress(OSError):  # Windows keeps what is open: the next start removes it
+                self[name].unlink()
+
+
+class FileRange:
+    """Octets that stand in a file, as they are or as base64 with line breaks."""
+
+    def __init__(self, file: Path, start: int, end: int, size: int | None = None) -> None:
+        self.file, self.start, self.end = file, start, end
+        self.size = end - start if size is None else size
+        """How many octets there are."""
+        self._encoded = size is not None
+
+    @property
+    def base64_size(self) -> int:
+        """How many characters of base64 stand for them."""
+        return (self.size + 2) // 3 * 4
+
+    @classmethod
+    def whole(cls, file: Path) -> FileRange:
+        """All of a file, as it stands."""
+        return cls(file, 0, file.stat().st_size)
+
+    def in_base64(self) -> FileRange | None:
+        """What its octets, as base64 with nothing but line breaks between, stand for; None where they are no base64."""
+        decoder, size = Base64Decoder(), 0
+        try:
+            for piece in self._pieces():
+                size += len(decoder.decode(piece.translate(None, _LINE_BREAKS)))
+            size += len(decoder.decode(b"", last=True))
+        except ValueError:
+            return None
+        return FileRange(self.file, self.start, self.end, size)
+
+    def place(self) -> list[int | None]:
+        """Where it is in its file, as __init__ takes it."""
+        return [self.start, self.end, self.size if self._encoded else None]
+
+    def octets(self) -> Iterator[bytes]:
+        """The octets in pieces; all but the last have a multiple of 3."""
+        if not self._encoded:
+            yield from self._pieces()
+            return
+        decoder = Base64Decoder()
+        rest = b""
+        for piece in self._pieces():
+            octets = rest + decoder.decode(piece.translate(None, _LINE_BREAKS))
+            whole = len(octets) // 3 * 3
+            yield octets[:whole]
+            rest = octets[whole:]
+        yield rest
+
+    def base64(self) -> Iterator[bytes]:
+        """The octets in base64 without line breaks, in pieces."""
+        if self._encoded:
+            return (piece.translate(None, _LINE_BREAKS) for piece in self._pieces())
+        return map(pybase64.b64encode, self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
+        remaining = self.end - self.start
+        with self.file.open("rb") as read:
+            read.seek(self.start)
+            while remaining and (piece := read.read(min(_PIECE, remaining))):
+                remaining -= len(piece)
+                yield piece
+
+
+class Base64Decoder:
+    """Decodes base64 text piece by piece."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._padded = False
+
+    def decode(self, text: bytes, *, last: bool = False) -> bytes:
+        """The octets of a piece; `last` for the end of the text. Raises ValueError for what is no base64."""
+        text = self._rest + text
+        whole = len(text) if last else len(text) // 4 * 4
+        text, self._rest = text[:whole], text[whole:]
+        octets = pybase64.b64decode(text, validate=True)
+        if octets and self._padded:
+            raise ValueError("there is base64 after its padding")
+        self._padded = self._padded or text.endswith(b"=")
+        return octets
+
+
+async def receive(request: web.Request, limit: int, take: Callable[[bytes], Any]) -> None:
+    """Have `take` take a request's body in pieces, in threads. Raises BodyTooLargeError."""
+    if (request.content_length or 0) > limit:
+        raise BodyTooLargeError(limit)
+    beginning, size, pending = b"", 0, bytearray()
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > limit:
+            raise BodyTooLargeError(limit)
+        beginning += piece[: LONGEST - len(beginning)]
+        pending += piece
+        if len(pending) >= _RECEIVED:
+            await asyncio.to_thread(take, bytes(pending))
+            pending.clear()
+    await asyncio.to_thread(take, bytes(pending))
+    request[CARRIED] = beginning, size
+
+
+class PiecesPayload(Payload):
+    """The body of an answer, made piece by piece in threads while it is sent.
+
+    release: called once it has been sent, or is not needed any more.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterator[bytes]], size: int, release: Callable[[], object]) -> None:
+        self._pieces = pieces
+        self._length = size
+        self._release = weakref.finalize(self, release)
+        super().__init__(None)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are sent."""
+        return self._length
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The whole body as text."""
+        return b"".join(self._pieces()).decode(encoding, errors)
+
+    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """The whole body."""
+        return await asyncio.to_thread(lambda: b"".join(self._pieces()))
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Send the body."""
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Send the body, which is as long as the headers say."""
+        pieces = self._pieces()
+        try:
+            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                await writer.write(piece)
+        finally:
+            self._release()
+
+
+class FilePayload(PiecesPayload):
+    """A file as the body of an answer, as it stands or as base64, read while it is sent.
+
+    It is opened at once, so that it can be sent to its end even where it is removed meanwhile.
+    """
+
+    def __init__(self, file: Path, *, base64: bool = False) -> None:
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        length = os.fstat(descriptor).st_size
+
+        def read() -> bytes:
+            piece = os.read(descriptor, _PIECE)
+            while len(piece) % 3 and (more := os.read(descriptor, _PIECE - len(piece))):
+                piece += more
+            return pybase64.b64encode(piece) if base64 else piece
+
+        def pieces() -> Iterator[bytes]:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            return iter(read, b"")
+
+        super().__init__(pieces, (length + 2) // 3 * 4 if base64 else length, lambda: os.close(descriptor))
