@@ -21,6 +21,7 @@ import json
 import random
 import socket
 import struct
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -30,6 +31,7 @@ from aiohttp import web
 from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import FAULT
+from directsuite.sandbox.files import receive
 from directsuite.sandbox.refusals import refusal_of
 
 if TYPE_CHECKING:
@@ -184,7 +186,8 @@ Expire = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
-_STREAMED = frozenset({"Save"})  # read by the operation to the end, and too large to be kept
+# They are read by the operation to the end, and too large to be kept.
+_STREAMED = frozenset({"Save", "Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"})
 _CHECK_EVERY = 0.02  # seconds; aiohttp does not tell a handler that the client has left
 
 
@@ -201,8 +204,7 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
         if request.match_info.route.name not in _STREAMED:
             await request.read()
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
-            async for _ in request.content.iter_any():
-                pass
+            await receive(request, sys.maxsize, len)
 
         async def answer() -> web.StreamResponse:
             """The operation's answer, a refusal included: that too can be spoilt."""

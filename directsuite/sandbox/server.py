@@ -47,6 +47,7 @@ _DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by 
 _OPENAPI = Path(__file__).with_name("openapi.yaml")
 _LARGEST_BODY = 64 * 2**20
 _LARGEST_SAVED = 3 * 2**29  # 1 GiB in base64, with its line breaks
+_LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
@@ -61,8 +62,8 @@ class Sandbox(SandboxState):
     profile, csv_above, missing_status: what the attributes of these names are at first. token: what programs and
     browsers elsewhere show to the control API and the page, so that `host` may be any address; the services have the
     credentials of their accounts. imitate: a report of `directsuite doctor --deep`, whose differences the answers have.
-    max_body: bytes that a request may have; by default Save, which needs little memory for them, takes documents of
-    1 GiB, and other operations 64 MiB.
+    max_body: bytes that a request may have; by default Save takes documents of 1 GiB, Send, its variants and
+    SaveRawMessages take attachments of 1 GiB, which need little memory, and other operations take 64 MiB.
     Raises ValueError for a host that is not loopback without a token, and for a file that is no report.
     """
 
@@ -105,7 +106,8 @@ class Sandbox(SandboxState):
             raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
         if max_body is not None and max_body < 1:
             raise ValueError("max_body is a number of bytes: 1 or more")
-        super().__init__(folder, clock, self._seed_demo, keys, max_document=max_body or _LARGEST_SAVED)
+        largest = max_body or _LARGEST_SAVED, max_body or _LARGEST_MESSAGE
+        super().__init__(folder, clock, self._seed_demo, keys, max_document=largest[0], max_message=largest[1])
         self._max_body = max_body or _LARGEST_BODY
         self._seed_more = seed
         self._imitated = {} if imitate is None else differences_of(imitate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,7 @@ from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import Content, content_of
 from directsuite.sandbox.messaging.service import MessagingService
 from directsuite.sandbox.refusals import RefusedError
 from directsuite.sandbox.registration import RegistrationService
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager, AsyncExitStack
     from pathlib import Path
 
+    from directsuite.sandbox.files import StoredFiles
     from directsuite.sandbox.messaging.service import Profiles
     from directsuite.sandbox.signing.keys import KeySource
 
@@ -78,11 +78,13 @@ class SandboxState:
         keys: KeySource | None = None,
         *,
         max_document: int | None = None,
+        max_message: int | None = None,
     ) -> None:
         self.clock = Clock() if clock is None else clock
         self._own_clock = clock is not None
         self._folder = folder
         self._max_document = max_document
+        self._max_message = max_message
         self._seed = seed
         self._keys = keys or FileKeyStore(folder)
         self._faults = Faults()
@@ -104,12 +106,18 @@ class SandboxState:
                 max_body=self._max_document,
             ),
             fax=FaxService(opened),
-            messaging=MessagingService(opened, self.clock),
+            messaging=MessagingService(
+                opened,
+                self.clock,
+                folder=None if self._folder is None else self._folder / "messages",
+                max_body=self._max_message,
+            ),
             registration=RegistrationService(opened, self.clock),
         )
         opening.callback(self._opened.signing.close)
+        opening.callback(self._opened.messaging.files.close)
         if self._folder is not None:
-            await self._opened.signing.clear_away(at_start=True)
+            await self._clear_away(at_start=True)
         kept = await opened.read(ClockState.load)
         if kept is not None and not self._own_clock:
             self.clock.restore(kept)
@@ -117,6 +125,11 @@ class SandboxState:
 
     def _forget(self) -> None:
         self._opened = None
+
+    async def _clear_away(self, *, at_start: bool = False) -> None:
+        """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
+        await self._services.signing.clear_away(at_start=at_start)
+        await self._services.messaging.files.clear_away(self._database, at_start=at_start)
 
     @property
     def _services(self) -> Services:
@@ -148,6 +161,11 @@ class SandboxState:
         return self._services.signing.reading(name)
 
     @property
+    def message_files(self) -> StoredFiles:
+        """The files of large messages."""
+        return self._services.messaging.files
+
+    @property
     def operations(self) -> frozenset[str]:
         """The operations that a fault may be injected into."""
         return self._faults.operations
@@ -177,7 +195,7 @@ class SandboxState:
         if account is not None:
             now = self.clock.milliseconds()
             emptied = await self._write(lambda connection: _empty_account(connection, account, now=now))
-            await self._services.signing.clear_away()
+            await self._clear_away()
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
@@ -186,7 +204,7 @@ class SandboxState:
             self._seed_state(connection)
 
         await self._write(start_over)
-        await self._services.signing.clear_away()
+        await self._clear_away()
         self._faults.clear()
         return True
 
@@ -333,11 +351,18 @@ class SandboxState:
         Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the user's
         certificate has expired or is revoked.
         """
-        content = await asyncio.to_thread(content_of, raw)
         now = self.clock.milliseconds()
-        return await self._write(
-            lambda connection: sending.deliver_inbound(connection, address, folder, content, now=now)
-        )
+
+        def store(connection: sqlite3.Connection, content: Content) -> int:
+            """Its uid."""
+            return sending.deliver_inbound(connection, address, folder, content, now=now)
+
+        try:
+            return await sending.bring_in(
+                self.message_files, self._database, lambda new_file: content_of(sending.written([raw], new_file)), store
+            )
+        except RefusedError as refused:
+            raise ValueError(str(refused)) from None
 
     async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
         """Give a folder's messages other uids, from `first`, as a server does that was restored; how many there are.

@@ -10,7 +10,7 @@ was deleted and made anew starts at uid 1 under another id.
 
 A message is a row (folder, uid) that points to its content: the bytes, kept once, and metadata beside them ready to be
 answered. Copying a message copies the row. Content that no message points to any more is removed by a trigger,
-whichever way its last message went.
+whichever way its last message went. The bytes of a large one are in a file that `content_file` names.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from directsuite.sandbox.credentials import hash_password, password_matches
+from directsuite.sandbox.files import abandoned_schema
 from directsuite.sandbox.refusals import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ TRASH = "INBOX.Trash"
 _TOO_LARGE = "The message is larger than the sandbox can keep: attachments of about 360 MB together are the most"
 RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
-SCHEMA = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS mailbox_account(
   id INTEGER PRIMARY KEY AUTOINCREMENT, address TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, domain TEXT NOT NULL,
   password BLOB NOT NULL, at INTEGER NOT NULL);
@@ -50,6 +51,8 @@ CREATE TABLE IF NOT EXISTS folder(
 CREATE TABLE IF NOT EXISTS content(
   id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, message_id TEXT, sender TEXT NOT NULL, subject TEXT NOT NULL,
   sent INTEGER, metadata BLOB NOT NULL, detail BLOB NOT NULL, raw BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS content_file(
+  content INTEGER PRIMARY KEY REFERENCES content(id) ON DELETE CASCADE, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS message(
   folder INTEGER NOT NULL REFERENCES folder(id) ON DELETE CASCADE, uid INTEGER NOT NULL,
   content INTEGER NOT NULL REFERENCES content(id), received INTEGER NOT NULL,
@@ -59,6 +62,7 @@ CREATE TRIGGER IF NOT EXISTS content_forgotten AFTER DELETE ON message
   WHEN NOT EXISTS (SELECT 1 FROM message WHERE content = OLD.content)
   BEGIN DELETE FROM content WHERE id = OLD.content; END;
 """
+SCHEMA = _SCHEMA + abandoned_schema("content_file")
 
 _LONGEST_NAME = 255
 
@@ -357,6 +361,8 @@ class StoredMessage(NamedTuple):
     sent_ms: int | None
     members: bytes
     """The JSON of what depends on the message's bytes alone (parsing.Content)."""
+    file: str | None
+    """The name of the file that its bytes are in, where they are in one."""
 
 
 class StoredBytes(NamedTuple):
@@ -365,6 +371,8 @@ class StoredBytes(NamedTuple):
     uid: int
     message_id: str | None
     raw: bytes
+    """Empty where they are in a file."""
+    file: str | None
 
 
 def append(connection: sqlite3.Connection, folder: int, content: Content, *, received_ms: int) -> int:
@@ -387,6 +395,12 @@ def append(connection: sqlite3.Connection, folder: int, content: Content, *, rec
         )
     except (sqlite3.DataError, OverflowError):
         raise MessagingError(MessagingCode.OTHER, _TOO_LARGE) from None
+    if content.file is not None:
+        connection.execute(
+            "INSERT INTO content_file(content, name) SELECT id, ? FROM content WHERE digest = ?"
+            " ON CONFLICT(content) DO NOTHING",
+            (content.file.name, content.digest),
+        )
     connection.execute(
         "INSERT INTO message(folder, uid, content, received) SELECT ?, ?, id, ? FROM content WHERE digest = ?",
         (folder, uid, received_ms, content.digest),
@@ -478,10 +492,10 @@ def messages(connection: sqlite3.Connection, folder: int, selection: Selection, 
     }
     rows = connection.execute(
         """
-        SELECT uid, number, received, sent, CASE WHEN :whole THEN detail ELSE metadata END
+        SELECT uid, number, received, sent, CASE WHEN :whole THEN detail ELSE metadata END, name
         FROM (SELECT uid, content, received, seen, row_number() OVER (ORDER BY uid) AS number
               FROM message WHERE folder = :folder)
-        JOIN content ON content.id = content
+        JOIN content ON content.id = content LEFT JOIN content_file USING(content)
         WHERE (:uids IS NULL OR uid IN (SELECT value FROM json_each(:uids)))
           AND (NOT :unread OR NOT seen)
           AND (:begin_ms IS NULL OR received >= :begin_ms)
@@ -498,7 +512,8 @@ def messages(connection: sqlite3.Connection, folder: int, selection: Selection, 
 def raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
     """The bytes of messages in the order of their uids; unknown uids are skipped."""
     rows = connection.execute(
-        "SELECT uid, message_id, raw FROM message JOIN content ON content.id = content"
+        "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
+        " LEFT JOIN content_file USING(content)"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
         (folder, _listed(uids)),
     )

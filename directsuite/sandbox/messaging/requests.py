@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
+    from directsuite.sandbox.files import StoredFiles
+    from directsuite.sandbox.messaging.receiving import Contents
+
 Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -170,6 +173,10 @@ class Call(NamedTuple, Generic[R]):
     at_ms: int
     csv_above: int
     """A status report about more ids than this comes as CSV."""
+    files: StoredFiles
+    """The files of large messages."""
+    contents: Contents
+    """The large contents of the request, by what stands in their places."""
 
     def folder(self, connection: sqlite3.Connection) -> mailboxes.Folder:
         """The folder that the path names. Refuses with code 3 if there is none."""

@@ -4,7 +4,8 @@ Composing and parsing happen in a thread of their own; only rows are written in 
 operation's at once: the copy in INBOX.Sent, the mailboxes of recipients here, the fates of the others, the ledger.
 
 A message (RFC 5322) is put together from bytes, part by part, so that a large attachment is encoded once and copied
-once. What cannot stand in a message without changing its structure (line breaks in a header, say) is refused.
+once. What cannot stand in a message without changing its structure (line breaks in a header, say) is refused. A message
+of more than 1 MiB is written to a file, from those that its attachments are in, piece by piece.
 """
 
 from __future__ import annotations
@@ -15,14 +16,20 @@ import html
 import os
 import re
 import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import pybase64
 
 from directsuite.sandbox.database import record_effect
+from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import delivery, mailboxes
 from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_headers, read_message
@@ -39,10 +46,19 @@ from directsuite.sandbox.refusals import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from directsuite.sandbox.database import Database
+    from directsuite.sandbox.files import StoredFiles
     from directsuite.sandbox.messaging.requests import Answer, Call
+
+T = TypeVar("T")
+U = TypeVar("U")
+NewFile = Callable[[], Path]
+"""Makes a file to write, in any thread."""
+
+_LARGEST_IN_MEMORY = 2**20  # octets of a message that is kept in a row
+_LINE = 57  # octets in a line of base64
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
@@ -73,30 +89,72 @@ async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: 
     message = call.request.message
     if message.sender.casefold() != call.address.casefold():
         raise MessagingError(MessagingCode.ADDRESS, "The sender is not the mailbox that the credentials open")
-    outgoing = await asyncio.to_thread(lambda: _outgoing(call, _draft(call.request)))
-    return await database.write(lambda connection: _store(connection, call, outgoing))
+
+    def compose_it(new_file: NewFile) -> _Outgoing:
+        """The message, and what it is known by."""
+        return _outgoing(call, _draft(call), new_file)
+
+    return await bring_in(call.files, database, compose_it, partial(_store, call))
 
 
 async def forward(call: Call[UidsRequest], database: Database) -> Answer:
-    """Forward: one message inline with its attachments, several as attachments."""
+    """Forward: one message inline with its attachments, several as attachments. Raises FileNotFoundError."""
     recipients = _distinct(call.request.addressees())
     _require_recipients(recipients)
-    originals = await database.read(
+    stored = await database.read(
         lambda connection: mailboxes.raw_messages(connection, call.folder(connection).id, call.request.uids)
     )
-    if not originals:
+    if not stored:
         raise MessagingError(MessagingCode.OTHER, "There is no message with these uids")
-    outgoing = await asyncio.to_thread(_forwarded, call, recipients, [original.raw for original in originals])
-    return await database.write(lambda connection: _store(connection, call, outgoing))
+    originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
+
+    def compose_it(new_file: NewFile) -> _Outgoing:
+        """The message that has them, and what it is known by."""
+        return _forwarded(call, recipients, originals, new_file)
+
+    with call.files.reading_all([original.name for original in originals if isinstance(original, Path)]):
+        return await bring_in(call.files, database, compose_it, partial(_store, call))
 
 
 async def save_raw_messages(call: Call[RawMessagesRequest], database: Database) -> Answer:
     """SaveRawMessages: append to the folder, all or nothing."""
-    contents = await asyncio.to_thread(
-        lambda: [content_of(_decoded(message.data, "data")) for message in call.request.messages]
-    )
 
-    return await database.write(lambda connection: _append(connection, call, contents))
+    def read_them(new_file: NewFile) -> list[Content]:
+        """The messages, read for the store."""
+        contents = (_content(call, message.data, "data") for message in call.request.messages)
+        return [
+            content_of(written([content if isinstance(content, bytes) else content.octets()], new_file))
+            for content in contents
+        ]
+
+    return await bring_in(call.files, database, read_them, partial(_append, call))
+
+
+async def bring_in(
+    files: StoredFiles,
+    database: Database,
+    prepare: Callable[[NewFile], T],
+    store: Callable[[sqlite3.Connection, T], U],
+) -> U:
+    """Have messages prepared in a thread, then stored; of the files that were made, those that a row names stay."""
+    made = list[str]()
+    with ExitStack() as making:
+
+        def new_file() -> Path:
+            """One that goes with an error."""
+            file = making.enter_context(files.making())
+            made.append(file.name)
+            return file
+
+        def prepare_and_sync() -> T:
+            """What was prepared, on the disk."""
+            prepared = prepare(new_file)
+            for name in made:
+                files.sync(files[name])
+            return prepared
+
+        prepared = await asyncio.to_thread(prepare_and_sync)
+        return await files.write(database, lambda connection: store(connection, prepared), made)
 
 
 def deliver_inbound(connection: sqlite3.Connection, address: str, folder: str, content: Content, *, now: int) -> int:
@@ -115,15 +173,15 @@ def deliver_inbound(connection: sqlite3.Connection, address: str, folder: str, c
     return uid
 
 
-def _append(connection: sqlite3.Connection, call: Call[RawMessagesRequest], contents: Iterable[Content]) -> Answer:
+def _append(call: Call[RawMessagesRequest], connection: sqlite3.Connection, contents: Iterable[Content]) -> Answer:
     folder = call.folder(connection)
     uids = [mailboxes.append(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
     call.record(connection, folder.name, uids=uids)
     return {}
 
 
-def _draft(request: SendRequest | SendRequestWithHeader) -> Draft:
-    message = request.message
+def _draft(call: Call[SendRequest] | Call[SendRequestWithHeader]) -> Draft:
+    message = call.request.message
     headers = message.headers or [] if isinstance(message, MessageWithHeader) else []
     return Draft(
         sender=message.sender,
@@ -132,31 +190,36 @@ def _draft(request: SendRequest | SendRequestWithHeader) -> Draft:
         body=message.body or "",
         html_body=message.html_body,
         attachments=[
-            Attachment(part.filename, part.content_type, _decoded(part.content, "content"))
+            Attachment(part.filename, part.content_type, _content(call, part.content, "content"))
             for part in (message.attachment_list or message.attachments or [])
         ],
         headers=[(header.name, header.value) for header in headers],
     )
 
 
-def _forwarded(call: Call[UidsRequest], recipients: Sequence[Recipient], originals: Sequence[bytes]) -> _Outgoing:
+def _forwarded(
+    call: Call[UidsRequest], recipients: Sequence[Recipient], originals: Sequence[bytes | Path], new_file: NewFile
+) -> _Outgoing:
     readings = [read_message(raw) for raw in originals]
     subject = _subject(readings[0]) if len(originals) == 1 else f"{len(originals)} messages"
     draft = Draft(sender=call.address, recipients=recipients, subject=f"Fwd: {subject}", body="")
     attached = draft._replace(
         body="The forwarded messages are attached.",
         attachments=[
-            Attachment(f"message-{number}.eml", "message/rfc822", raw) for number, raw in enumerate(originals, start=1)
+            Attachment(
+                f"message-{number}.eml", "message/rfc822", raw if isinstance(raw, bytes) else FileRange.whole(raw)
+            )
+            for number, raw in enumerate(originals, start=1)
         ],
     )
     if len(originals) > 1:
-        return _outgoing(call, attached)
+        return _outgoing(call, attached, new_file)
     try:
-        return _outgoing(call, _inline(draft, readings[0]))
+        return _outgoing(call, _inline(draft, readings[0]), new_file)
     except MessagingError as refusal:
         if refusal.code is MessagingCode.ADDRESS:
             raise
-        return _outgoing(call, attached)  # a part of the original cannot be carried over as it is
+        return _outgoing(call, attached, new_file)  # a part of the original cannot be carried over as it is
 
 
 def _inline(draft: Draft, original: Reading) -> Draft:
@@ -175,13 +238,13 @@ def _subject(original: Reading) -> str:
     return (original.text("subject") or "").replace("\0", "")
 
 
-def _outgoing(call: Call[Any], draft: Draft) -> _Outgoing:
+def _outgoing(call: Call[Any], draft: Draft, new_file: NewFile) -> _Outgoing:
     smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
     at = datetime.fromtimestamp(call.at_ms / 1000, UTC)
-    return _Outgoing(smtp_id, draft.recipients, compose(draft, message_id=smtp_id, at=at))
+    return _Outgoing(smtp_id, draft.recipients, compose(draft, message_id=smtp_id, at=at, new_file=new_file))
 
 
-def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing) -> Answer:
+def _store(call: Call[Any], connection: sqlite3.Connection, outgoing: _Outgoing) -> Answer:
     if state_of(connection, call.address, call.at_ms) in WITHOUT_CERTIFICATE:
         raise MessagingError(
             MessagingCode.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked"
@@ -189,7 +252,7 @@ def _store(connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing)
     sent_folder = mailboxes.folder_id(connection, call.account, mailboxes.SENT)
     mailboxes.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
     fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
-    size = len(outgoing.message.delivered.raw)
+    size = outgoing.message.delivered.size
     sent = delivery.Sent(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
     delivery.record_sent(connection, sent, fates)
     call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(fates))
@@ -215,6 +278,14 @@ def _distinct(recipients: Iterable[Recipient]) -> list[Recipient]:
     for recipient in recipients:
         first.setdefault(recipient.email.casefold(), recipient)
     return list(first.values())
+
+
+def _content(call: Call[Any], text: str, member: str) -> bytes | FileRange:
+    """What a member of the request holds in base64. Refuses what is no base64 with code 4."""
+    content = call.contents[text] if text in call.contents else _decoded(text, member)
+    if content is None:
+        raise MessagingError(MessagingCode.OTHER, f"{member} is not base64")
+    return content
 
 
 def _decoded(text: str, member: str) -> bytes:
@@ -257,7 +328,7 @@ def _require_recipients(recipients: Sequence[Recipient]) -> None:
         _require_address(recipient.email)
 
 
-def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
+def compose(draft: Draft, *, message_id: str, at: datetime, new_file: NewFile | None = None) -> Composed:
     """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
     _require_recipients(draft.recipients)
     _require_address(draft.sender)
@@ -271,26 +342,44 @@ def compose(draft: Draft, *, message_id: str, at: datetime) -> Composed:
     lines.append("MIME-Version: 1.0")
     body = _LINE_BREAK.sub("\r\n", draft.body)
     entity_lines, pieces = _entity(draft, body)
+    in_memory = all(isinstance(attachment.content, bytes) for attachment in draft.attachments)
 
     def finished(head_lines: Sequence[str]) -> Content:
         head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
+        raw = written((head, *pieces), new_file)
+        if not in_memory or isinstance(raw, Path):
+            return content_of(raw)
         # The text and the attachments are known: only the headers are read back, as everyone else reads them.
-        reading = Reading(read_headers(head), body, draft.html_body, list(draft.attachments))
-        return content_of(b"".join((head, *pieces)), reading)
+        return content_of(raw, Reading(read_headers(head), body, draft.html_body, list(draft.attachments)))
 
     delivered = finished(lines)
     blind = named["BCC"]
     return Composed(finished([*lines, _address_header("Bcc", blind)]) if blind else delivered, delivered)
 
 
-def _entity(draft: Draft, body: str) -> tuple[list[str], list[bytes]]:
+def written(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFile | None) -> bytes | Path:
+    """Pieces put together: in memory, or in a new file where that is too much."""
+    octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
+    beginning, size = list[bytes](), 0
+    for piece in octets:
+        beginning.append(piece)
+        size += len(piece)
+        if size > _LARGEST_IN_MEMORY and new_file is not None:
+            file = new_file()
+            with file.open("wb") as opened:
+                opened.writelines(chain(beginning, octets))
+            return file
+    return b"".join(beginning)
+
+
+def _entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _PartInFile]]:
     """The content headers and the content, as one part or as multipart/mixed."""
     text_lines, text = _text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
         return text_lines, [text]
     boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
     delimiter = f"--{boundary}\r\n".encode("ascii")
-    pieces = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
+    pieces: list[bytes | _PartInFile] = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
     for attachment in draft.attachments:
         pieces += [b"\r\n", delimiter, *_attachment_part(attachment)]
     pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
@@ -303,7 +392,7 @@ def _text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
     return [f"Content-Type: text/{subtype}; charset=utf-8", f"Content-Transfer-Encoding: {encoding}"], content
 
 
-def _attachment_part(attachment: Attachment) -> Iterable[bytes]:
+def _attachment_part(attachment: Attachment) -> Iterable[bytes | _PartInFile]:
     content_type, content = attachment.content_type, attachment.content
     media_type = content_type.partition(";")[0].strip().lower()
     if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > LONGEST_PLAIN_VALUE:
@@ -317,7 +406,31 @@ def _attachment_part(attachment: Attachment) -> Iterable[bytes]:
         f"Content-Disposition: attachment{_filename_parameter(attachment.filename)}\r\n"
         f"Content-Transfer-Encoding: {'8bit' if verbatim else 'base64'}\r\n\r\n"
     ).encode("ascii")
-    yield content if verbatim else _base64_lines(content)
+    if isinstance(content, bytes):
+        yield content if verbatim else _base64_lines(content)
+    else:
+        yield _PartInFile(content, verbatim=verbatim)
+
+
+class _PartInFile:
+    """An attachment's content as a message has it, read anew each time from the file that it is in."""
+
+    def __init__(self, content: FileRange, *, verbatim: bool) -> None:
+        self._content, self._verbatim = content, verbatim
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._content.octets() if self._verbatim else self._encoded()
+
+    def _encoded(self) -> Iterator[bytes]:
+        octets, line_break = b"", b""
+        for piece in self._content.octets():
+            octets += piece
+            whole = len(octets) // _LINE * _LINE
+            if whole:
+                yield line_break + _base64_lines(octets[:whole])
+                octets, line_break = octets[whole:], b"\r\n"
+        if octets:
+            yield line_break + _base64_lines(octets)
 
 
 def _base64_lines(octets: bytes) -> bytes:

@@ -14,14 +14,19 @@ A profile has answers differ from the specification as those of some servers do,
     attachment-list    received messages have `attachmentList` for `attachments`, as the provider's WSDL spells it
 
 Without one, `strict`, the specification holds. Lists are arrays but for `java`. Profiles combine.
+
+What is in files is not in the answer's JSON while that is made: names stand in its place, random ones that no content
+can forge. The content itself is read from the files while the answer is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard, cast, get_args
 
@@ -30,8 +35,10 @@ import pybase64
 from aiohttp import web
 
 from directsuite.sandbox.clock import EPOCH, milliseconds_of, timestamp
+from directsuite.sandbox.files import FileRange, StoredFiles
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.mailboxes import Selection
+from directsuite.sandbox.messaging.receiving import received
 from directsuite.sandbox.messaging.requests import (
     Answer,
     Call,
@@ -48,10 +55,13 @@ from directsuite.sandbox.patients import DISABLED, state_of
 from directsuite.sandbox.refusals import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
+    from directsuite.sandbox.messaging.receiving import Contents
 
 BASE = "/message-rest/api/message"
 SCHEMA = mailboxes.SCHEMA + delivery.SCHEMA
@@ -63,6 +73,7 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _LARGE = 256 * 1024  # octets of JSON that take longer to read than a thread takes to start
 _DATES = frozenset(("sentDate", "receivedDate", "ts"))
+_TRIES = 3  # of a call that finds a file gone, for its message was deleted meanwhile
 _JAVAMAIL = {"modified": False, "saved": True, "strict": True}
 
 
@@ -101,15 +112,34 @@ class Operation(NamedTuple):
     """Whether the caller is a T-User, who acts for the owner of a mailbox."""
 
 
+_Parts = list[bytes | FileRange]
+"""An answer: JSON, and what stands in it in base64."""
+
+
 class MessagingService:
-    """Mailboxes and delivery over HTTP; its settings may be changed while it runs."""
+    """Mailboxes and delivery over HTTP; its settings may be changed while it runs.
+
+    folder: where the files of large messages are; None for a temporary one. max_body: bytes of the body of Send, its
+    variants and SaveRawMessages; None for what the application takes of any body.
+    """
 
     csv_above: int
     """A status report about more ids than this comes as CSV; 0 makes every report CSV."""
 
-    def __init__(self, database: Database, clock: Clock, *, profile: Profiles = "strict", csv_above: int = 100) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        profile: Profiles = "strict",
+        csv_above: int = 100,
+        folder: Path | None = None,
+        max_body: int | None = None,
+    ) -> None:
         self.profile = profile
         self.csv_above = csv_above
+        self.files = StoredFiles(folder, "content_file")
+        self._max_body = max_body
         self._database = database
         self._clock = clock
 
@@ -133,16 +163,33 @@ class MessagingService:
 
     def _handler(self, row: Operation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            body = await _body(request, row.body)
-            return web.Response(body=await self._run(row, request, body), content_type="application/json")
+            if row.body not in _WITH_CONTENTS:
+                return await self._answer(row, request, await request.read(), {})
+            limit = self._max_body or request.client_max_size
+            async with received(request, self.files, limit) as (octets, contents):
+                return await self._answer(row, request, octets, contents)
 
         return handle
 
-    async def _run(self, row: Operation, request: web.Request, body: Request) -> bytes:
+    async def _answer(self, row: Operation, request: web.Request, octets: bytes, contents: Contents) -> web.Response:
+        body = await _body(request, octets, row.body)
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError):
+                return await self._try(row, request, body, contents)
+        return await self._try(row, request, body, contents)
+
+    async def _try(self, row: Operation, request: web.Request, body: Request, contents: Contents) -> web.Response:
+        parts = await self._run(row, request, body, contents)
+        whole = parts[0] if len(parts) == 1 else self.files.payload(parts)
+        return web.Response(body=whole, content_type="application/json")
+
+    async def _run(self, row: Operation, request: web.Request, body: Request, contents: Contents) -> _Parts:
         def begin(connection: sqlite3.Connection) -> Call[Any]:
             now = self._clock.milliseconds()
             account, address = _authenticate(connection, row, body, now)
-            return Call(row.name, request.match_info, body, account, address, now, self.csv_above)
+            return Call(
+                *(row.name, request.match_info, body, account, address, now, self.csv_above, self.files, contents)
+            )
 
         run = row.run
         if isinstance(run, BringsIn):
@@ -150,17 +197,28 @@ class MessagingService:
             return self._rendered(await run.work(call, self._database))
         if isinstance(run, Reads):
             return await self._database.read(lambda connection: self._rendered(run.work(connection, begin(connection))))
-        return self._rendered(await self._database.write(lambda connection: run.work(connection, begin(connection))))
+        changed = await self.files.write(self._database, lambda connection: run.work(connection, begin(connection)))
+        return self._rendered(changed)
 
-    def _rendered(self, members: Answer) -> bytes:
-        answer = msgspec.json.encode({"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members})
+    def _rendered(self, members: Answer) -> _Parts:
+        token, ranges = secrets.token_hex(16), list[FileRange]()
+
+        def name(content: object) -> str:
+            """What stands for a range."""
+            if not isinstance(content, FileRange):
+                raise NotImplementedError(type(content))
+            ranges.append(content)
+            return f"{token}-{len(ranges) - 1}"
+
+        whole = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
+        answer = msgspec.json.encode(whole, enc_hook=name)
         if self._profiles:
-            return msgspec.json.encode(_in_profiles(msgspec.json.decode(answer), self._profiles))
-        return answer
+            answer = msgspec.json.encode(_in_profiles(msgspec.json.decode(answer), self._profiles))
+        parts = re.split(rf"{token}-(\d+)".encode("ascii"), answer) if ranges else [answer]
+        return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 
 
-async def _body(request: web.Request, expected: type[Request]) -> Request:
-    octets = await request.read()
+async def _body(request: web.Request, octets: bytes, expected: type[Request]) -> Request:
     large = len(octets) > _LARGE
     try:
         body: Request = await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
@@ -231,24 +289,28 @@ def _messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) -
         """The members of GetMessageResponse."""
         folder = call.folder(connection)
         messages = mailboxes.messages(connection, folder.id, select(call), whole=whole)
-        return {"messages": [_detail(message, folder.name) for message in messages]}
+        return {"messages": [_detail(message, folder.name, call.files) for message in messages]}
 
     return read
 
 
-def _detail(message: mailboxes.StoredMessage, folder: str) -> msgspec.Raw:
+def _detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
     """A MessageDetail: what depends on the folder, joined to the JSON that was made when the message came."""
-    place = msgspec.json.encode(
-        {
-            "uid": message.uid,
-            "msgnum": message.number,
-            "folder": folder,
-            "expunged": False,
-            "sentDate": None if message.sent_ms is None else timestamp(message.sent_ms),
-            "receivedDate": timestamp(message.received_ms),
-        }
-    )
-    return msgspec.Raw(b"".join((place[:-1], b",", message.members[1:])))
+    place = {
+        "uid": message.uid,
+        "msgnum": message.number,
+        "folder": folder,
+        "expunged": False,
+        "sentDate": None if message.sent_ms is None else timestamp(message.sent_ms),
+        "receivedDate": timestamp(message.received_ms),
+    }
+    if message.file is None:
+        return msgspec.Raw(b"".join((msgspec.json.encode(place)[:-1], b",", message.members[1:])))
+    members = msgspec.json.decode(message.members)
+    for part in members["attachments"]:
+        if isinstance(part.get("content"), list):
+            part["content"] = FileRange(files[message.file], *part["content"])
+    return {**place, **members}
 
 
 def _metadata(select: Callable[[Call[Any]], Selection]) -> Work:
@@ -390,7 +452,9 @@ def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> An
                 "uid": message.uid,
                 "msgID": message.message_id,
                 "folder": folder.name,
-                "data": pybase64.b64encode(message.raw).decode("ascii"),
+                "data": pybase64.b64encode(message.raw).decode("ascii")
+                if message.file is None
+                else FileRange.whole(call.files[message.file]),
             }
             for message in messages
         ]
@@ -453,6 +517,9 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
+
+_WITH_CONTENTS = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
+"""Bodies of any size, for what is large in them is in files."""
 
 _BETWEEN = "{folderName}/{beginTime}/{endTime}"
 

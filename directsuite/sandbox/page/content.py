@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.messaging.parsing import Reading, read_message
 from directsuite.sandbox.patients import state_of
 from directsuite.sandbox.signing.service import LIFETIME_MS
 
@@ -78,17 +77,18 @@ def messages(connection: sqlite3.Connection, folder: int, text: str, before: int
     return [{**row, **msgspec.json.decode(row.pop("metadata"))} for row in rows]
 
 
-def message(connection: sqlite3.Connection, folder: int, uid: int) -> tuple[Row, Reading] | None:
-    """A message as it is listed, with its bytes and the uids beside it; and what it says."""
+def message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
+    """A message as it is listed, with its bytes or the name of their file, and the uids beside it."""
     rows = _rows(
         connection,
-        "SELECT uid, received, seen, deleted, message_id, raw,"
+        "SELECT uid, received, seen, deleted, message_id, metadata, raw, name,"
         " (SELECT max(uid) FROM message WHERE folder = :folder AND uid < :uid) AS older,"
         " (SELECT min(uid) FROM message WHERE folder = :folder AND uid > :uid) AS newer"
-        " FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid = :uid",
+        " FROM message JOIN content ON content.id = content LEFT JOIN content_file USING(content)"
+        " WHERE folder = :folder AND uid = :uid",
         {"folder": folder, "uid": uid},
     )
-    return (rows[0], read_message(rows[0]["raw"])) if rows else None
+    return {**rows[0], "size": msgspec.json.decode(rows[0]["metadata"])["size"]} if rows else None
 
 
 def mailbox(connection: sqlite3.Connection, address: str) -> Row | None:

@@ -32,9 +32,10 @@ from directsuite.sandbox.calls import masked
 from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.control import BASE, CONTROLS, REFUSALS, Entry, control_document, status_of
 from directsuite.sandbox.faults import EVERY_OPERATION, KINDS
+from directsuite.sandbox.files import FilePayload, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
-from directsuite.sandbox.messaging.parsing import plain_alternative
+from directsuite.sandbox.messaging.parsing import plain_alternative, read_message
 from directsuite.sandbox.messaging.service import PROFILES
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.content import NEWEST, PAGE
@@ -44,7 +45,6 @@ from directsuite.sandbox.page.live import Live
 from directsuite.sandbox.page.reference import operations_of
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.refusals import RefusedError, too_large
-from directsuite.sandbox.files import FilePayload
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -262,6 +262,19 @@ class Page:
         except FileNotFoundError:
             raise NotThereError("The document has changed or gone meanwhile.") from None
 
+    @contextmanager
+    def raw(self, message: content.Row) -> Generator[bytes | Path]:
+        """What a message is: bytes, or their file. Raises NotThereError if it has gone since."""
+        name: str | None = message["name"]
+        if name is None:
+            yield message["raw"]
+            return
+        try:
+            with self.sandbox.message_files.reading(name) as file:
+                yield file
+        except FileNotFoundError:
+            raise NotThereError("The message has gone meanwhile.") from None
+
     async def drawn(self, document: content.Row, number: int) -> bytes:
         """A page as PNG, one at a time. Raises NotThereError."""
         with self.reading(document) as file:
@@ -298,7 +311,7 @@ async def _mailbox(page: Page, request: web.Request) -> Mapping[str, Any]:
     return {**await page.sandbox.read(read), "text": text, "outgoing": chosen == SENT}
 
 
-async def _read_message(page: Page, request: web.Request) -> dict[str, Any]:
+async def _find_message(page: Page, request: web.Request) -> dict[str, Any]:
     address, uid = request.match_info["address"], int(request.match_info["uid"])
     number, now = int(request.match_info["folder"]), page.now
 
@@ -306,17 +319,19 @@ async def _read_message(page: Page, request: web.Request) -> dict[str, Any]:
         mailbox = _there(content.mailbox(connection, address))
         folders = content.folders(connection, mailbox["id"])
         folder = _there(next((each for each in folders if each["id"] == number), None))
-        message, reading = _there(content.message(connection, number, uid))
+        message = _there(content.message(connection, number, uid))
         sent = content.sent_message(connection, message["message_id"] or "", now=now)
-        return {"address": address, "folder": folder, "message": message, "reading": reading, "sent": sent}
+        return {"address": address, "folder": folder, "message": message, "sent": sent}
 
     return await page.sandbox.read(read)
 
 
 async def _message(page: Page, request: web.Request) -> Mapping[str, Any]:
-    shown = await _read_message(page, request)
-    plain = plain_alternative(shown["message"]["raw"]) if shown["reading"].html_body else None
-    return {**shown, "plain": plain, "timeout": CONFIRMATION_MS}
+    shown = await _find_message(page, request)
+    with page.raw(shown["message"]) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
+        plain = await asyncio.to_thread(plain_alternative, raw) if reading.html_body else None
+    return {**shown, "reading": reading, "plain": plain, "timeout": CONFIRMATION_MS}
 
 
 async def _sent(page: Page, request: web.Request) -> Mapping[str, Any]:
@@ -421,22 +436,30 @@ _VIEWS: dict[str, tuple[str, View]] = {
 
 async def _html(page: Page, request: web.Request) -> web.StreamResponse:
     """The HTML of a message, for a frame."""
-    reading = (await _read_message(page, request))["reading"]
+    with page.raw((await _find_message(page, request))["message"]) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
     headers = {"Content-Security-Policy": _MAIL_POLICY}
     return web.Response(text=neutral_html(reading.body), content_type="text/html", headers=headers)
 
 
 async def _raw(page: Page, request: web.Request) -> web.StreamResponse:
-    """A message as it came, as text that no browser takes for anything else."""
-    message = (await _read_message(page, request))["message"]
+    """A message as it came, as text that no browser takes for anything else; a large one to download."""
+    message = (await _find_message(page, request))["message"]
+    with page.raw(message) as raw:
+        if isinstance(raw, Path):
+            return _file(FilePayload(raw), f"message-{message['uid']}.eml")
     headers = {"Content-Security-Policy": _FILE_POLICY}
-    return web.Response(body=message["raw"], content_type="text/plain", charset="utf-8", headers=headers)
+    return web.Response(body=raw, content_type="text/plain", charset="utf-8", headers=headers)
 
 
 async def _attachment(page: Page, request: web.Request) -> web.StreamResponse:
-    reading, number = (await _read_message(page, request))["reading"], int(request.match_info["number"])
-    part = _there(reading.attachments[number] if number < len(reading.attachments) else None)
-    return _file(part.content, part.filename)
+    message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
+    with page.raw(message) as raw:
+        reading = await asyncio.to_thread(read_message, raw)
+        part = _there(reading.attachments[number] if number < len(reading.attachments) else None)
+        files = page.sandbox.message_files
+        body = part.content if isinstance(part.content, bytes) else files.payload([part.content], base64=False)
+        return _file(body, part.filename)
 
 
 async def _pdf(page: Page, request: web.Request) -> web.StreamResponse:
@@ -467,7 +490,7 @@ def _bound(page: Page, file: Callable[[Page, web.Request], Awaitable[web.StreamR
     return answer
 
 
-def _file(body: bytes | FilePayload, name: str) -> web.Response:
+def _file(body: bytes | PiecesPayload, name: str) -> web.Response:
     """A download, whatever it holds: a browser shows none of it."""
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])

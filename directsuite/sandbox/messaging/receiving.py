@@ -1,0 +1,174 @@
+"""Request bodies of any size: their large contents go to a file while they are received, the rest is JSON as ever.
+
+    {"content": "JVBERi0xLjcK…", …}  ──►  {"content": "6f1c…-0", …}     and 6f1c…-0: a range of the file, decoded
+
+A content is a string of more than 4 KiB in a member `content` or `data`. The name that takes its place is random, so
+that nobody can write it. It is decoded as base64 while it comes; one that is no base64 is refused where it is used.
+
+No JSON is parsed for that: strings are found by their quotation marks, and what is no content stays as it came.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+import msgspec
+
+from directsuite.sandbox.files import Base64Decoder, FileRange, receive
+from directsuite.sandbox.messaging.parsing import LARGE
+from directsuite.sandbox.refusals import BodyTooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from directsuite.sandbox.files import StoredFiles
+
+Contents: TypeAlias = Mapping[str, FileRange | None]
+"""Large contents by the names in their places; None for what is no base64."""
+
+_IN_MEMORY = 2**20  # octets of a body that is not worth a file
+_MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
+_LONGEST_MEMBER = 200
+_PART_OF_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
+
+
+@asynccontextmanager
+async def received(request: web.Request, files: StoredFiles, limit: int) -> AsyncGenerator[tuple[bytes, Contents]]:
+    """A body as JSON, and its large contents, which are there meanwhile. Raises HTTPRequestEntityTooLarge."""
+    if request.content_length is not None and request.content_length <= _IN_MEMORY:
+        yield await request.read(), {}
+        return
+    with files.making() as file:
+        try:
+            with file.open("wb") as written:
+                divided = DividedBody(written, file, request.client_max_size)
+                await receive(request, limit, divided.feed)
+            yield bytes(divided.rest), divided.contents
+        finally:
+            files.abandon([file.name])
+
+
+class DividedBody:
+    """JSON text, divided while it comes into large contents and the rest of it. Raises BodyTooLargeError.
+
+    largest: bytes that the rest may have.
+    """
+
+    def __init__(self, written: BinaryIO, file: Path, largest: int) -> None:
+        self.rest = bytearray()
+        """The text, with names for the contents."""
+        self.contents: dict[str, FileRange | None] = {}
+        self._written, self._file, self._largest = written, file, largest
+        self._token = secrets.token_hex(16)
+        self._in_string = False
+        self._string = 0  # where the string under way begins in the rest
+        self._is_content: bool | None = None  # None until the string under way is large
+        self._escaping = False  # an odd number of backslashes has come last
+        self._content = _Content(written)
+
+    def feed(self, text: bytes) -> None:
+        """Take a piece of the text."""
+        position = 0
+        while position < len(text):
+            if self._in_string:
+                end, closed = self._end_of_string(text, position)
+                self._add(text[position:end])
+                if closed:
+                    self._close()
+                position = end + closed
+            else:
+                quote = text.find(b'"', position)
+                end = len(text) if quote < 0 else quote + 1
+                self.rest += text[position:end]
+                if quote >= 0:
+                    self._in_string, self._is_content, self._string = True, None, len(self.rest)
+                position = end
+            if len(self.rest) > self._largest:
+                raise BodyTooLargeError(self._largest)
+
+    def _end_of_string(self, text: bytes, position: int) -> tuple[int, bool]:
+        """Where the string under way, or this piece of it, ends; and whether it is the string that ends."""
+        begin = position
+        while True:
+            quote = text.find(b'"', begin)
+            before = text[begin:] if quote < 0 else text[begin:quote]
+            backslashes = len(before) - len(before.rstrip(b"\\"))
+            carried = self._escaping and backslashes == len(before)
+            self._escaping = (backslashes + carried) % 2 == 1
+            if quote < 0:
+                return len(text), False
+            if not self._escaping:
+                return quote, True
+            self._escaping = False
+            begin = quote + 1
+
+    def _add(self, text: bytes) -> None:
+        if self._is_content:
+            self._content.add(text)
+            return
+        self.rest += text
+        if self._is_content is None and len(self.rest) - self._string > LARGE:
+            before = self.rest[max(0, self._string - _LONGEST_MEMBER) : self._string]
+            self._is_content = _MEMBER.search(before) is not None
+            if self._is_content:
+                self._content = _Content(self._written)
+                self._content.add(bytes(self.rest[self._string :]))
+                del self.rest[self._string :]
+
+    def _close(self) -> None:
+        if self._is_content:
+            name = f"{self._token}-{len(self.contents)}"
+            self.contents[name] = self._content.end(self._file)
+            self.rest += name.encode("ascii")
+        self.rest += b'"'
+        self._in_string = False
+
+
+class _Content:
+    """One content, decoded while it comes: the text of a JSON string, which is base64 with or without white space."""
+
+    def __init__(self, written: BinaryIO) -> None:
+        self._written = written
+        self._start = written.tell()
+        self._decoder = Base64Decoder()
+        self._rest = b""
+        self._is_base64 = True
+
+    def add(self, text: bytes, *, last: bool = False) -> None:
+        if not self._is_base64:
+            return
+        text = self._rest + text
+        whole = len(text) if last else _end_of_escapes(text)
+        text, self._rest = text[:whole], text[whole:]
+        try:
+            self._written.write(self._decoder.decode(_unescaped(text), last=last))
+        except (ValueError, msgspec.DecodeError):
+            self._is_base64 = False
+
+    def end(self, file: Path) -> FileRange | None:
+        self.add(b"", last=True)
+        return FileRange(file, self._start, self._written.tell()) if self._is_base64 else None
+
+
+def _end_of_escapes(text: bytes) -> int:
+    """Where a text ends that no escape goes on after."""
+    found = _PART_OF_ESCAPE.search(text, max(0, len(text) - 5))
+    if found is None:
+        return len(text)
+    before = text[: found.start()]
+    is_escaped = (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+    return len(text) if is_escaped else found.start()
+
+
+def _unescaped(text: bytes) -> bytes:
+    """The characters of a string without white space. Raises ValueError or msgspec.DecodeError."""
+    if b"\\" not in text:
+        return text.replace(b" ", b"")
+    return "".join(msgspec.json.decode(b'"%b"' % text, type=str).split()).encode("ascii")
