@@ -1,0 +1,553 @@
+"""Messages too large for memory: received, kept, given back and forwarded as small ones are, from file to file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import secrets
+import sqlite3
+import sys
+import threading
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+import pytest
+from yarl import URL
+
+import directsuite as ds
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.files import FileRange
+from directsuite.sandbox.messaging.parsing import Attachment, content_of
+from directsuite.sandbox.messaging.requests import Recipient
+from directsuite.sandbox.messaging.sending import Draft, compose
+from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
+from tests.sandbox.messaging.test_mailbox_durability import served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Collection
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+ALICE, BOB = MAILBOXES
+LOGIN = {"username": ALICE, "password": MAILBOX_LOGIN}
+BOBS = {"username": BOB, "password": MAILBOX_LOGIN}
+MEGABYTE = 2**20
+NOISE = hashlib.shake_128(b"noise").digest(3 * MEGABYTE)
+
+
+class Mail:
+    """A sandbox with two mailboxes and the files of its large messages."""
+
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession, folder: Path) -> None:
+        self.sandbox, self.http, self.folder = sandbox, http, folder
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "messages").iterdir())
+
+    async def call(self, operation: str, body: object, method: str = "POST") -> dict[str, Any]:
+        content = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
+        headers = {"Content-Type": "application/json"}
+        url = URL(f"{self.sandbox.message_url}/{operation}", encoded=True)
+        async with self.http.request(method, url, data=content, headers=headers) as response:
+            assert response.content_length is not None
+            answer: dict[str, Any] = await response.json()
+            return answer
+
+    async def done(self, operation: str, body: object, method: str = "POST") -> dict[str, Any]:
+        answer = await self.call(operation, body, method)
+        assert answer["success"] is True, answer
+        return answer
+
+    async def send(self, *contents: bytes, kinds: tuple[str, ...] = ("TO",), **members: Any) -> dict[str, Any]:
+        return await self.done("Send", send_body(*contents, kinds=kinds, **members), "PUT")
+
+    async def uids(self, folder: str, login: dict[str, str] = LOGIN) -> list[int]:
+        uids: list[int] = (await self.done(f"GetUIDs/{folder}", login))["uids"]
+        return uids
+
+    async def newest(self, folder: str, login: dict[str, str] = LOGIN) -> dict[str, Any]:
+        """The newest message of a folder, as GetMessagesByUIDs and GetRawMessagesByUIDs give it."""
+        body = {"auth": login, "uids": (await self.uids(folder, login))[-1:]}
+        [detail] = (await self.done(f"GetMessagesByUIDs/{folder}", body))["messages"]
+        [raw] = (await self.done(f"GetRawMessagesByUIDs/{folder}", body))["messages"]
+        assert (raw["uid"], raw["msgID"], raw["folder"]) == (detail["uid"], detail["msgID"], folder)
+        return {**detail, "raw": base64.b64decode(raw["data"], validate=True)}
+
+
+def send_body(*contents: bytes, kinds: tuple[str, ...] = ("TO",), **members: Any) -> dict[str, Any]:
+    recipients = [{"email": address, "type": kind} for address, kind in zip((BOB, ALICE), kinds, strict=False)]
+    attached = [
+        {"content": base64.b64encode(content).decode(), "contentType": "application/pdf", "filename": f"{number}.pdf"}
+        for number, content in enumerate(contents)
+    ]
+    message = {"sender": ALICE, "subject": "Ünits", "body": "text", "htmlBody": False, "recipients": recipients}
+    return {"authentication": LOGIN, "message": message | {"attachmentList": attached} | members}
+
+
+@asynccontextmanager
+async def opened(folder: Path, **options: Any) -> AsyncGenerator[Mail]:
+    async with (
+        Sandbox(folder, seed=add_sample_content, **options) as sandbox,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout()) as http,
+    ):
+        yield Mail(sandbox, http, folder)
+
+
+@pytest.fixture
+async def mail(tmp_path: Path) -> AsyncIterator[Mail]:
+    async with opened(tmp_path) as running:
+        yield running
+
+
+def attachments_of(detail: dict[str, Any]) -> list[bytes]:
+    return [base64.b64decode(each["content"], validate=True) for each in detail["attachments"]]
+
+
+def alike(detail: dict[str, Any]) -> dict[str, Any]:
+    """What depends on a message's bytes alone."""
+    places = ("uid", "msgnum", "folder", "receivedDate", "raw", "sentDate", "expunged")
+    return {name: value for name, value in detail.items() if name not in places}
+
+
+SIZES = [(0,), (57,), (4096, 4097, 1), (700_000,), (MEGABYTE,), (3 * MEGABYTE,), (2 * MEGABYTE + 1, 5, 1_000_003)]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail, sizes: tuple[int, ...]) -> None:
+    contents = [NOISE[:size] for size in sizes]
+    await mail.send(*contents)
+    sent, received = await mail.newest("INBOX.Sent"), await mail.newest("INBOX", BOBS)
+    assert (sent["raw"], alike(sent)) == (received["raw"], alike(received))
+    assert attachments_of(sent) == contents
+    assert sent["size"] == len(sent["raw"])
+    assert alike(sent) == json.loads(content_of(sent["raw"]).detail)  # what a small message gives
+    assert [file.read_bytes() for file in mail.files] == [sent["raw"]] * (len(sent["raw"]) > MEGABYTE)
+
+    messages = [{"data": base64.b64encode(sent["raw"]).decode()}]
+    await mail.done("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": messages})
+    saved = await mail.newest("INBOX.Drafts")
+    assert (saved["raw"], alike(saved)) == (sent["raw"], alike(sent))
+    assert len(mail.files) == (len(sent["raw"]) > MEGABYTE)
+
+    forward = {"auth": LOGIN, "uids": [saved["uid"]], "recipients": [{"email": BOB, "type": "TO"}]}
+    await mail.done("Forward/INBOX.Drafts", forward, "PUT")
+    forwarded = await mail.newest("INBOX", BOBS)
+    assert attachments_of(forwarded) == contents
+    assert forwarded["subject"] == "Fwd: Ünits"
+    assert alike(forwarded) == json.loads(content_of(forwarded["raw"]).detail)
+    report = (await mail.done(f"GetMessageStatus/{forwarded['msgID']}", LOGIN))["messageLogs"]
+    assert [each["messageSize"] for each in report] == [len(forwarded["raw"])]
+
+
+async def test_a_message_of_more_than_a_mebibyte_is_in_a_file(mail: Mail) -> None:
+    await mail.send(NOISE[:1], body="")
+    beside = len((await mail.newest("INBOX.Sent"))["raw"])
+    for size in (MEGABYTE, MEGABYTE + 1):
+        lines, rest = divmod(size - beside, 902)
+        await mail.send(NOISE[:1], body=("t" * 900 + "\r\n") * lines + "t" * rest)
+        sent = await mail.newest("INBOX.Sent")
+        assert len(sent["raw"]) == size
+        assert alike(sent) == json.loads(content_of(sent["raw"]).detail)
+        assert [file.read_bytes() for file in mail.files] == [sent["raw"]] * (size > MEGABYTE)
+
+
+async def test_several_messages_are_forwarded_as_they_are(mail: Mail) -> None:
+    for size in (2 * MEGABYTE, 100):
+        await mail.send(NOISE[:size])
+    uids = (await mail.uids("INBOX.Sent"))[-2:]
+    body = {"auth": LOGIN, "uids": uids}
+    stored = (await mail.done("GetRawMessagesByUIDs/INBOX.Sent", body))["messages"]
+    recipients = [{"email": BOB, "type": "BCC"}]
+    await mail.done("Forward/INBOX.Sent", body | {"recipients": recipients}, "PUT")
+    received, own = await mail.newest("INBOX", BOBS), await mail.newest("INBOX.Sent")
+    assert attachments_of(received) == [base64.b64decode(each["data"]) for each in stored]
+    assert received["attachments"] == own["attachments"]
+    assert (received["recipients"], own["recipients"]) == ([], recipients)
+    assert b"\r\nBcc: bob@" in own["raw"]
+    assert len(mail.files) == 3
+
+
+async def test_copies_share_a_file_which_goes_with_the_last(mail: Mail) -> None:
+    await mail.send(NOISE)
+    body = {"auth": LOGIN, "uids": (await mail.uids("INBOX.Sent"))[-1:]}
+    await mail.done("CopyMessagesByUIDs/INBOX.Sent/INBOX.Drafts", body)
+    await mail.done("DeleteMessagesByUIDs/INBOX.Sent/true", body)
+    received = await mail.newest("INBOX", BOBS)
+    await mail.done("DeleteMessagesByUIDs/INBOX/true", {"auth": BOBS, "uids": [received["uid"]]})
+    assert len(mail.files) == 1
+    drafts = await mail.uids("INBOX.Drafts")
+    assert attachments_of(await mail.newest("INBOX.Drafts")) == [NOISE]
+    await mail.done("DeleteMessagesByUIDs/INBOX.Drafts/true", {"auth": LOGIN, "uids": drafts})
+    assert mail.files == []
+
+
+async def test_a_form_that_nobody_here_gets_leaves_no_file(mail: Mail) -> None:
+    recipients = [{"email": "deliver@hospital.example", "type": "BCC"}]
+    await mail.send(NOISE, recipients=recipients)
+    [own] = mail.files  # there is a form without the BCC recipients too
+    assert own.read_bytes() == (await mail.newest("INBOX.Sent"))["raw"]
+
+
+@pytest.mark.parametrize("removes", ["the account", "everything", "the folder"])
+async def test_files_go_with_what_has_their_messages(mail: Mail, removes: str) -> None:
+    await mail.done("CreateFolder/INBOX.Kept", LOGIN)
+    raw = b"Subject: large\r\n\r\n" + b"text\r\n" * 200_000
+    messages = [{"data": base64.b64encode(raw).decode()}]
+    await mail.done("SaveRawMessages/INBOX.Kept", {"auth": LOGIN, "messages": messages * 2})
+    assert [file.stat().st_size for file in mail.files] == [len(raw)]
+    if removes == "the folder":
+        await mail.done("DeleteFolder/INBOX.Kept", LOGIN)
+    else:
+        await mail.sandbox.reset(ALICE if removes == "the account" else None)
+    assert mail.files == []
+
+
+async def test_files_are_kept_by_a_folder_and_those_without_a_row_are_not(tmp_path: Path) -> None:
+    async with opened(tmp_path) as mail:
+        await mail.send(NOISE, kinds=("BCC",))
+        sent = await mail.newest("INBOX.Sent")
+        kept = mail.files
+        assert all(file.stat().st_mode & 0o077 == 0 for file in kept)
+    (tmp_path / "messages" / "killed before its row was written").write_bytes(NOISE)
+    async with opened(tmp_path) as mail:
+        assert mail.files == kept
+        assert await mail.newest("INBOX.Sent") == sent
+
+
+async def test_what_comes_from_outside_is_in_a_file_too(mail: Mail) -> None:
+    raw = b"From: c@d.test\r\nContent-Type: image/png\r\n\r\n" + NOISE
+    await mail.sandbox.deliver(ALICE, raw)
+    assert [file.read_bytes() for file in mail.files] == [raw]
+    received = await mail.newest("INBOX")
+    assert (received["raw"], attachments_of(received)) == (raw, [NOISE])
+
+
+_BODY = json.dumps(send_body(NOISE, NOISE)).encode()
+_END = base64.b64encode(NOISE)[-8:]
+_NO_BASE64 = "content is not base64"
+REFUSED = {
+    "base64 that breaks at its end": (_BODY.replace(_END, _END[:-2] + b"*A"), _NO_BASE64),
+    "base64 cut short": (_BODY.replace(_END, _END[:-2]), _NO_BASE64),
+    "padding within base64": (_BODY.replace(_END, b"AA==" + _END, 1), _NO_BASE64),
+    "base64 that is not ASCII": (_BODY.replace(_END, "é".encode() + _END), _NO_BASE64),
+    "an escape of what is no base64": (_BODY.replace(_END, b"\\u00e9" + _END), _NO_BASE64),
+    "JSON broken after its content": (_BODY[:-1] + b",}", "the request body is not valid JSON"),
+    "a string without an end": (_BODY[: len(_BODY) // 2], "the request body is not valid JSON"),
+    "wrong credentials": (_BODY.replace(b'"password": "', b'"password": "x'), "password is wrong"),
+    "no sender": (_BODY.replace(b'"sender"', b'"from"'), "missing required field `sender`"),
+    "another sender": (_BODY.replace(b'"sender": "', b'"sender": "x'), "sender is not the mailbox"),
+    "a multipart attachment": (_BODY.replace(b"application/pdf", b"multipart/mixed"), "cannot be of a multipart type"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_is_refused_leaves_no_file(mail: Mail, case: str) -> None:
+    body, text = REFUSED[case]
+    assert body != _BODY
+    answer = await mail.call("Send", body, "PUT")
+    assert answer["success"] is False
+    assert text in answer["message"]
+    assert mail.files == []
+    assert await mail.sandbox.ledger("Send") == []
+
+
+async def test_a_raw_message_that_is_no_base64_is_refused_and_none_is_kept(mail: Mail) -> None:
+    good = base64.b64encode(NOISE).decode()
+    body = {"auth": LOGIN, "messages": [{"data": good}, {"data": good + "*"}]}
+    answer = await mail.call("SaveRawMessages/INBOX.Drafts", body)
+    assert (answer["code"], answer["message"]) == (4, "data is not base64")
+    assert mail.files == []
+
+
+async def test_base64_comes_with_escapes_and_white_space(mail: Mail) -> None:
+    body = json.dumps(send_body(NOISE)).encode()
+    text = base64.b64encode(NOISE)
+    spelt = base64.encodebytes(NOISE).replace(b"\n", b"\\r\\n \\u0020").replace(b"/", b"\\/").replace(b"+", b"\\u002b")
+    await mail.done("Send", body.replace(text, spelt), "PUT")
+    assert attachments_of(await mail.newest("INBOX.Sent")) == [NOISE]
+
+
+async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    body = json.dumps(send_body(NOISE)).encode()
+
+    async def chunked() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 2**16):
+            yield body[start : start + 2**16]
+
+    async with opened(tmp_path, max_body=2_000_000) as mail:
+        for data in (io.BytesIO(body), chunked()):
+            headers = {"Content-Type": "application/json"}
+            async with mail.http.put(f"{mail.sandbox.message_url}/Send", data=data, headers=headers) as answer:
+                assert answer.status == 413
+                refusal = await answer.json()
+            assert (refusal["success"], refusal["code"]) == (False, 4)
+            assert "larger than 2,000,000 bytes: start the sandbox with a larger --max-body" in refusal["message"]
+        assert mail.files == []
+
+
+@pytest.mark.parametrize("operation", ["Send", "SaveRawMessages/INBOX.Drafts"])
+async def test_what_is_no_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
+    body = b'{"subject": "' + b"x" * (65 * MEGABYTE) + b'"}'
+    answer = await mail.call(operation, body, "PUT" if operation == "Send" else "POST")
+    assert "larger than 67,108,864 bytes" in answer["message"]
+    assert mail.files == []
+
+
+async def test_a_raw_message_is_refused_where_its_text_does_not_fit_into_memory(mail: Mail) -> None:
+    raw = base64.b64encode(b"Subject: x\r\n\r\n" + b"text\r\n" * (11 * MEGABYTE)).decode()
+    answer = await mail.call("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": [{"data": raw}]})
+    assert answer["code"] == 4
+    assert "more than 67,108,864 bytes beside attachments" in answer["message"]
+    assert mail.files == []
+
+
+async def test_a_name_that_somebody_makes_up_is_no_base64(mail: Mail, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = send_body(NOISE)
+    body["message"]["attachmentList"].append({"content": f"{'0' * 32}-0", "contentType": "a/b", "filename": "x"})
+    assert (await mail.call("Send", body, "PUT"))["message"] == "content is not base64"
+
+    def known(octets: int) -> str:
+        return "0" * 2 * octets
+
+    monkeypatch.setattr(secrets, "token_hex", known)  # it would take one who knows the name
+    await mail.done("Send", body, "PUT")
+
+
+async def test_the_text_of_an_answer_cannot_pass_for_a_name(mail: Mail) -> None:
+    names = [f"{'0' * 32}-0", f'"{"f" * 32}-0"']
+    await mail.send(NOISE, body=" ".join(names), subject=names[0])
+    received = await mail.newest("INBOX", BOBS)
+    assert (received["body"], received["subject"]) == (" ".join(names), names[0])
+    assert attachments_of(received) == [NOISE]
+
+
+async def test_answers_in_files_have_their_profile(mail: Mail) -> None:
+    await mail.send(NOISE, NOISE[:9])
+    mail.sandbox.profile = ["java", "attachment-list"]
+    body = {"auth": LOGIN, "uids": (await mail.uids("INBOX.Sent"))[-1:]}
+    detail = (await mail.done("GetMessagesByUIDs/INBOX.Sent", body))["messages"]
+    assert isinstance(detail["sentDate"], int)
+    assert [base64.b64decode(each["content"]) for each in detail["attachmentList"]] == [NOISE, NOISE[:9]]
+    assert detail["saved"] is True
+    raw = (await mail.done("GetRawMessagesByUIDs/INBOX.Sent", body))["messages"]
+    assert base64.b64decode(raw["data"]) == mail.files[0].read_bytes()
+
+
+async def test_metadata_has_nothing_of_the_files(mail: Mail) -> None:
+    await mail.send(NOISE)
+    newest = (await mail.done("GetMessageMetaData/INBOX.Sent", LOGIN))["messages"][-1]
+    assert newest["attachments"] == [{"filename": "0.pdf", "contentType": "application/pdf"}]
+
+
+async def test_what_is_deleted_while_it_is_read_is_sent_to_its_end(mail: Mail) -> None:
+    content = NOISE * 8  # more than a connection holds
+    await mail.send(content, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
+    uids = (await mail.uids("INBOX.Sent"))[-1:]
+    body = json.dumps({"auth": LOGIN, "uids": uids}).encode()
+    url = f"{mail.sandbox.message_url}/GetMessagesByUIDs/INBOX.Sent"
+    async with mail.http.post(url, data=io.BytesIO(body), headers={"Content-Type": "application/json"}) as answer:
+        await mail.done("DeleteMessagesByUIDs/INBOX.Sent/true", body)
+        assert len(mail.files) == 1
+        [detail] = json.loads(await answer.read())["messages"]
+    assert attachments_of(detail) == [content]
+    assert await mail.uids("INBOX.Sent") == []  # by the same connection: the answer before it has ended
+    assert mail.files == []
+
+
+@pytest.mark.parametrize("operation", ["GetMessagesByUIDs", "GetRawMessagesByUIDs", "Forward"])
+async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
+    mail: Mail, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    await mail.send(NOISE, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
+    uids = (await mail.uids("INBOX.Sent"))[-1:]
+    body = {"auth": LOGIN, "uids": uids, "recipients": [{"email": BOB, "type": "TO"}]}
+    reads = mail.sandbox.message_files.reading_all
+
+    def reads_once_it_has_gone(names: Collection[str]) -> AbstractContextManager[None]:
+        [file] = mail.files
+        file.unlink()
+        connection.execute("DELETE FROM message WHERE content IN (SELECT content FROM content_file)")
+        return reads(names)
+
+    with closing(sqlite3.connect(mail.folder / "sandbox.sqlite3", isolation_level=None)) as connection:
+        monkeypatch.setattr(mail.sandbox.message_files, "reading_all", reads_once_it_has_gone)
+        answer = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
+    if operation == "Forward":
+        assert answer["message"] == "There is no message with these uids"
+    else:
+        assert answer["messages"] == []
+
+
+async def test_a_file_that_is_lost_is_a_failure_and_no_endless_search(mail: Mail) -> None:
+    await mail.send(NOISE)
+    for file in mail.files:
+        file.unlink()
+    answer = await mail.call("GetMessages/INBOX.Sent", LOGIN)
+    assert answer["message"] == "the sandbox failed to answer; its log says why"
+
+
+@pytest.mark.parametrize("kind", ["truncate", "malformed", "latency", "status"])
+async def test_faults_hit_large_messages(mail: Mail, kind: str) -> None:
+    mail.sandbox.inject_fault("Send", kind, seconds=0)
+    body = json.dumps(send_body(NOISE)).encode()
+    if kind == "latency":
+        await mail.done("Send", body, "PUT")
+    else:
+        with pytest.raises((aiohttp.ClientError, json.JSONDecodeError, AssertionError)):
+            await mail.done("Send", body, "PUT")
+    assert len(mail.files) == (kind in {"truncate", "malformed", "latency"})
+    exchange = mail.sandbox.calls.exchange(mail.sandbox.calls.count)
+    assert exchange is not None
+    assert (exchange.request, exchange.request_size) == (body[:8192], len(body))
+    if kind == "truncate":
+        mail.sandbox.inject_fault("GetMessages", kind)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await mail.done("GetMessages/INBOX.Sent", LOGIN)
+
+
+async def test_the_page_shows_a_large_message_and_gives_its_files(mail: Mail) -> None:
+    await mail.send(NOISE, body="text" * 50_000)
+    sent = await mail.newest("INBOX.Sent")
+    root = mail.sandbox.root_url
+    async with mail.http.get(f"{root}/page/mail/{ALICE}?folder=INBOX.Sent") as answer:
+        found = re.search(rf'href="(/page/mail/[^"]*/{sent["uid"]})"', await answer.text())
+    assert found is not None
+    async with mail.http.get(root + found[1]) as answer:
+        shown = await answer.text()
+    assert "These are the first 100,000 characters" in shown
+    assert "3.1 MB" in shown
+    assert "The raw message</a>, a download" in shown
+    async with mail.http.get(f"{root}{found[1]}/raw") as answer:
+        assert (answer.content_length, answer.content_disposition and answer.content_disposition.type) == (
+            sent["size"],
+            "attachment",
+        )
+        assert await answer.read() == sent["raw"]
+    async with mail.http.get(f"{root}{found[1]}/attachments/0") as answer:
+        assert answer.content_length == len(NOISE)
+        assert await answer.read() == NOISE
+
+
+@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 786_431, 786_432, 786_433, 1_572_864, 3_000_000])
+def test_an_attachment_is_written_in_pieces_as_it_is_written_whole(size: int, tmp_path: Path) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(NOISE[:size])
+    whole, part = (
+        compose(
+            Draft(ALICE, [Recipient(BOB, "TO")], "s", "b", attachments=[Attachment("a", "a/b", content)]),
+            message_id="<a@b>",
+            at=datetime(2026, 5, 1, tzinfo=UTC),
+        ).delivered
+        for content in (NOISE[:size], FileRange.whole(file))
+    )
+    without_boundary = re.compile(rb"=_[0-9a-f]{32}")
+    assert without_boundary.sub(b"", part.raw) == without_boundary.sub(b"", whole.raw)
+    assert json.loads(part.detail)["attachments"] == json.loads(whole.detail)["attachments"]
+
+
+class AnonymousMemory:
+    """The largest anonymous memory that a process has had meanwhile: pages of mapped files are not its own."""
+
+    def __init__(self, process: int) -> None:
+        self._status = Path(f"/proc/{process}/status")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.first = self.peak = self._size()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            self.peak = max(self.peak, self._size())
+
+    def _size(self) -> int:
+        line = next(line for line in self._status.read_text().splitlines() if line.startswith("RssAnon:"))
+        return int(line.split()[1]) * 1024
+
+
+async def _content(answer: aiohttp.ClientResponse, member: bytes, target: Path) -> str:
+    """Decode the first content in an answer into a file, without its JSON; its SHA-256."""
+    digest, rest, begun = hashlib.sha256(), b"", False
+    with target.open("wb") as file:
+        async for piece in answer.content.iter_chunked(2**18):
+            rest += piece
+            if not begun:
+                assert member in rest
+                rest, begun = rest.partition(member)[2], True
+            text, end, _ = rest.partition(b'"')
+            whole = len(text) if end else len(text) // 4 * 4
+            octets = base64.b64decode(text[:whole], validate=True)
+            digest.update(octets)
+            file.write(octets)
+            if end:
+                break
+            rest = rest[whole:]
+        await answer.read()
+    return digest.hexdigest()
+
+
+async def _saving(file: Path) -> AsyncIterator[bytes]:
+    """The body of SaveRawMessages for a message in a file."""
+    yield b'{"messages": [{"data": "'
+    with file.open("rb") as raw:
+        while piece := raw.read(3 * 2**16):
+            yield base64.b64encode(piece)
+    yield f'"}}], "auth": {json.dumps(LOGIN)}}}'.encode()
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+@pytest.mark.parametrize("megabytes", [64, pytest.param(1024, marks=pytest.mark.slow)])
+async def test_a_large_message_takes_little_memory(megabytes: int, tmp_path: Path) -> None:
+    source, target, digest = tmp_path / "source", tmp_path / "target", hashlib.sha256()
+    with source.open("wb") as file:
+        for number in range(megabytes):
+            block = hashlib.shake_128(b"%d" % number).digest(MEGABYTE)
+            digest.update(block)
+            file.write(block)
+    json_of = {"Content-Type": "application/json"}
+    async with (
+        served(tmp_path / "state") as (process, urls),
+        ds.DirectSuite(ds.Settings(message_url=urls["message"], attempt_timeout=300)) as suite,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), headers=json_of) as http,
+    ):
+        box = suite.mailbox(ALICE, MAILBOX_LOGIN)
+        bob = ds.Recipient(BOB, ds.RecipientType.TO)
+        await box.send(ds.Message(recipients=[bob], body="small"))
+        with AnonymousMemory(process.pid) as memory:
+            to = [bob, ds.Recipient("deliver@a.example", ds.RecipientType.BCC)]
+            attached = [ds.Attachment.from_path(source)]
+            await box.send(ds.Message(recipients=to, body="large", attachment_list=attached), timeout=600)
+            read = json.dumps({"auth": BOBS, "uids": await suite.mailbox(BOB, MAILBOX_LOGIN).get_uids()})
+            async with http.post(f"{urls['message']}/GetMessagesByUIDs/INBOX", data=read) as answer:
+                assert await _content(answer, b'"content":"', target) == digest.hexdigest()
+            newest = json.dumps({"auth": BOBS, "uids": (await suite.mailbox(BOB, MAILBOX_LOGIN).get_uids())[-1:]})
+            async with http.post(f"{urls['message']}/GetRawMessagesByUIDs/INBOX", data=newest) as answer:
+                raw = await _content(answer, b'"data":"', target)
+            async with http.post(f"{urls['message']}/SaveRawMessages/INBOX.Drafts", data=_saving(target)) as answer:
+                assert (await answer.json())["success"] is True
+            drafts = await box.get_uids("INBOX.Drafts")
+            await box.forward("INBOX.Drafts", drafts, [bob], timeout=600)
+        files = [*(tmp_path / "state" / "messages").iterdir()]
+        assert len(files) == 3  # the copy in Sent, which names all; what was delivered, and saved; what was forwarded
+        assert raw in {_digest(file) for file in files}
+        sys.stdout.write(f"{(memory.peak - memory.first) / MEGABYTE:.1f} MiB more than {memory.first / MEGABYTE:.1f}\n")
+        assert memory.peak - memory.first < 64 * MEGABYTE
