@@ -599,7 +599,8 @@ class SandboxOptions:
     imitate: Annotated[Path | None, Parameter(converter=named)] = None
     """Answer as the server does whose differences this report of `doctor --deep` has."""
     max_body: Annotated[int | None, Parameter(converter=size)] = None
-    """The largest body of a request, such as 500M. By default Save takes documents of 1 GiB, and the others 64 MiB."""
+    """The largest body of a request, such as 500M. By default Save takes documents of 1 GiB, Send and SaveRawMessages
+    attachments of 1 GiB, and the others 64 MiB."""
     quiet: Annotated[bool, Flag] = False
     """Print no calls."""
     json: Annotated[bool, Flag] = False

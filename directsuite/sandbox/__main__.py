@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
-    parser.add_argument("--max-body", type=_size, metavar="SIZE", help="of a request: 500M; Save takes more by default")
+    parser.add_argument("--max-body", type=_size, metavar="SIZE", help="of any request, such as 500M")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
     token = parser.add_argument_group("the signing key in a PKCS #11 token", f"PIN: a file, or {PIN_VARIABLE}")

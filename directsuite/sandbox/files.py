@@ -14,12 +14,12 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import uuid
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,30 +57,34 @@ CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
 
 
 class StoredFiles:
-    """The files of a folder, or of a temporary one where it is None; used in the event loop's thread.
+    """The files of a folder, or of a temporary one where it is None; used in the event loop's thread, but for making.
 
     table: the one whose rows name the files, with the `abandoned_schema`.
     """
 
     def __init__(self, folder: Path | None, table: str = "") -> None:
         self._kept = folder
+        self._made: Path | None = None
+        self._making_folder = threading.Lock()
         self._table = table
         self._readers = Counter[str]()
         self._abandoned = set[str]()
 
-    @cached_property
+    @property
     def _folder(self) -> Path:
-        if self._kept is not None:
-            self._kept.mkdir(0o700, parents=True, exist_ok=True)
-            return self._kept
-        folder = Path(tempfile.mkdtemp(prefix="directsuite-sandbox-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        with self._making_folder:
+            if self._made is None and self._kept is not None:
+                self._kept.mkdir(0o700, parents=True, exist_ok=True)
+                self._made = self._kept
+            if self._made is None:
+                self._made = Path(tempfile.mkdtemp(prefix="directsuite-sandbox-"))
+                weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+            return self._made
 
     def close(self) -> None:
         """Remove the folder, if it is a temporary one."""
-        if self._kept is None and "_folder" in self.__dict__:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._kept is None and self._made is not None:
+            shutil.rmtree(self._made, ignore_errors=True)
 
     async def write(self, database: Database, work: Callable[[sqlite3.Connection], T], made: Iterable[str] = ()) -> T:
         """Have work written, and remove the files that no row names after it, those that were made for it too."""

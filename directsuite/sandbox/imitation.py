@@ -1,7 +1,8 @@
 """Answers as another server gives them: what `directsuite doctor --deep --report` has found there, done here.
 
 A difference is an operation, a path and what differs there, in the report's words; it holds no value of that server.
-The values that appear here are made up. Words that this module doesn't know change nothing.
+The values that appear here are made up. Words that this module doesn't know change nothing, and the JSON of an answer
+that comes out of files stays as it is.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Serving:
     imitate: Path | None = None
     """A report of `directsuite doctor --deep`, whose differences the answers are to have."""
     max_body: int | None = None
-    """Bytes that a request may have; None for 1 GiB of document in Save, and 64 MiB in other operations."""
+    """Bytes that a request may have; None for 1 GiB of document in Save, and of attachments in Send, its variants and
+    SaveRawMessages, and for 64 MiB in other operations."""
     quiet: bool = False
     """Print no calls."""
     json: bool = False

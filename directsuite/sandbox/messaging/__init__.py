@@ -2,6 +2,7 @@
 
     service.py      the operations, a row each, and their work
     requests.py     request bodies, checked, and the call that the work of an operation gets
+    receiving.py    bodies of any size: large contents go to a file while they are received
     mailboxes.py    accounts and T-Users, folders, and the messages in them
     sending.py      Send and its variants, Forward, SaveRawMessages: messages composed, then written
     delivery.py     what becomes of each recipient, and the status report
@@ -40,6 +41,8 @@ What the sandbox does where the specification is silent:
 | Forward, codes | 2 for no recipients, or what is no address, whatever the uids; then 4 where no uid is there |
 | headers | those that the message itself needs (From, To, Date, Message-ID, Content-*, …) cannot be set: 4 |
 | bodies | line ends come back as CRLF, as mail has them |
+| large messages | answered as small ones are; a message of more than 1 MiB is a file, beside the other state |
+| too large | HTTP 413, code 4, and the limit by its name; a raw message with 96 MiB beside attachments: code 4 |
 | smtpId | with angle brackets; taken without, too; unknown or another sender's: success and no records |
 | report form | CSV, titles first, when more ids are asked for than `MessagingService.csv_above` (0: always) |
 | delivery | see delivery.py |

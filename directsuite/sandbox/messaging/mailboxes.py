@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INBOX = "INBOX"
 SENT = "INBOX.Sent"
 TRASH = "INBOX.Trash"
-_TOO_LARGE = "The message is larger than the sandbox can keep: attachments of about 360 MB together are the most"
+_TOO_LARGE = "The message is larger than the sandbox can keep: what it has beside large attachments is in one row"
 RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
 _SCHEMA = """

@@ -44,8 +44,8 @@ _OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue"
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
 LARGE = 4096
-"""Octets of an attachment that is left in its file."""
-_LARGEST_READ = 64 * 2**20
+"""Octets; an attachment of more is left in the file of its message."""
+_LARGEST_READ = 96 * 2**20  # a text of 64 MiB, which a request may have, in base64
 _TOO_LARGE = (
     f"The message has more than {_LARGEST_READ:,} bytes beside attachments that are in base64 or not encoded: headers,"
     " texts, and attachments in other encodings"
@@ -54,7 +54,7 @@ _TOO_LARGE = (
 _WINDOW = 2**16  # octets that are searched at once, so that others run meanwhile
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
-_LINE = re.compile(rb"[^\r\n]{1,67108864}(?:\r\n|\r|\n)?|\r\n|\r|\n")
+_LINE = re.compile(rb"[^\r\n]{1,134217728}(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _MBOX_LINE = re.compile(rb">?From ")
 _HEADER_NAME = re.compile(rb"([!-9;-~]+)[ \t]*:")
 _LONGEST_READ = 4096  # characters of a part's header; the time to read parameters grows with the square of their length

@@ -96,7 +96,7 @@ def test_json_divided_is_the_json_with_its_contents_put_back(file: Path, value: 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """What a JSON value has that has no members, and where."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind not in {dict, list}:
         yield place, value
         return
