@@ -232,18 +232,11 @@ class FileRange:
         return [self.start, self.end, self.size if self._encoded else None]
 
     def octets(self) -> Iterator[bytes]:
-        """The octets in pieces; all but the last have a multiple of 3."""
+        """The octets in pieces."""
         if not self._encoded:
-            yield from self._pieces()
-            return
+            return self._pieces()
         decoder = Base64Decoder()
-        rest = b""
-        for piece in self._pieces():
-            octets = rest + decoder.decode(piece.translate(None, _LINE_BREAKS))
-            whole = len(octets) // 3 * 3
-            yield octets[:whole]
-            rest = octets[whole:]
-        yield rest
+        return (decoder.decode(piece.translate(None, _LINE_BREAKS)) for piece in self._pieces())
 
     def base64(self) -> Iterator[bytes]:
         """The octets in base64 without line breaks, in pieces."""

@@ -36,6 +36,7 @@ Contents: TypeAlias = Mapping[str, FileRange | None]
 _IN_MEMORY = 2**20  # octets of a body that is not worth a file
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
 _LONGEST_MEMBER = 200
+# Of two backslashes it takes one for a part: these are no base64 anyway.
 _PART_OF_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 
@@ -145,7 +146,8 @@ class _Content:
         if not self._is_base64:
             return
         text = self._rest + text
-        whole = len(text) if last else _end_of_escapes(text)
+        part = None if last else _PART_OF_ESCAPE.search(text, max(0, len(text) - 5))
+        whole = len(text) if part is None else part.start()
         text, self._rest = text[:whole], text[whole:]
         try:
             self._written.write(self._decoder.decode(_unescaped(text), last=last))
@@ -155,16 +157,6 @@ class _Content:
     def end(self, file: Path) -> FileRange | None:
         self.add(b"", last=True)
         return FileRange(file, self._start, self._written.tell()) if self._is_base64 else None
-
-
-def _end_of_escapes(text: bytes) -> int:
-    """Where a text ends that no escape goes on after."""
-    found = _PART_OF_ESCAPE.search(text, max(0, len(text) - 5))
-    if found is None:
-        return len(text)
-    before = text[: found.start()]
-    is_escaped = (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
-    return len(text) if is_escaped else found.start()
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import parsing, receiving
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import content_of, read_message
 from directsuite.sandbox.messaging.receiving import DividedBody
 from tests.examples import examples
 from tests.sandbox.messaging.test_mailbox_mime import HOSTILE
@@ -63,27 +64,46 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
-@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(value=_json, data=st.data())
-@example(value={"content": "QUJD" * 9, "data": ["\\" * 30, '\\"' * 9]}, data=None)
-def test_json_divided_is_the_json_with_its_contents_put_back(file: Path, value: Any, data: Any) -> None:
-    def draw(strategy: Any) -> Any:
-        return None if data is None else data.draw(strategy)
+_CLEAN = "QUJD" * 9
+_TEXTS = [
+    *(_CLEAN, "QUJD\r\n" * 9, _CLEAN + "QQ==" + _CLEAN, _CLEAN + '"' + _CLEAN, _CLEAN + "\\u12", _CLEAN + "é" + _CLEAN),
+    *("\\" * 30, "\\" * 31, '\\"' * 9, '"' * 20 + "\\", _CLEAN + "\\" + _CLEAN, _CLEAN + '\\"' + _CLEAN, _CLEAN + "\\"),
+]
+_CONTENTS = [{"content": text} for text in _TEXTS]
+_MEMBERS = [{name: text} for text in _TEXTS for name in ('x"data', "body")]
 
-    text = json.dumps(value, ensure_ascii=bool(draw(st.booleans())), indent=draw(st.none() | st.integers(0, 2)))
-    if draw(st.booleans()):
-        text = text.replace("/", "\\/")
-    octets = text.encode("utf-8", "surrogatepass")
-    cuts = sorted(draw(st.lists(st.integers(0, len(octets)), max_size=6)) or [])
+
+def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | None]]:
+    """The rest of a text that comes in pieces, and its contents by their names."""
     with file.open("wb") as written:
         divided = DividedBody(written, file, 10**6)
-        for start, end in zip([0, *cuts], [*cuts, len(octets)], strict=True):
-            divided.feed(octets[start:end])
-    contents = {
-        name: None if content is None else b"".join(content.octets()) for name, content in divided.contents.items()
-    }
+        for piece in pieces:
+            divided.feed(piece)
+    contents = divided.contents.items()
+    return bytes(divided.rest), {name: None if found is None else b"".join(found.octets()) for name, found in contents}
+
+
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    value=_json | st.dictionaries(_names, _strings, min_size=1),
+    plain=st.booleans(),
+    indent=st.none() | st.integers(0, 2),
+    cuts=st.lists(st.integers(0, 300), max_size=6),
+)
+@example(value=_CONTENTS, plain=True, indent=None, cuts=[])
+@example(value=_CONTENTS, plain=False, indent=1, cuts=[*range(3000)])
+@example(value=_MEMBERS, plain=True, indent=None, cuts=[*range(3000)])
+def test_json_divided_is_the_json_with_its_contents_put_back(
+    file: Path, value: Any, plain: bool, indent: int | None, cuts: list[int]
+) -> None:
+    text = json.dumps(value, ensure_ascii=plain, indent=indent)
+    if plain:
+        text = text.replace("/", "\\/")
+    octets = text.encode("utf-8", "surrogatepass")
+    places = [0, *sorted(cuts), max(len(octets), *cuts, 0)]
+    divided, contents = _divide(file, *(octets[start:end] for start, end in pairwise(places)))
     put_back = set[object]()
-    rest = json.loads(divided.rest.decode("utf-8", "surrogatepass"))
+    rest = json.loads(divided.decode("utf-8", "surrogatepass"))
     for (place, found), (original_place, original) in zip(_leaves(rest), _leaves(json.loads(text)), strict=True):
         assert place == original_place
         if found in contents:
@@ -96,12 +116,13 @@ def test_json_divided_is_the_json_with_its_contents_put_back(file: Path, value: 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """What a JSON value has that has no members, and where."""
-    kind: Any = type(value)
-    if kind not in {dict, list}:
+    is_object, is_array = isinstance(value, dict), isinstance(value, list)
+    if not (is_object or is_array):
         yield place, value
         return
-    yield f"{place} {kind.__name__} of {len(value)}", None
-    for name, member in value.items() if kind is dict else enumerate(value):
+    members: Any = value
+    yield f"{place} {type(members).__name__} of {len(members)}", None
+    for name, member in members.items() if is_object else enumerate(members):
         yield from _leaves(member, f"{place}.{name}")
 
 
@@ -110,10 +131,8 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 def test_what_is_no_json_passes_as_it_is(file: Path, octets: bytes, data: st.DataObject) -> None:
     """Nothing is made valid that was not: what is left out is the inside of strings."""
     text = data.draw(st.sampled_from([b"", b'{"content":"', b'"data" : "AAAA'])) + octets
-    with file.open("wb") as written:
-        divided = DividedBody(written, file, 10**6)
-        divided.feed(text)
-    assert bytes(divided.rest) == text or divided.contents or divided.rest == text[: len(divided.rest)]
+    divided, contents = _divide(file, text)
+    assert divided == text or contents or divided == text[: len(divided)]
 
 
 def _resolved(detail: bytes, file: Path) -> Any:
@@ -154,9 +173,20 @@ _PARTS = st.lists(
 )
 @example(raw=b"Content-Type: a/b\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"QUJD\r\n" * 9 + b"QQ==\r\n\r\n")
 @example(raw=b"Content-Type: a/b\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"QUJD " * 9)
+@example(raw=b"Content-Type: a/b\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"QUJD" * 9 + b"QQ")
 @example(raw=b"Content-Type: a/b\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"QQ==" * 9)
 def test_a_message_in_a_file_is_read_as_one_in_memory(file: Path, raw: bytes) -> None:
     file.write_bytes(raw)
     there, here = content_of(file), content_of(raw)
     assert there._replace(raw=raw, file=None, detail=b"") == here._replace(detail=b"")
     assert _resolved(there.detail, file) == msgspec.json.decode(here.detail)
+
+
+@pytest.mark.parametrize("octets", range(16))
+def test_a_delimiter_is_found_wherever_it_is(file: Path, octets: int) -> None:
+    head = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n"
+    raw = head + b"t" * octets + b"\n--b\r\nContent-Type: a/b\r\n\r\n" + b"x" * octets + b"\r--b--"
+    file.write_bytes(raw)
+    [part] = read_message(file).attachments
+    assert (read_message(file).body, part.size) == ("t" * octets, octets)
+    assert _resolved(content_of(file).detail, file) == msgspec.json.decode(content_of(raw).detail)
