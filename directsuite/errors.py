@@ -9,7 +9,7 @@
     │   │   └── CircuitOpenError      … since the service is down, and is left alone for a while
     │   ├── ConnectionLostError       sent, no answer, on an operation that may be repeated
     │   ├── DeadlineExceededError     (also TimeoutError) nothing was sent, or the operation may be repeated
-    │   └── OutcomeUnknownError       a side effect may or may not have happened
+    │   └── OutcomeUnknownError       a side effect may or may not have happened, or did and its result is lost
     ├── ServiceError                  the service said no
     │   ├── AuthenticationError       who you are: 401, code 1, 011
     │   ├── PermissionDeniedError     what you may: 403, 013
@@ -46,7 +46,17 @@ class Outcome(enum.Enum):
 
 
 class DirectSuiteError(Exception):
-    """The root of the tree. `operation` and `service` are None where no call was under way."""
+    """The root of the tree.
+
+    Every error has these attributes:
+
+    explanation: what went wrong, without operation and figures.
+    operation, service: the specification's names, such as `Sign` and `signing`; None where no call was under way.
+    outcome: what is known about the effect, an `Outcome`; None where that is no question.
+    retry_after: seconds to wait before another try, where the service or the call's own limits named them, or None.
+    attempts: the number of HTTP requests of the whole call.
+    elapsed: seconds of the whole call.
+    """
 
     def __init__(
         self,
@@ -58,9 +68,13 @@ class DirectSuiteError(Exception):
     ) -> None:
         super().__init__(explanation)
         self.explanation = explanation
+        """What went wrong, without operation and figures."""
         self.operation = operation
+        """The specification's name of the operation; None where no call was under way."""
         self.service = service
+        """The service of the operation; None where no call was under way."""
         self.outcome = outcome
+        """What is known about the effect; None where that is no question."""
         self.retry_after: float | None = None
         """Seconds to wait before another try, where the service or the call's own limits named them."""
         self.attempts = 0
@@ -135,6 +149,11 @@ class DeadlineExceededError(TransportError, TimeoutError):
 class OutcomeUnknownError(TransportError):
     """A side effect may or may not have happened: do not simply do it again.
 
+    happened: True if it is certain that it did happen, and only its result is lost: do not do it again at all.
+    looked: True if it was looked for during the whole settle time, and nothing showed that it happened.
+    how_to_find_out: where to look.
+    found: the DirectUserDetail that was found when a provisioning was left unknown, or None.
+
     The cause is the failure that left the question open.
     """
 
@@ -143,9 +162,9 @@ class OutcomeUnknownError(TransportError):
         self.how_to_find_out = how_to_find_out
         """What to look at."""
         self.looked = False
-        """Whether proof that it happened was looked for in vain, for the whole settle time."""
+        """True if it was looked for during the whole settle time, and nothing showed that it happened."""
         self.happened = False
-        """Whether it did happen, and only its answer is lost."""
+        """True if it is certain that it did happen, and only its result is lost."""
         self._found = _Sealed(None)
 
     @property
@@ -169,7 +188,11 @@ class OutcomeUnknownError(TransportError):
 
 
 class ServiceError(DirectSuiteError):
-    """The service said no."""
+    """The service said no.
+
+    status: the HTTP status. code: the service's own code, an int in messaging, a str in registration, None elsewhere.
+    message, body: what the service wrote, which may name patients; no log and no text of the error has it.
+    """
 
     def __init__(
         self,
@@ -240,7 +263,11 @@ class ServerError(ServiceError):
 
 
 class ResponseDecodeError(DirectSuiteError):
-    """An answer that is not what it should be."""
+    """An answer that is not what it should be.
+
+    path: the JSON path of the first wrong place, never its value. body: the answer, which may hold patient data.
+    too_large: True if it was larger than `max_response_bytes`, or than a method's `max_bytes`.
+    """
 
     def __init__(
         self, explanation: str, *, path: str = "$", body: bytes = b"", too_large: bool = False, **about: Any
@@ -249,7 +276,7 @@ class ResponseDecodeError(DirectSuiteError):
         self.path = path
         """The JSON path of the first wrong place, never its value."""
         self.too_large = too_large
-        """Whether it was broken off because it went past `max_response_bytes`, or a method's `max_bytes`."""
+        """True if it was larger than `max_response_bytes`, or than a method's `max_bytes`."""
         self._said = _Sealed((None, body))
 
     @property

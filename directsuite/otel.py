@@ -141,7 +141,11 @@ class _Spans:
             case RetryScheduled():
                 self._annotate(event, "retry", {"directsuite.attempt": event.attempt, "directsuite.wait": event.wait})
             case OutcomeLeftUnknown():
-                self._annotate(event, "outcome left unknown", {"directsuite.cancelled": event.cancelled})
+                self._annotate(
+                    event,
+                    "outcome left unknown",
+                    {"directsuite.cancelled": event.cancelled, "directsuite.happened": event.happened},
+                )
             case CallFinished():
                 self._finish(event)
             case _:

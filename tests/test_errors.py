@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 import traceback
 
 import pytest
@@ -99,6 +100,15 @@ def test_an_error_survives_pickle_and_copy(name: str) -> None:
         assert again.args == error.args
         assert _told(again) == _told(error)
         assert again.__traceback__ is None
+
+
+@pytest.mark.parametrize("name", [*PARENTS, "DirectSuiteError"])
+def test_help_names_every_attribute(name: str) -> None:
+    error = made(name)
+    shown = " ".join(kind.__doc__ or "" for kind in type(error).__mro__ if issubclass(kind, errors.DirectSuiteError))
+    properties = [name for name in dir(type(error)) if isinstance(getattr(type(error), name), property)]
+    attributes = [attribute for attribute in (*vars(error), *properties) if not attribute.startswith("_")]
+    assert [attribute for attribute in attributes if not re.search(rf"\b{attribute}\b", shown)] == []
 
 
 def _told(error: errors.DirectSuiteError) -> dict[str, object]:

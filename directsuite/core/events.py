@@ -7,7 +7,7 @@
     │   ├── AttemptSucceeded
     │   ├── AttemptFailed
     │   ├── RetryScheduled
-    │   ├── OutcomeLeftUnknown   a side effect may or may not have happened
+    │   ├── OutcomeLeftUnknown   a side effect may or may not have happened, or did and its result is lost
     │   ├── NullElementsSkipped  lists of an answer held null in the place of elements
     │   └── CallFinished
     ├── Renewed                  a new bearer token or registration session is in use
@@ -114,11 +114,14 @@ class RetryScheduled(CallEvent):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class OutcomeLeftUnknown(CallEvent):
-    """A call with side effects ended, and it is not known whether they happened."""
+    """A call with side effects ended, and it is not known whether they happened, or only that they did."""
 
     cancelled: bool
     """The caller left before the answer came, and so gets no OutcomeUnknownError that would say so."""
+    happened: bool = False
+    """It did happen, and only its result is lost."""
     how_to_find_out: str
+    """Where to look."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -247,6 +250,7 @@ FIELDS: Mapping[str, str] = {
     "status": "HTTP {}",
     "outcome": "outcome {}",
     "cancelled": "the caller left",
+    "happened": "",
     "elapsed": "after {:.3f} s",
     "wait": "in {:.1f} s",
     "generation": "number {}",
@@ -266,7 +270,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
     AttemptFailed: (WARNING, "an attempt failed"),
     RetryScheduled: (INFO, "another attempt is made"),
-    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),
+    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # unless the event knows that it did
     NullElementsSkipped: (INFO, "elements of the answer's lists were null, and passed over"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
@@ -278,6 +282,8 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
 }
 """The level of each kind of event, and what its line says."""
 
+_HAPPENED = "it happened, but its result could not be had"
+
 
 class LogListener:
     """Writes events to a logger. Costs one look-up where the event's level is off."""
@@ -288,6 +294,8 @@ class LogListener:
     def __call__(self, event: Event) -> None:
         """Write one line."""
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
+        if isinstance(event, OutcomeLeftUnknown) and event.happened:
+            words = _HAPPENED
         if not self._logger.isEnabledFor(level):
             return
         written = {name: value for name in FIELDS if (value := _plain(getattr(event, name, None))) is not None}

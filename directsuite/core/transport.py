@@ -337,8 +337,12 @@ class _UnderWay:
         left = isinstance(error, asyncio.CancelledError | GeneratorExit)
         lost = left and self._history.is_unknown and not operation.may_repeat
         if lost or isinstance(error, OutcomeUnknownError):
-            how = error.how_to_find_out if isinstance(error, OutcomeUnknownError) else operation.how_to_find_out
-            self._env.events.emit(self._call.event(OutcomeLeftUnknown, cancelled=left, how_to_find_out=how))
+            happened, how = False, operation.how_to_find_out
+            if isinstance(error, OutcomeUnknownError):
+                happened, how = error.happened, error.how_to_find_out
+            self._env.events.emit(
+                self._call.event(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
+            )
         self._tell_finished(
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,
             outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),

@@ -306,8 +306,8 @@ async def test_an_answer_that_can_not_be_kept_leaves_the_document_as_it_is_known
         assert "get_doc(identifier)" in caught.value.how_to_find_out
         assert "start again" not in caught.value.how_to_find_out
         assert isinstance(caught.value.__cause__, OSError)
-    told = [event.how_to_find_out for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
-    assert told == [caught.value.how_to_find_out] * 2
+    told = [(event.how_to_find_out, event.happened) for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
+    assert told == [(caught.value.how_to_find_out, True)] * 2
     info = await world.signing.get_doc_info(document)
     world.sandbox.inject_fault("Sign", "reset_after")
     assert (await world.signing.sign(info, PATIENT)).document_digest != info.document_digest

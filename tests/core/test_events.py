@@ -125,7 +125,7 @@ async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: 
         error = await failure_of(SEND.call(suite))
     assert isinstance(error, ds.OutcomeUnknownError)
     [unknown] = [event for event in told if isinstance(event, OutcomeLeftUnknown)]
-    assert (unknown.operation, unknown.cancelled) == ("Send", False)
+    assert (unknown.operation, unknown.cancelled, unknown.happened) == ("Send", False, False)
     assert unknown.how_to_find_out == error.how_to_find_out
 
 

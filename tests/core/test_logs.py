@@ -82,6 +82,11 @@ ROWS: list[tuple[ds.Event, int, str]] = [
         f"GetUIDs: it may or may not have happened (call 7, the caller left, to find out: {HOW})",
     ),
     (
+        ds.OutcomeLeftUnknown(cancelled=False, happened=True, how_to_find_out=HOW, **GET_UIDS),
+        logging.WARNING,
+        f"GetUIDs: it happened, but its result could not be had (call 7, to find out: {HOW})",
+    ),
+    (
         ds.NullElementsSkipped(elements=3, **GET_UIDS),
         logging.INFO,
         "GetUIDs: elements of the answer's lists were null, and passed over (call 7, 3 of them)",
