@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 
 import directsuite as ds
 from directsuite import types
+from directsuite.wire.models import Model
 
 NAMES = dir(ds)
 SOURCE = ast.parse(Path(ds.__file__).read_text(encoding="utf-8"))
@@ -257,3 +259,27 @@ NAMES_OF_THE_PUBLIC_FACE = [
 @pytest.mark.parametrize("name", NAMES_OF_THE_PUBLIC_FACE)
 def test_the_public_face_s_names_are_importable(name: str) -> None:
     assert name in NAMES
+
+
+MODELS = sorted(
+    {
+        base
+        for name in NAMES
+        for base in getattr(getattr(ds, name), "__mro__", ())
+        if issubclass(base, Model) and base is not Model
+    },
+    key=lambda model: model.__name__,
+)
+"""The types of the specification that users meet, and those that they are derived from."""
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_field_of_a_model_is_explained_beside_it(model: type[Model]) -> None:
+    (body,) = (node.body for node in ast.parse(inspect.getsource(model)).body if isinstance(node, ast.ClassDef))
+    unexplained = [
+        node.target.id
+        for node, next_one in itertools.pairwise([*body, ast.Pass()])
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_")
+        if not (isinstance(next_one, ast.Expr) and isinstance(next_one.value, ast.Constant))
+    ]
+    assert unexplained == []

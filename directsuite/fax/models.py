@@ -30,8 +30,11 @@ class FaxRecipient(Model):
     address: Annotated[str | None, Wire("Address")] = None
     """The number dialled."""
     name: Annotated[str | None, Wire("Name")] = None
+    """The recipient's name."""
     page_count: Annotated[int | None, Wire("PageCount")] = None
+    """The number of pages."""
     description: str | None = None
+    """The service's remark about this number."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -44,10 +47,15 @@ class FaxMessage(Model):
     message_handle: Annotated[str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"))] = None
     """None where the answer has none for each fax."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
+    """The number of the account that the fax belongs to."""
     status: FaxStatus | None = None
+    """How far the fax has come."""
     updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None
+    """When the status last changed."""
     recipients: list[FaxRecipient] = attrs.field(factory=list[FaxRecipient])
+    """The numbers that it was sent to."""
     description: str | None = None
+    """The service's remark about the fax."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -57,6 +65,10 @@ class FaxMessageInformation(Model):
     _shown: ClassVar[tuple[str, ...]] = ("message_detail",)
 
     username: Annotated[str | None, Wire("Username")] = None
+    """The account's name at the service."""
     message_handle: Annotated[str | None, Wire("MessageHandle")] = None
+    """The handle that was asked for; None where a list was asked for."""
     message_detail: Annotated[list[FaxMessage], Wire("MessageDetail")] = attrs.field(factory=list[FaxMessage])
+    """The faxes, newest first."""
     description: str | None = None
+    """The service's remark."""

@@ -63,7 +63,9 @@ class Recipient(Model):
     _shown: ClassVar[tuple[str, ...]] = ("type",)
 
     email: str
+    """The address."""
     type: Annotated[RecipientType, Wire(always=True)] = RecipientType.TO
+    """TO, CC or BCC."""
 
 
 RecipientCollection = list[Recipient]
@@ -76,9 +78,11 @@ class Attachment(Model):
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
     content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
+    """The file's bytes; of an attachment to send, empty where `source` has them."""
     content_type: Annotated[str | None, Wire(always=True)] = None
     """As it came, perhaps with parameters; `media_type` is bare."""
     filename: Annotated[str | None, Wire(always=True)] = None
+    """The sender's name for the file. Of a message received, it is no path to write to."""
     source: Annotated[Path | Content | None, Wire(local=True)] = None
     """What is sent in place of `content`, read while it is sent: a path, or what `from_file` and `from_stream` make."""
 
@@ -144,7 +148,9 @@ class MessageHeader(Model):
     """One line of a message's header."""
 
     name: str | None = None
+    """The name of the line, such as `X-Request-ID`."""
     value: str | None = None
+    """The rest of the line."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -152,10 +158,15 @@ class MessageContent(Model):
     """What messages to send and messages received have in common."""
 
     sender: str | None = None
+    """The address of the sender: of a message to send, the mailbox's own, which is filled in where it is left out."""
     subject: str | None = None
+    """The subject."""
     body: str | None = None
+    """The text, or HTML where `html_body` is True."""
     html_body: Annotated[bool, Wire(always=True)] = False
+    """True if `body` is HTML, False if it is plain text."""
     recipients: list[Recipient] = attrs.field(factory=list[Recipient])
+    """To whom the message goes; a message to send needs at least one."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -163,6 +174,7 @@ class Message(MessageContent):
     """A message to send; `sender` is filled in where it is left out."""
 
     attachment_list: list[Attachment] = attrs.field(factory=list[Attachment])
+    """The files to send with it."""
 
     @classmethod
     def from_email(cls, message: EmailMessage) -> Message:
@@ -188,6 +200,7 @@ class MessageWithHeader(Message):
     """A message to send, with header lines of the sender's own."""
 
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
+    """Header lines beside those that the service writes. Recipients see them."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -253,8 +266,11 @@ class RawMessage(Model):
     _shown: ClassVar[tuple[str, ...]] = ("uid",)
 
     uid: int | None = None
+    """The order it was received in, unique and unchanging within its folder."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
+    """The header Message-ID; None where the message has none."""
     folder: str | None = None
+    """The folder that the message is in; None for a message that is new or part of another."""
     data: bytes | None = attrs.field(default=None, validator=needs_bytes)
     """The message, RFC 5322."""
 
@@ -282,9 +298,11 @@ class APIResponse(Model):
     _shown: ClassVar[tuple[str, ...]] = ("success", "code")
 
     success: bool | None = None
+    """True if the service did what it was asked for."""
     code: int | None = None
     """0, or 1: authentication failed, 2: address error, 3 and 4: other error."""
     message: str | None = None
+    """The service's own text, which may name patients."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -302,17 +320,25 @@ class MessageStatusLog(Model):
     _shown: ClassVar[tuple[str, ...]] = ("status", "ts")
 
     from_: Annotated[str | None, Wire("from")] = None
+    """The sender's address."""
     to: str | None = None
+    """The recipient's address."""
     message_id: str | None = None
+    """The message's Message-ID: the `smtp_id` of its send."""
     message_size: int | None = None
     """Bytes."""
     status: MessageStatus | None = None
+    """How far the message has come."""
     ts: datetime | None = None
     """When the message was sent."""
     xdr_id: str | None = None
+    """The message's identifier in XDR."""
     unique_id: str | None = None
+    """The unique identifier in XDR."""
     source_id: str | None = None
+    """The identifier of the source in XDR."""
     patient_id: str | None = None
+    """The patient's identifier in XDR: patient data."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -320,6 +346,7 @@ class DirectMessageLog(MessageStatusLog):
     """The delivery of one message to one recipient, with its details."""
 
     status_details: str | None = None
+    """The service's words about the status, such as the reason of a failure."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -327,8 +354,11 @@ class DirectMessageStatusReportResponse(APIResponse):
     """Delivery status: in `message_logs`, or as CSV in `csv_data`; `records` reads whichever was sent."""
 
     has_cv_data: bool | None = None
+    """True if the report is in `csv_data`, False if it is in `message_logs`."""
     csv_data: bytes | None = None
+    """The report as CSV."""
     message_logs: list[DirectMessageLog] = attrs.field(factory=list[DirectMessageLog])
+    """The report, one record for each recipient."""
 
     @property
     def records(self) -> list[DirectMessageLog]:
@@ -365,16 +395,25 @@ class MessageDetail(MessageContent):
     uid: int | None = None
     """The order it was received in, unique and unchanging within its folder."""
     msgnum: int | None = None
+    """The number of the message in its folder; `uid` is the one that doesn't change."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
+    """The header Message-ID; None where the message has none."""
     folder: str | None = None
+    """The folder that the message is in; None for a message that is new or part of another."""
     expunged: bool | None = None
+    """True if the message was removed from its folder."""
     size: int | None = None
     """Bytes of content; -1 where the service can't tell."""
     sent_date: datetime | None = None
+    """When it was sent, by its header."""
     received_date: datetime | None = None
+    """When the server received it."""
     reply_to: str | None = None
+    """The address that replies go to; None where the header has none."""
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
+    """The lines of the header."""
     attachments: Annotated[list[Attachment], Wire(also=("attachmentList",))] = attrs.field(factory=list[Attachment])
+    """The files in the message."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

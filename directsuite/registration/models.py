@@ -58,7 +58,9 @@ class ResellerAPIResponse(Model):
     code: str | None = None
     """`000`, or one of the specification's section 7."""
     success: bool | None = None
+    """True if the service did what it was asked for."""
     error_message: Annotated[str | None, Wire(also=("message",))] = None
+    """The service's own text, which may name patients."""
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -66,7 +68,9 @@ class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
     username: str = attrs.field(validator=needs_text)
+    """The name of the reseller or T-User."""
     password: Secret = attrs.field(converter=as_secret, validator=needs_text)
+    """The password; a text becomes a Secret."""
 
 
 LoginRequest = Login
@@ -85,23 +89,29 @@ class BaseUser(Model):
     """A person who uses a Direct address."""
 
     first_name: str | None = None
+    """The given name."""
     last_name: str | None = None
+    """The family name."""
     email: str | None = None
     """The regular email address, not the Direct one."""
     phone: str | None = None
+    """The telephone number."""
     dea: str | None = None
     """The DEA number."""
     npi: str | None = None
     """The NPI number."""
     same_as_organization_address: bool | None = None
+    """True if the organization's address is the person's."""
     address: str | None = None
     """The street."""
     city: str | None = None
+    """The city."""
     state: str | None = None
     """The full name of the state."""
     country: str | None = None
     """Two letters."""
     zipcode: str | None = None
+    """The postal code."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -113,11 +123,15 @@ class DirectUser(BaseUser):
     username: str | None = None
     """The local part of the Direct address."""
     user_type: DirectUserType | None = None
+    """How the person's mail is reached."""
     endpoint: str | None = None
     """A URL, for XD and FTP* users; the fields after it are for FTP* users."""
     endpoint_directory: str | None = None
+    """The directory at the endpoint."""
     endpoint_username: str | None = None
+    """Who logs in at the endpoint."""
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+    """The password at the endpoint."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -127,6 +141,7 @@ class DirectUserDetail(DirectUser):
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
     user_state: Annotated[UserStateType | None, Wire("UserStateType", also=("userState",))] = None
+    """How far the Direct address has come."""
 
     def direct_address(self, domain: str) -> str:
         """The address to write to, in the domain that was asked about.
@@ -143,6 +158,7 @@ class AddUsersResponse(ResellerAPIResponse):
     """The newly added users."""
 
     users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
+    """The users who were added."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -150,15 +166,21 @@ class Product(Model):
     """One line of an order."""
 
     name: str | None = None
+    """The name of the product."""
     description: str | None = None
+    """What it is."""
     quantity: int | None = None
+    """How many were ordered."""
     offer_price: float | None = None
+    """The price of one for a whole year."""
     sale_price: float | None = None
     """`offer_price` for the part of a year until the certificate expires."""
     amount: float | None = None
     """`sale_price` times `quantity`."""
     start_date: date | str | None = None
+    """The first day; a text where it isn't an ISO 8601 date."""
     expire_date: date | str | None = None
+    """The last day; a text where it isn't an ISO 8601 date."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -168,11 +190,15 @@ class PaymentConfirmation(Model):
     _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
 
     order_id: int | None = None
+    """The number of the order."""
     amount: float | None = None
     """The order's total."""
     order_time: datetime | None = None
+    """When it was ordered."""
     products: list[Product] = attrs.field(factory=list[Product])
+    """The lines of the order."""
     detail: str | None = None
+    """The service's remark about the payment."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -180,6 +206,7 @@ class AddUsersResponseV2(AddUsersResponse):
     """The newly added users and the payment for them (AddUsersResponseV2Type)."""
 
     payment_confirmation: PaymentConfirmation | None = None
+    """What was paid. The service gives it once: no later call asks for it."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -194,7 +221,9 @@ class UserPassword(Model):
     """A patient's Direct username and the password to set."""
 
     username: str = attrs.field(validator=needs_text)
+    """The local part of the patient's Direct address."""
     password: Secret = attrs.field(converter=as_secret, validator=needs_text)
+    """The password to set; a text becomes a Secret."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -204,10 +233,13 @@ class IDProofedIndividual(Model):
     id: int | None = attrs.field(default=None, validator=needs_whole_number)
     """Of the identity-proofing record; without it the other fields are required."""
     first_name: str | None = None
+    """The given name."""
     last_name: str | None = None
+    """The family name."""
     ssn4: str | None = None
     """The last four digits of the social security number."""
     dob: date | str | None = None
+    """The date of birth: a date, or a text that is sent as it is."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -215,4 +247,6 @@ class IDProofedIndividualRESTful(IDProofedIndividual):
     """An identity-proofed person, and the Direct username and password wanted."""
 
     direct_username: str | None = None
+    """The local part that the Direct address is to have. Give one, so that a lost answer can be found out."""
     direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
+    """The password that the mailbox is to have; a text becomes a Secret."""

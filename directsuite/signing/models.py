@@ -21,12 +21,15 @@ class StoredDocument(Model):
     _shown: ClassVar[tuple[str, ...]] = ("identifier", "document_type", "created_time")
 
     document_type: str | None = None
+    """The type of the document, as the service names it."""
     created_time: datetime | None = None
+    """When the document was saved."""
     identifier: str
     """Names the document in every later call. An answer to Save that has none is an error."""
     document_digest: str | None = None
     """Changes with every update of the document; empty after deletion."""
     description: str | None = None
+    """The service's remark about the document."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -37,19 +40,29 @@ class DocumentSignature(Model):
     _loose: ClassVar[bool] = True
 
     name: str | None = None
+    """The name of the field, which is unique in its document."""
     width: float | None = None
+    """Points."""
     height: float | None = None
+    """Points."""
     left: float | None = None
+    """Points from the left edge of the page."""
     top: float | None = None
+    """Points from the top edge of the page."""
     page_index: int | None = None
+    """The page, from 1."""
     is_signed: bool | None = None
+    """False for a field that nobody has signed yet."""
     signer_name: str | None = None
     """As the service tells it: in general the name that the signature states (`Signature.gs_name`), which nothing
     proves. GetDocInfo doesn't tell whose certificate it is.
     """
     signature_time: Annotated[str | None, Wire(also=("SignatureTime",))] = None
+    """When it was signed, as the service writes it."""
     reason: Annotated[str | None, Wire(also=("Reason",))] = None
+    """Why it was signed, as the signature states it."""
     is_valid: bool | None = None
+    """The service's verdict on the signature; None where it gives none."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -60,13 +73,21 @@ class FormField(Model):
     _loose: ClassVar[bool] = True
 
     name: str | None = None
+    """The name of the field."""
     value: str | None = None
+    """What it is filled in with."""
     left: float | None = None
+    """Points from the left edge of the page."""
     top: float | None = None
+    """Points from the top edge of the page."""
     width: float | None = None
+    """Points."""
     height: float | None = None
+    """Points."""
     page_index: int | None = None
+    """The page, from 1."""
     tab_index: int | None = None
+    """The position of the field in the order of the tab key."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -77,8 +98,11 @@ class Page(Model):
     _loose: ClassVar[bool] = True
 
     index: int | None = None
+    """The number of the page, from 1."""
     width: float | None = None
+    """Points, before the page is rotated."""
     height: float | None = None
+    """Points, before the page is rotated."""
     rotate: int | None = None
     """0, 90, 180 or 270 degrees clockwise."""
 
@@ -90,8 +114,11 @@ class DocumentInfo(StoredDocument):
     identifier: str = ""
     """The document's: filled in from the call where the answer has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
+    """The signature fields, signed or not."""
     form_fields: list[FormField] = attrs.field(factory=list[FormField])
+    """The form fields; none after Flatten."""
     pages: list[Page] = attrs.field(factory=list[Page])
+    """The pages, in their order."""
     meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
     """The PDF's own properties, such as Title or Author."""
 
@@ -107,6 +134,7 @@ class DocumentUpdate(Model):
     document_digest: str | None = None
     """The digest after the change; empty after Delete."""
     description: str | None = None
+    """The service's remark about the change."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -120,32 +148,40 @@ class Widget(Model):
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
     x: float | None = attrs.field(default=None, validator=needs_number)
+    """Points from the left edge of the page to that of the signature."""
     y: float | None = attrs.field(default=None, validator=needs_number)
+    """Points from the top edge of the page to that of the signature."""
     width: float | None = attrs.field(default=None, validator=needs_number)
+    """Points."""
     height: float | None = attrs.field(default=None, validator=needs_number)
+    """Points."""
     page: int | None = attrs.field(default=None, validator=needs_whole_number)
     """Counts from 1."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Signature(Model):
-    """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A)."""
+    """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A).
+
+    Without a `widget` it is invisible, unless the document has an empty signature field of its `name`.
+    """
 
     _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
 
     name: str | None = None
     """The name of the signature and of its field: one that no other signature of the document has."""
     widget: Widget | None = None
-    """Where it is drawn, with its name, reason and time; without it, in the field of its name, or invisibly."""
+    """Where it is drawn, with its signer, reason and time. None: in the document's empty field of its name, if any."""
     reason: str | None = None
+    """Why it is signed, such as `Consent`: it is part of the signature, and is drawn in the widget."""
     gs_name: str | None = None
-    """The signer's name."""
+    """The signer's name, as the signature states it and the widget shows it. Nothing proves it."""
     timezone: str | None = None
-    """An IANA name, such as `America/New_York`."""
+    """The signer's time zone: an IANA name, such as `America/New_York`."""
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=needs_whole_number)
-    """Hours."""
+    """The difference of the signer's time from GMT, in hours, such as -5."""
     graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
-    """An image, PNG or JPEG."""
+    """An image, PNG or JPEG, that is drawn in the widget."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
