@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import aiohttp
 
 from directsuite.configuration import Configuration
 from directsuite.core.attempt import Environment
 from directsuite.core.call import Endpoint
-from directsuite.core.checks import instance_of, with_methods
+from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import TokenCache, TokenSource, token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
@@ -159,12 +159,17 @@ class DirectSuite:
         *,
         profile: str | None = None,
         listeners: Iterable[Listener] = (),
+        require: Sequence[Literal["signing", "fax", "message", "registration"]] = (),
     ) -> Self:
         """A suite from the environment and the settings file: Settings.from_env(), the token and the login.
 
         A secret is a variable, DIRECTSUITE_TOKEN or DIRECTSUITE_LOGIN_PASSWORD, or stands alone in a file that
         DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file name, and that others may not read.
+
+        require: the services that the program can't do without. Where one of them has no URL, token or login, this
+        raises ConfigurationError, which names the variable; otherwise the first call of that service does.
         """
+        _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
         username, password = configuration.text("login_username"), configuration.secret("login_password")
         if bool(username) != bool(password):
@@ -174,7 +179,10 @@ class DirectSuite:
             )
         login = Login(username, password) if username and password else None
         settings, token = settings_of(Settings, configuration), configuration.secret("token")
-        return cls(settings, token=token, login=login, listeners=listeners)
+        suite = cls(settings, token=token, login=login, listeners=listeners)
+        for name in require:
+            suite._transport.require(_SERVICES[name])
+        return suite
 
     @scrub_traceback
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
@@ -228,6 +236,17 @@ _SETTINGS = instance_of(Settings, "a Settings").or_none()
 _LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").or_none()
 _LISTENERS = instance_of(Iterable, "functions that take an event, in a list or another iterable")
 _CLOCK = with_methods("a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep").or_none()
+_SERVICES = {
+    "signing": Service.SIGNING,
+    "fax": Service.FAX,
+    "message": Service.MESSAGING,
+    "registration": Service.REGISTRATION,
+}
+"""The services by the names that their settings have."""
+_REQUIRED = Check(
+    f"some of {', '.join(_SERVICES)}, in a list or tuple",
+    lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),
+)
 _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").or_none()
 
 

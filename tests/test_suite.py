@@ -44,6 +44,40 @@ def test_empty_environment_gives_a_suite_that_can_do_nothing_yet() -> None:
     assert ds.DirectSuite.from_env({})._caches == []
 
 
+SERVICES: list[Any] = ["signing", "fax", "message", "registration"]
+
+
+@pytest.mark.parametrize(
+    ("service", "missing", "named"),
+    [
+        ("signing", "DIRECTSUITE_SIGNING_URL", "DIRECTSUITE_SIGNING_URL"),
+        ("fax", "DIRECTSUITE_FAX_URL", "DIRECTSUITE_FAX_URL"),
+        ("message", "DIRECTSUITE_MESSAGE_URL", "DIRECTSUITE_MESSAGE_URL"),
+        ("registration", "DIRECTSUITE_REGISTRATION_URL", "DIRECTSUITE_REGISTRATION_URL"),
+        ("signing", "DIRECTSUITE_TOKEN", "DIRECTSUITE_TOKEN"),
+        ("fax", "DIRECTSUITE_TOKEN", "DIRECTSUITE_TOKEN"),
+        ("registration", "DIRECTSUITE_LOGIN", "DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"),
+    ],
+)
+def test_what_a_required_service_lacks_is_named_at_once(service: Any, missing: str, named: str) -> None:
+    environ = {name: text for name, text in ENVIRON.items() if not name.startswith(missing)}
+    with pytest.raises(ds.ConfigurationError, match=f"{named}$"):
+        ds.DirectSuite.from_env(environ, require=[service])
+    others = {"signing", "fax"} if missing == "DIRECTSUITE_TOKEN" else {service}
+    ds.DirectSuite.from_env(environ, require=[each for each in SERVICES if each not in others])
+
+
+def test_a_suite_that_has_what_is_required_is_made() -> None:
+    ds.DirectSuite.from_env(ENVIRON, require=SERVICES)
+    ds.DirectSuite.from_env({}, require=())
+
+
+@pytest.mark.parametrize("require", [["sining"], ["messaging"], ["oauth"], [5], [["signing"]], 5, "signing"])
+def test_requiring_a_service_that_there_is_not_is_refused(require: Any) -> None:
+    with pytest.raises(ds.ConfigurationError, match=r"^require has to be some of signing, fax"):
+        ds.DirectSuite.from_env(ENVIRON, require=require)
+
+
 @pytest.mark.parametrize("token", ["", "   "])
 def test_empty_token_is_refused(token: str) -> None:
     with pytest.raises(ds.ConfigurationError, match="token"):

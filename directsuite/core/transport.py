@@ -24,7 +24,7 @@ from directsuite.core.attempt import Attempt, Environment, History
 from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, NullElementsSkipped, OutcomeLeftUnknown, RetryScheduled
-from directsuite.core.operation import Auth, Operation, Semantics, Service
+from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import asks_for_new_credential, unreadable
 from directsuite.core.retry import Backoff, RetryPolicy
 from directsuite.core.session import NEVER
@@ -65,6 +65,12 @@ class Transport:
     def has(self, service: Service) -> bool:
         """Return True if the settings give a URL for this service."""
         return service in self._endpoints and self._endpoints[service].base_url is not None
+
+    def require(self, service: Service) -> None:
+        """Raise ConfigurationError unless this service has its URL, and the token or login that its calls carry."""
+        endpoint = self._endpoints[service]
+        if endpoint.base_url is None or (service is not Service.MESSAGING and endpoint.credentials is None):
+            raise _incomplete("the suite", endpoint)
 
     async def call(
         self,
@@ -161,7 +167,7 @@ class Transport:
         env.session.check(within_a_call=options.within_a_call)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
-            raise _incomplete(operation, endpoint)
+            raise _incomplete(operation.name, endpoint)
         timeout = options.timeout if options.timeout is not None else env.timeout
         return Call(
             number=next(_NUMBERS),
@@ -412,16 +418,16 @@ def _too_large(operation: Operation[Any], limit: int) -> ResponseDecodeError:
     return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
 
 
-def _incomplete(operation: Operation[Any], endpoint: Endpoint) -> ConfigurationError:
+def _incomplete(who: str, endpoint: Endpoint) -> ConfigurationError:
+    service = endpoint.service
     if endpoint.base_url is None:
-        name = "message" if operation.service is Service.MESSAGING else operation.service.value
+        name = "message" if service is Service.MESSAGING else service.value
         return ConfigurationError(
-            f"{operation.name} needs the {operation.service} service's URL: set {name}_url in Settings, "
-            f"or DIRECTSUITE_{name.upper()}_URL"
+            f"{who} needs the {service} service's URL: set {name}_url in Settings, or DIRECTSUITE_{name.upper()}_URL"
         )
-    if operation.auth is Auth.BEARER:
-        return ConfigurationError(f"{operation.name} needs a token: DirectSuite(token=...), or DIRECTSUITE_TOKEN")
-    return ConfigurationError(
-        f"{operation.name} needs a login: DirectSuite(login=Login(username, password)), "
-        "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
-    )
+    if service is Service.REGISTRATION:
+        return ConfigurationError(
+            f"{who} needs a login: DirectSuite(login=Login(username, password)), "
+            "or DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD"
+        )
+    return ConfigurationError(f"{who} needs a token: DirectSuite(token=...), or DIRECTSUITE_TOKEN")
