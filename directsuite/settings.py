@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from directsuite.configuration import CERTIFICATES, IDENTITY, Configuration, Entry
+from directsuite.configuration import CERTIFICATES, IDENTITY, PREFIX, Configuration, Entry
 from directsuite.core.checks import (
     FLAG,
     NOT_NEGATIVE,
@@ -191,4 +191,9 @@ def settings_of(kind: type[S], configuration: Configuration) -> S:
         problem = error.explanation
     problem = f"retry_{problem}" if problem.startswith("attempts ") else problem
     name = problem.partition(" ")[0]
-    raise ConfigurationError(f"{configuration[name].origin}: {problem}" if name in configuration else problem)
+    if name not in configuration:
+        raise ConfigurationError(problem)
+    entry = configuration[name]
+    if entry.is_variable and problem.endswith("allow_insecure_http=True"):
+        problem += f", or {PREFIX}ALLOW_INSECURE_HTTP=true"
+    raise ConfigurationError(f"{entry.origin}: {problem}")

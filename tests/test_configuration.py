@@ -88,6 +88,14 @@ def test_what_can_not_be_right_is_refused_with_its_line(tmp_path: Path, text: st
     assert sentence in str(caught.value)
 
 
+def test_a_url_in_clear_is_answered_with_the_setting_or_variable_that_permits_it(tmp_path: Path) -> None:
+    url, in_code = "http://mail.example.test", "or set allow_insecure_http=True"
+    with pytest.raises(ds.ConfigurationError, match=f"{in_code}, or DIRECTSUITE_ALLOW_INSECURE_HTTP=true$"):
+        ds.Settings.from_env({"DIRECTSUITE_MESSAGE_URL": url})
+    with pytest.raises(ds.ConfigurationError, match=f"{in_code}$"):
+        ds.Settings.from_env(written(tmp_path, f'message_url = "{url}"'))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
