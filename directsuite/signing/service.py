@@ -73,6 +73,10 @@ class Signing(Facade):
     change of it is under way or was left unknown, and signatures have names. Without that, and where nothing shows that
     it happened, it raises OutcomeUnknownError. Several programs that change one document can't be told apart.
 
+    Where a change could be looked for, its request has all but 31 seconds of the time that its call has left, and a
+    third at least: 29 of 60 seconds, 10 of 30. A service that signs more slowly needs a longer `timeout`. With the bare
+    identifier the request has all of the time.
+
     Flattening and clearing may leave no trace but a new digest. They are looked for in vain where GetDocInfo was seen,
     in this suite, to tell another digest than Save and the updates, unless the answer passed is one of `get_doc_info`.
     A change whose caller cancelled it counts as left unknown, even one that still waited for its turn: later ones of

@@ -232,3 +232,18 @@ async def test_back_off_that_does_not_fit_ends_the_call_at_once(server: Scripted
     assert type(error) is ds.ServerError
     assert (error.outcome, error.retry_after) == (ds.Outcome.REJECTED, 4)
     assert error.elapsed == pytest.approx(3)
+
+
+@pytest.mark.parametrize(("timeout", "for_the_request"), [(60.0, 29.0), (46.5, 15.5), (30.0, 10.0), (1.0, 1 / 3)])
+async def test_signature_leaves_time_to_find_out_where_its_document_is_passed(
+    server: ScriptedServer, timeout: float, for_the_request: float
+) -> None:
+    stored, signature = ds.StoredDocument(identifier="doc", document_digest="1"), ds.Signature(name="approval")
+    for document, expected in ((stored, for_the_request), ("doc", timeout)):
+        told: list[ds.Event] = []
+        server.otherwise = plays.silence
+        async with opened(server, listeners=[told.append]) as suite:
+            error = await failure_of(suite.signing.sign(document, signature, timeout=timeout))
+        assert isinstance(error, LOST)
+        [failed] = [event for event in told if isinstance(event, ds.AttemptFailed) and event.operation == "Sign"]
+        assert failed.elapsed == pytest.approx(expected)
