@@ -157,13 +157,13 @@ class OutcomeUnknownError(TransportError):
     The cause is the failure that left the question open.
     """
 
-    def __init__(self, explanation: str, *, how_to_find_out: str, **about: Any) -> None:
+    def __init__(self, explanation: str, *, how_to_find_out: str, happened: bool = False, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
         """What to look at."""
         self.looked = False
         """True if it was looked for during the whole settle time, and nothing showed that it happened."""
-        self.happened = False
+        self.happened = happened
         """True if it is certain that it did happen, and only its result is lost."""
         self._found = _Sealed(None)
 

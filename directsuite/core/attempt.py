@@ -432,8 +432,8 @@ class Attempt(Generic[R]):
         error: TransportError
         if failure.read:
             text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
-            error = OutcomeUnknownError(text, how_to_find_out=call.operation.how_to_find_out, **call.operation.about)
-            error.happened = True
+            how = call.operation.how_to_find_out
+            error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.about)
         else:
             text = (
                 f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"

@@ -11,17 +11,33 @@ import pytest
 from tests.guides.documents import blocks, text_of
 from tests.testing.project import Project
 
+WEB = "# test_app.py"
 
-@pytest.mark.process
-def test_the_examples_pass(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    programs = [*blocks("testing"), *(program for program in blocks("README") if program.startswith("# test_"))]
+
+def run(programs: list[str], folder: Path) -> int:
+    """How many tests the programs, each under the name in its first line, have; all pass."""
+    project = Project(folder)
     for program in programs:
         project.write(program.partition("\n")[0].removeprefix("# "), program)
     counts, written = project.run()
     tests = sum(program.count("def test_") for program in programs)
     assert counts == {"passed": tests}, written
-    assert tests == 7
+    return tests
+
+
+@pytest.mark.process
+def test_the_examples_pass(tmp_path: Path) -> None:
+    programs = [program for program in blocks("testing") if not program.startswith(WEB)]
+    assert run([*programs, *(each for each in blocks("README") if each.startswith("# test_"))], tmp_path) == 7
+
+
+@pytest.mark.process
+def test_the_tests_of_a_web_application_pass(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi", reason="FastAPI isn't installed")
+    pytest.importorskip("httpx", reason="httpx isn't installed")
+    programs = [program for program in blocks("testing") if program.startswith(WEB)]
+    application = [each for each in blocks("web") if each.startswith(("# pdfs.py", "# web_fastapi.py"))]
+    assert run([*programs, *application], tmp_path) == 2
 
 
 def test_the_table_names_every_fixture() -> None:

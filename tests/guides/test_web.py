@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +132,11 @@ async def post(url: str, content: bytes = FORM) -> tuple[int, str | None, bytes]
         return answer.status, answer.headers.get("Retry-After"), await answer.read()
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the guide's own module has told its logger."""
+    return [record.getMessage() for record in caplog.records if record.name == "pdfs"]
+
+
 async def effects(sandbox: Sandbox, operation: str) -> int:
     """How often an operation has had an effect."""
     return len(await sandbox.ledger(operation))
@@ -171,10 +177,10 @@ async def test_signature_of_unknown_outcome_is_told_to_the_browser_and_how_to_fi
     status, retry_after, text = await post(url)
     assert (status, retry_after) == (502, None)
     assert text == b"It may have been signed: ask before you send it again."
-    [logged] = [record.getMessage() for record in caplog.records if record.name == "pdfs"]
-    assert "get_doc_info(identifier)" in logged
+    [line] = logged(caplog)
+    assert "get_doc_info(identifier)" in line
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:
-        assert (await suite.signing.get_doc_info(logged.split()[1].removesuffix(":"))).signatures is not None
+        assert (await suite.signing.get_doc_info(line.split()[1])).signatures is not None
     assert await effects(sandbox, "Sign") == 0
     assert await effects(sandbox, "Delete") == 0
 
@@ -196,6 +202,7 @@ ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
     (ds.ConnectFailedError("it is down"), 503, {}),
     (ds.ServerError("it fails", status=503, retry_after=1.5), 503, {"Retry-After": "2"}),
     (ds.BadRequestError("no", status=400), 422, {}),
+    (ds.ServiceError("too large", status=413), 413, {}),
     (ds.OutcomeUnknownError("lost", how_to_find_out="look"), 502, {}),
     (ds.AuthenticationError("no", status=401), 502, {}),
 ]
@@ -205,6 +212,62 @@ ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
 def test_each_failure_has_its_status(error: ds.DirectSuiteError, status: int, headers: dict[str, str]) -> None:
     answer = defined_by(blocks("web")[0])["answer"]
     assert answer(error)[:2] == (status, headers)
+
+
+@pytest.mark.parametrize(("happened", "text"), [(True, "It was signed, but could not"), (False, "It may have been")])
+def test_signature_that_certainly_happened_is_told_from_one_that_may_have(happened: bool, text: str) -> None:
+    error = ds.OutcomeUnknownError("lost", how_to_find_out="look", happened=happened)
+    assert defined_by(blocks("web")[0])["answer"](error)[2].startswith(text)
+
+
+async def test_wrong_token_is_told_to_the_log(url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    sandbox.inject_fault("Save", "status", status=401, times=9)
+    assert (await post(url))[0] == 502
+    assert [line.partition(" (")[0] for line in logged(caplog)] == [
+        "AuthenticationError: Save: no valid access token in the request"
+    ]
+
+
+async def test_document_that_can_not_be_deleted_spoils_no_answer(
+    url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.inject_fault("Delete", "status", status=500, times=None)
+    status, _, signed = await post(url)
+    assert (status, signed[:5]) == (200, b"%PDF-")
+    assert await effects(sandbox, "Sign") == 1
+    [line] = logged(caplog)
+    assert "stays for up to 4 hours: Delete: " in line
+    assert await effects(sandbox, "Delete") == 0
+
+
+@pytest.mark.parametrize("lost", ["status", "truncate"])
+async def test_signed_document_that_can_not_be_fetched_is_kept_and_told_to_the_log(
+    url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, lost: str
+) -> None:
+    sandbox.inject_fault("GetDoc", lost, times=None, **({"status": 500} if lost == "status" else {}))
+    if lost == "status":
+        status, retry_after, text = await post(url)
+        assert (status, retry_after) == (502, None)
+        assert text == b"It was signed, but could not be fetched: ask before you send it again."
+    else:
+        with pytest.raises(ClientPayloadError):
+            await post(url, large_pdf(MEGABYTE))
+    [line] = logged(caplog)
+    assert "it is signed, but was not fetched whole" in line
+    assert await effects(sandbox, "Delete") == 0
+    sandbox.clear_faults()
+    async with ds.DirectSuite.from_env(sandbox.environment) as suite:
+        info = await suite.signing.get_doc_info(line.split()[1])
+    assert "approval" in [signature.name for signature in info.signatures]
+
+
+async def test_backend_without_a_token_does_not_start(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DIRECTSUITE_TOKEN")
+    shared, program, *_ = blocks("web")
+    monkeypatch.setitem(sys.modules, "pdfs", SimpleNamespace(**defined_by(shared, __name__="pdfs")))
+    runner = web.AppRunner(defined_by(program, __name__="web_aiohttp")["application"]())
+    with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_TOKEN"):
+        await runner.setup()
 
 
 async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> None:
@@ -236,8 +299,8 @@ async def test_browser_that_leaves_its_upload_stores_nothing(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_browser_that_leaves_its_download_gives_back_the_connection(
-    url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+async def test_browser_that_leaves_its_download_gives_back_the_connection_and_leaves_no_document(
+    url: str, sandbox: Sandbox, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = int(url.split(":")[2].split("/")[0])
     large = large_pdf(12 * MEGABYTE)  # more than the sockets between the service and the browser hold
@@ -249,8 +312,10 @@ async def test_browser_that_leaves_its_download_gives_back_the_connection(
     browser.write(b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large) + large)
     assert b"200" in await reader.readuntil(b"\r\n")
     browser.transport.abort()
-    assert (await post(url))[0] == 200
+    await heard.until(lambda text: text.startswith("Delete: the call ended"))
     assert await effects(sandbox, "Delete") == 1
+    assert (await post(url))[0] == 200
+    assert await effects(sandbox, "Delete") == 2
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
