@@ -22,7 +22,7 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name in ("one.pdf", "two.pdf"):
         (tmp_path / "in" / name).write_bytes(consent())
     (tmp_path / "in" / "three.pdf").write_text("no PDF")
-    return defined_by(*blocks("signing-jobs"), ds=ds)
+    return defined_by(*blocks("signing-jobs"))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ ALICE = ("alice@direct.example.test", "secret")
 
 def example() -> dict[str, Any]:
     """What the guide's program defines."""
-    return defined_by(blocks("streams")[0], ds=ds)
+    return defined_by(blocks("streams")[0])
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:

@@ -24,7 +24,7 @@ LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see 
 
 def example() -> dict[str, Any]:
     """What the guide's program defines."""
-    return defined_by(blocks("sync")[0], ds=ds)
+    return defined_by(blocks("sync")[0])
 
 
 async def _password(_: str) -> str:
@@ -36,7 +36,7 @@ async def test_a_program_stops_at_sigterm_and_tells_of_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    serve = defined_by(blocks("sync")[1], ds=ds)["serve"]
+    serve = defined_by(blocks("sync")[1])["serve"]
 
     async def password(_: str) -> str:
         return "wrong"
@@ -46,6 +46,22 @@ async def test_a_program_stops_at_sigterm_and_tells_of_failures(
         await sandbox.add_account(*ALICE)
         await asyncio.wait_for(serve(suite, [ALICE[0]], password), 20)
     assert "mailbox 1: The password is refused" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
+async def test_a_program_does_not_swallow_the_end_of_its_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Synchronizer, "run", _fail)
+    serve = defined_by(blocks("sync")[1])["serve"]
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        with pytest.raises(OSError, match="the disk is full"):
+            await serve(suite, [ALICE[0]], _password)
+
+
+async def _fail(_: Synchronizer) -> None:
+    raise OSError("the disk is full")
 
 
 def _stop_after_a_round(event: ds.Event) -> None:

@@ -17,11 +17,10 @@ from tests.guides.documents import DOCUMENTS, ROOT, blocks
 pytestmark = pytest.mark.process
 
 LEFT_TO_THE_READER = {
-    "ds": "import directsuite as ds",
     "fetch_token": "async def fetch_token() -> str: return ''",
     "password": "password = ''",
 }
-"""What blocks use without defining it: earlier blocks have it, or the words around them say what it is."""
+"""What a block uses without defining it: the words around it say what it is."""
 
 WAITING = "async def example() -> None:\n"
 
