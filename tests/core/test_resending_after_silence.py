@@ -13,7 +13,11 @@ from .opened import ALICE, MESSAGE, PASSWORD, opened
 from .scripted_server import Exchange, Play, ScriptedServer
 
 SENT = {"success": True, "code": 0, "smtpId": "<1@direct.example.test>"}
-MARKED = {"success": True, "messages": [{"uid": 1, "headers": [{"name": "X-Request-ID", "value": "another"}]}]}
+MARKED = {
+    "success": True,
+    "messages": [{"uid": 1, "headers": [{"name": "X-Request-ID", "value": "another"}]}],
+    "folders": [],  # for GetFolders: INBOX.Sent is the only one
+}
 
 
 def by_operation(sends: list[Play], looks: Play) -> Play:
