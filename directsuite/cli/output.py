@@ -102,7 +102,7 @@ class TableOptions(TypedDict, total=False):
     """The titles of columns of numbers."""
     whole: Sequence[str]
     """The titles of columns of ids, addresses and file names, which people copy: they are never broken. Where the
-    terminal is too narrow, they stand on a line of their own below the row.
+    terminal is too narrow, each stands with its title on a line of its own below the row.
     """
     styles: Mapping[str, str]
     """The colours of cells, by their text."""
@@ -138,7 +138,7 @@ def table(
     for row in cells:
         texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
         lines.append(_row(console, columns, texts))
-        lines += [Text(f"    {row[column.index]}") for column in moved if row[column.index]]
+        lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved if row[column.index]]
     return Text("\n").join(lines)
 
 

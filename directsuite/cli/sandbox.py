@@ -160,7 +160,7 @@ async def ledger(control: Control, options: ControlListOptions, operation: str |
         rows = [
             (datetime.fromtimestamp(each["at"] / 1000, UTC), each["operation"], each["subject"]) for each in effects
         ]
-        show_table(("at", "operation", "of"), rows, whole=("of",))
+        show_table(("at", "operation", "item"), rows, whole=("item",))
     else:
         say("nothing has happened")
 

@@ -100,14 +100,14 @@ def test_what_is_copied_is_never_broken(
     assert [line for line in lines if len(line) > columns and "@" not in line] == []
 
 
-def test_what_does_not_fit_stands_below_its_row(
+def test_what_does_not_fit_stands_below_its_row_with_its_title(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     header, first, below, *_ = listed(80, monkeypatch, capsys)
     assert header.split()[0:2] == ["to", "sent"]
     assert "SMTP id" not in header
     assert first.startswith("bob@direct.example.test  ")
-    assert below == "    <1234567890@direct.example.test>"
+    assert below == "    SMTP id: <1234567890@direct.example.test>"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no tzset")

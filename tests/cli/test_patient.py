@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -173,3 +174,23 @@ async def test_who_logs_in_has_to_be_known(
     file = typist.private("secret", "wrong")
     ended = await typist.run("patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file)
     assert (ended.status, "password" in ended.err) == (3, True)
+
+
+async def test_a_narrow_terminal_says_which_address_is_the_regular_one(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await typist.sandbox.add_individual("Grace", "Sample", "5678", "1975-12-09", email="grace@example.test")
+    grace = typist.private(
+        "grace.toml",
+        ADA.replace("Ada", "Grace")
+        .replace("Example", "Sample")
+        .replace("1234", "5678")
+        .replace("1980-02-29", "1975-12-09")
+        .replace("ada", "grace"),
+    )
+    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    ended = await typist.run("patient", "add", grace, *DOMAIN, "--yes")
+    assert ended.status == 0, ended.err
+    shown = (await typist.run("patient", "find", grace, *DOMAIN)).out
+    assert re.search(r"^    regular e-mail: grace@example.test$", shown, re.MULTILINE), shown
