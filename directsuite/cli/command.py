@@ -81,8 +81,19 @@ def request_listeners() -> list[Listener]:
 
 def _report(event: Event) -> None:
     if isinstance(event, AttemptSucceeded | AttemptFailed):
-        result = event.error if event.status is None else f"HTTP {event.status}"
+        result = _WITHOUT_ANSWER.get(event.error, "failed") if event.status is None else f"HTTP {event.status}"
         say(f"{event.operation}: {result}, {event.elapsed * 1000:.0f} ms")
+
+
+_WITHOUT_ANSWER = {
+    "CancelledError": "stopped",
+    "CircuitOpenError": "not sent, the service is down",
+    "ConnectFailedError": "no connection",
+    "ConnectionLostError": "the connection was lost",
+    "DeadlineExceededError": "no answer in time",
+    "AuthenticationError": "not sent, the login was refused",
+}
+"""What -vv says of an attempt that got no HTTP status, by the name of the error's class."""
 
 
 def confirm(question: str, *, unasked: str, declined: str) -> None:

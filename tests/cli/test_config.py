@@ -71,6 +71,9 @@ async def test_verbose_twice_reports_each_request(typist: Typist) -> None:
     ended = await typist.run("inbox", "list", "-vv")
     assert "directsuite: GetMessageMetaData: HTTP 404, " in ended.err
     assert "HTTP" not in (await typist.run("inbox", "list", "-v")).err
+    typist.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
+    ended = await typist.run("inbox", "list", "-vv")
+    assert re.search(r"^directsuite: GetMessageMetaData: the connection was lost, \d+ ms$", ended.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])
