@@ -22,6 +22,7 @@ NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8,
 
 _INSECURE = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
+_SHOWN = " (`directsuite config show`)"
 _UNKNOWN = "it may or may not have happened"
 _TIMEOUT = "timeout in the settings file"
 RENEW = (
@@ -127,7 +128,10 @@ def ending_of(
         if _CHECK_THE_URL in error.explanation:
             what_to_do = ""  # it says that itself
         elif scope_of(error) is Scope.ENDPOINT:
-            what_to_do = "this isn't the service: check the URL and the proxy with `directsuite doctor`"
+            url = _variable_of(error.service) or "the URL"
+            what_to_do = f"this isn't the service: check {url} and the proxy with `directsuite doctor`"
+        elif isinstance(error, errors.ResponseDecodeError) and error.service:
+            what_to_do = what_to_do.replace("URL is", f"URL ({_variable_of(error.service)}) is")
     if isinstance(error, errors.AuthenticationError) and error.service in _WITH_TOKEN:
         what_to_do = RENEW
     what_to_do = advice.get(kind, what_to_do)
@@ -165,12 +169,21 @@ def quoted(message: str | None) -> str:
 def in_own_words(explanation: str) -> str:
     """Rewrite an error's explanation for people who write TOML and no Python."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
-    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL} (`directsuite config show`)")
+    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_SHOWN}")
     return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
 
 
+def _variable_of(service: str | None) -> str:
+    """The variable of a service's URL; empty for None."""
+    name = "message" if service == "messaging" else service
+    return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
+
+
 def _explanation(error: errors.DirectSuiteError) -> str:
-    said = in_own_words(error.explanation.rstrip("."))
+    said = error.explanation.rstrip(".")
+    if error.service:
+        said = said.replace(_CHECK_THE_URL, f"the URL may be wrong, so check {_variable_of(error.service)}{_SHOWN}")
+    said = in_own_words(said)
     if isinstance(error, errors.TransportError):
         said = _CONNECTION_ERROR.sub(_connection_words, said)
     return said if error.operation is None else f"{error.operation}: {said}"

@@ -132,12 +132,13 @@ def test_a_command_may_know_better_what_to_do() -> None:
     [
         (
             302,
-            "the service redirects, which is not followed: check the URL in the settings (`directsuite config show`)",
+            "the service redirects, which is not followed: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL "
+            "(`directsuite config show`)",
         ),
         (
             404,
-            "endpoint not found: check the URL in the settings (`directsuite config show`), or the thing asked for is "
-            "gone",
+            "endpoint not found: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL (`directsuite config show`), "
+            "or the thing asked for is gone",
         ),
     ],
 )

@@ -103,13 +103,23 @@ async def test_an_unsafe_url_is_refused(
     await fails(typist, command, 2, "https")
 
 
+@of_every_command
+async def test_a_url_below_which_there_is_nothing_is_told_by_its_variable(
+    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
+    monkeypatch.setenv(variable, f"{typist.sandbox.root_url}/elsewhere")
+    await fails(typist, command, 4, f"the URL may be wrong, so check {variable}")
+
+
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 async def test_a_page_that_is_no_answer_points_to_the_url(
     typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "retry_attempts = 1\n"))
     typist.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
-    await fails(typist, command, 6, "the service's URL is right")
+    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
+    await fails(typist, command, 6, f"the service's URL ({variable}) is right")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
