@@ -138,7 +138,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        return _refused(wrong_usage(error))
+        with _chosen(CommonOptions(verbose=len({"-v", "-vv", "--verbose"}.intersection(arguments)))):
+            return _refused(wrong_usage(error))
     with _chosen(bound.arguments.get("options")):
         return int(command(*bound.args, **bound.kwargs) or 0)
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from directsuite import errors
 from directsuite.cli.output import printable
 from directsuite.cli.process import ExitStatus, shows_details
+from directsuite.configuration import Configuration
 from directsuite.core.failures import Scope, reason_of, scope_of
 
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
@@ -80,7 +81,7 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.NotFoundError: (ExitStatus.NOT_FOUND, "check what you asked for, and the service's URL"),
     errors.ConflictError: (ExitStatus.DECLINED, "choose another domain"),
     errors.AddressError: (ExitStatus.DECLINED, "check the addresses"),
-    errors.BadRequestError: (ExitStatus.DECLINED, "check what you gave"),
+    errors.BadRequestError: (ExitStatus.DECLINED, "check the arguments and options of the command"),
     errors.PaymentError: (ExitStatus.DECLINED, "see to the account with the service's provider"),
     errors.RateLimitedError: (ExitStatus.UNAVAILABLE, "wait a while and try again"),
     errors.ServerError: (ExitStatus.UNAVAILABLE, "the service itself fails: try again later, or ask its provider"),
@@ -95,6 +96,19 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
 def naming(what: str, value: object) -> str:
     """`what`, with the value that was typed where stderr may show it."""
     return f"{what} ({printable(str(value))})" if shows_details() else what
+
+
+def _with_value(explanation: str) -> str:
+    """The explanation of a ConfigurationError, with the value of its setting after the setting's name.
+
+    The value of `proxy`, and a URL with an @, may hold a password.
+    """
+    with contextlib.suppress(errors.ConfigurationError):
+        for name, entry in Configuration.read().items():
+            beginning = f"{entry.origin}: {name}"
+            if explanation.startswith(f"{beginning} ") and name != "proxy" and "@" not in str(entry.value):
+                return f"{naming(beginning, entry.value)}{explanation.removeprefix(beginning)}"
+    return explanation
 
 
 def refuse_no_text(text: str | None, source: str) -> None:
@@ -181,6 +195,8 @@ def _variable_of(service: str | None) -> str:
 
 def _explanation(error: errors.DirectSuiteError) -> str:
     said = error.explanation.rstrip(".")
+    if isinstance(error, errors.ConfigurationError) and shows_details():
+        said = _with_value(said)
     if error.service:
         said = said.replace(_CHECK_THE_URL, f"the URL may be wrong, so check {_variable_of(error.service)}{_SHOWN}")
     said = in_own_words(said)

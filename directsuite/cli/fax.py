@@ -10,11 +10,11 @@ from typing import Any
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.inbox import with_zone
 from directsuite.cli.options import FaxListOptions, FaxWatchOptions, TokenOptions
 from directsuite.cli.output import cell, members_of, progress, show_json, show_table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.errors import BadRequestError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient
 from directsuite.suite import DirectSuite
@@ -24,7 +24,7 @@ _NO_SUCH_FAX = "check number and handle; `directsuite fax list` with the number 
 
 def list_faxes(number: str, options: FaxListOptions) -> int:
     """List the newest faxes of a number, and return the exit status."""
-    command = Command(options={"fax_number": "the fax number"})
+    command = _command(number)
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else with_zone(options.since)
@@ -36,10 +36,20 @@ def list_faxes(number: str, options: FaxListOptions) -> int:
 def show_fax(number: str, handle: str, options: TokenOptions) -> int:
     """Show one fax, and return the exit status."""
     command = Command(
-        options={"fax_number": "the fax number", "message_handle": "the handle"},
+        options={"fax_number": naming("the fax number", number), "message_handle": naming("the handle", handle)},
         advice={BadRequestError: _NO_SUCH_FAX, NotFoundError: _NO_SUCH_FAX},
     )
     return command.run(lambda: _show(_suite(command, number, options), number, handle, options))
+
+
+def _command(number: str, resume: str = NOTHING_CHANGED) -> Command:
+    what = naming("the fax number", number)
+    advice = f"check {what}: it is one of your own, as 15550100100"
+    return Command(
+        resume=resume,
+        options={"fax_number": what},
+        advice={BadRequestError: advice, NotFoundError: advice},
+    )
 
 
 def _suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
@@ -50,10 +60,7 @@ def _suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
 
 def watch(number: str, options: FaxWatchOptions) -> int:
     """Show each change of a number's faxes until Ctrl-C, and return the exit status."""
-    command = Command(
-        options={"fax_number": "the fax number"},
-        resume="the same command with --since goes on from that time",
-    )
+    command = _command(number, resume="the same command with --since goes on from that time")
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else with_zone(options.since)

@@ -34,15 +34,13 @@ from directsuite.cli.output import (
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
 from directsuite.core.failures import Scope, reason_of, scope_of
 from directsuite.durable.files import DEVICE, create
-from directsuite.errors import (
-    DirectSuiteError,
-    ServiceError,
-)
+from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
 
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
+CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
 _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
@@ -53,7 +51,7 @@ _BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
 
 def list_messages(options: InboxListOptions) -> int:
     """List the newest messages of a folder, and return the exit status."""
-    command = _command("the number")
+    command = _command("the number", options)
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else with_zone(options.since)
@@ -64,7 +62,7 @@ def list_messages(options: InboxListOptions) -> int:
 
 def read_message(uid: int, options: InboxReadOptions) -> int:
     """Show one message, and return the exit status."""
-    command = _command("the number")
+    command = _command("the number", options)
     return command.run(lambda: _read(command, _access(options), uid, options))
 
 
@@ -72,6 +70,7 @@ def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages, and return the exit status."""
     command = _command(
         "the numbers",
+        options,
         resume="the files that are there are whole; the same command saves all of them once more, under other names",
     )
 
@@ -80,7 +79,8 @@ def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
         try:
             options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise RefusedError(f"the folder of --into can't be made ({reason_of(error)}): give another") from None
+            what = naming("the folder of --into", options.into)
+            raise RefusedError(f"{what} can't be made, {reason_of(error)}: give another") from None
         return _save(command, access, list(dict.fromkeys(uids)), options)
 
     return command.run(begin)
@@ -123,8 +123,12 @@ def write_new(folder: Path, name: str, content: bytes) -> Path:
         return path
 
 
-def _command(uids: str, resume: str = NOTHING_CHANGED) -> Command:
-    return Command(resume=resume, options={"folder": "--folder", "username": "--mailbox", "uids": uids})
+def _command(uids: str, options: InboxOptions, resume: str = NOTHING_CHANGED) -> Command:
+    return Command(
+        resume=resume,
+        options={"folder": naming("--folder", options.folder), "username": "--mailbox", "uids": uids},
+        advice={BadRequestError: CHECK_THE_MESSAGES},
+    )
 
 
 def _access(options: InboxOptions) -> MailboxAccess:
@@ -138,7 +142,8 @@ def with_zone(since: datetime) -> datetime:
     try:
         return since.astimezone()
     except (OSError, OverflowError, ValueError):
-        raise RefusedError("--since lies where no calendar reaches: give a day, as 2026-05-01") from None
+        what = naming("--since", since.isoformat())
+        raise RefusedError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
 
 
 async def _list(command: Command, access: MailboxAccess, since: datetime | None, options: InboxListOptions) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 from directsuite.cli.command import Command, confirm
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
-from directsuite.cli.errors import NotThereError, RefusedError
-from directsuite.cli.inbox import NO_SUCH_MESSAGE, missing_folder_explained, those_missing
+from directsuite.cli.errors import NotThereError, RefusedError, naming
+from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, missing_folder_explained, those_missing
 from directsuite.cli.options import (
     InboxDeleteOptions,
     InboxForwardOptions,
@@ -22,6 +22,7 @@ from directsuite.cli.options import (
 from directsuite.cli.output import progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
 from directsuite.cli.send import LOOK_FIRST, addresses_of, attachments_of, body_of
+from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import (
     Attachment,
@@ -139,7 +140,10 @@ def _change(
 
     find_out: how the user learns what happened.
     """
-    command = Command(resume=find_out, find_out=find_out, options=_OPTIONS)
+    named = {**_OPTIONS, "folder": naming("--folder", options.folder)}
+    if isinstance(options, InboxMoveOptions):
+        named["dest_folder"] = naming("--to", options.to)
+    command = Command(resume=find_out, find_out=find_out, options=named, advice={BadRequestError: CHECK_THE_MESSAGES})
 
     def begin() -> Coroutine[Any, Any, int]:
         check()

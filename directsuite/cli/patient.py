@@ -52,7 +52,7 @@ _FORMS = {
 
 def find(path: Path, options: PatientFindOptions) -> int:
     """Find the patient whom a file describes, and return the exit status."""
-    command = Command(options=_ARGUMENTS)
+    command = Command(options=_ARGUMENTS, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
         person = individual_of(path)
@@ -70,12 +70,13 @@ def find(path: Path, options: PatientFindOptions) -> int:
 
 def find_by_username(argument: str, options: PatientFindOptions) -> int:
     """Find the patient of a username, and return the exit status. argument: - for a line of stdin."""
-    command = Command(options=_ARGUMENTS)
+    command = Command(options=_ARGUMENTS, advice={BadRequestError: "check --domain and the username"})
 
     def begin() -> Coroutine[Any, Any, int]:
         username = (sys.stdin.readline() if argument == "-" else argument).strip()
         if not username or "@" in username:
-            raise RefusedError("the username is the part before the @, as ada of ada@direct.example.org")
+            what = naming("the username", username) if username else "the username"
+            raise RefusedError(f"{what} is the part before the @, as ada of ada@direct.example.org")
         return _find(
             _suite(command, options),
             lambda service: service.get_patient_address_by_username(options.domain, username),
@@ -159,7 +160,7 @@ def _is_date(text: str) -> bool:
 
 def _suite(command: Command, options: PatientOptions) -> DirectSuite:
     if not options.domain.strip() or "@" in options.domain:
-        raise RefusedError("--domain is the part behind the @, as direct.example.org")
+        raise RefusedError(f"{naming('--domain', options.domain)} is the part behind the @, as direct.example.org")
     return command.suite(settings_for("registration"), login=login(options.login, options.password_file))
 
 

@@ -33,7 +33,7 @@ from directsuite.cli.process import ExitStatus, say, shows_details
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.failures import reason_of
 from directsuite.durable import files
-from directsuite.errors import DirectSuiteError, OutcomeUnknownError, ServiceError
+from directsuite.errors import BadRequestError, DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
 from directsuite.messaging.send_once import request_id
@@ -72,6 +72,7 @@ def send(options: SendOptions) -> int:
         resume=_AGAIN_WITH_KEY if with_key else "nothing was sent: give the same command again",
         find_out=_AGAIN_WITH_KEY if with_key else LOOK_FIRST,
         options=_OPTIONS,
+        advice={BadRequestError: "check the addresses, the text and the files"},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -267,7 +268,8 @@ def _text(options: TextOptions) -> str | None:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise RefusedError("the file of --body-file is no text in UTF-8: send it with --attach") from None
+        what = naming("the file of --body-file", options.body_file)
+        raise RefusedError(f"{what} is no text in UTF-8: send it with --attach") from None
 
 
 def _attachment(path: Path, number: int) -> Attachment:

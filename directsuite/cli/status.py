@@ -23,7 +23,7 @@ from directsuite.cli.output import live, members_of, progress, show_json, show_t
 from directsuite.cli.process import ExitStatus, say
 from directsuite.core.clock import AT_ONCE, Clock, SystemClock
 from directsuite.core.failures import HOPELESS, Scope, scope_of
-from directsuite.errors import DirectSuiteError, PermissionDeniedError, ServiceError
+from directsuite.errors import BadRequestError, DirectSuiteError, PermissionDeniedError, ServiceError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, bare, by_recipient, is_delivered, is_end
@@ -40,7 +40,10 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the co
 
 def status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
     """Tell how far messages have come, and return the exit status."""
-    command = Command(options={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"})
+    command = Command(
+        options={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
+        advice={BadRequestError: "check the SMTP ids and --mailbox"},
+    )
 
     def begin() -> Coroutine[Any, Any, int]:
         if not all(bare(each) for each in smtp_ids):

@@ -42,7 +42,7 @@ from directsuite.cli.credentials import (
     private_passwords,
     settings_for,
 )
-from directsuite.cli.errors import RefusedError, refuse_no_text
+from directsuite.cli.errors import RefusedError, naming, refuse_no_text
 from directsuite.cli.options import DEFAULT_STORE, SyncRunOptions
 from directsuite.cli.process import ExitStatus, forgiving_stdout
 from directsuite.cli.sync_status import (
@@ -161,13 +161,14 @@ async def _keep_in_step(
     options: SyncRunOptions, open_worker: Callable[[AsyncExitStack, Listener], Awaitable[_Worker]]
 ) -> int:
     display = display_for(as_json=options.json, mailboxes=(lambda: worker.mailboxes()) if options.log_names else None)
+    store = None if options.postgres else options.store or DEFAULT_STORE
     status_file = options.status_file
-    if status_file is None and not options.postgres:
-        status_file = status_file_of(options.store or DEFAULT_STORE)
+    if status_file is None and store is not None:
+        status_file = status_file_of(store)
     async with AsyncExitStack() as stack:
         stack.enter_context(_logged_beside(display))
         stack.enter_context(forgiving_stdout(_warn_of_stdout))
-        with usable_store():
+        with usable_store(store):
             worker = await open_worker(stack, display.round)
         received = list[int]()
 
@@ -186,7 +187,7 @@ async def _keep_in_step(
             display.say("started", f"messages go into {_place_of(options)}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.work())
             async with _reported(worker, status_file, display):
-                await _ended(work, worker)
+                await _ended(work, worker, store)
             mailboxes = worker.mailboxes()
             if not options.once:
                 display.say("stopped", f"stopped: {counted_by_status(mailboxes)}; the same command goes on from here")
@@ -206,7 +207,7 @@ def _place_of(options: SyncRunOptions) -> str:
     return f"the database of {CONNINFO}" if options.postgres else f"{(options.store or DEFAULT_STORE).absolute()}"
 
 
-async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
+async def _ended(work: asyncio.Future[Any], worker: _Worker, store: Path | None) -> None:
     """Return when the work has ended or was broken off. Raises what it raised.
 
     That it can't begin for its store, before the first turn of any mailbox, is a RefusedError.
@@ -223,7 +224,7 @@ async def _ended(work: asyncio.Future[Any], worker: _Worker) -> None:
     except StoreError as error:
         if any(each.status is not SyncStatus.WAITING for each in worker.mailboxes().values()):
             raise
-        raise refusal_of_store(error) from None
+        raise refusal_of_store(error, store) from None
 
 
 @contextlib.asynccontextmanager
@@ -264,7 +265,7 @@ async def _reported(worker: _Worker, status_file: Path | None, display: LiveTabl
 def addresses_of(named: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
     """The addresses of --mailbox and of a file, each once; where neither is given, that of the variable.
 
-    Raises RefusedError, which says where an address stands and doesn't show it.
+    Raises RefusedError, which says where an address stands.
     """
     addresses = [(source, address.strip()) for source, address in numbered(named)]
     if file is not None:
@@ -275,7 +276,7 @@ def addresses_of(named: Sequence[str], file: Path | None, variable: str | None =
     for source, address in addresses:
         refuse_no_text(address, source)
         if not is_address(address):
-            raise RefusedError(f"{source} is no address: nurse@direct.example.org is one")
+            raise RefusedError(f"{naming(source, address)} is no address: nurse@direct.example.org is one")
         earlier, spelt = kept.setdefault(address.lower(), (source, address))
         if spelt != address:  # a store would have it twice, with all its messages
             raise RefusedError(
@@ -306,7 +307,7 @@ def folders_of(named: Sequence[str]) -> list[str]:
         source = f"number {number} of --folder"
         refuse_no_text(name, source)
         if not name.strip() or name in (".", ".."):  # which no URL can have
-            raise RefusedError(f"{source} is no folder's name: give one as INBOX.Sent, or --all-folders")
+            raise RefusedError(f"{naming(source, name)} is no folder's name: give one as INBOX.Sent, or --all-folders")
     return list(dict.fromkeys(_INBOX if name.upper() == _INBOX else name for name in named))
 
 

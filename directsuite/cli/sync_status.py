@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.text import Text
 
 from directsuite.cli.command import Command
-from directsuite.cli.errors import RefusedError, ending_of
+from directsuite.cli.errors import RefusedError, ending_of, naming
 from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
 from directsuite.cli.output import table, table_console
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, say, shows_details
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -140,7 +140,7 @@ async def _status(options: SyncStatusOptions) -> int:
         path = status_file_of(store)
     if options.max_age is not None:
         return _tell_age(path, options.max_age)
-    with usable_store():
+    with usable_store(None if options.postgres else store):
         if options.postgres:
             report = await report_of_fleet(conninfo(), time.time())
         else:
@@ -178,7 +178,7 @@ def _tell_age(path: Path | None, max_age: float) -> int:
 
 
 async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int:
-    with usable_store():
+    with usable_store(None if options.postgres else options.store or DEFAULT_STORE):
         if options.postgres:
             from directsuite.sync.fleet import FleetTable
             from directsuite.sync.postgres import PostgresStore
@@ -205,7 +205,7 @@ async def _request(store: DatabaseStore, request: OperatorRequest, names: Sequen
 
 
 def numbered(named: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The addresses of --mailbox, each with words that say which one is meant and don't show it."""
+    """The addresses of --mailbox, each with words that say which one is meant without showing it."""
     return ((f"number {number} of --mailbox", address) for number, address in enumerate(named, start=1))
 
 
@@ -214,7 +214,8 @@ def refuse_unknown(named: Sequence[str], existing: Collection[str]) -> None:
     for source, address in numbered(named):
         if address not in existing:
             raise RefusedError(
-                f"{source} is not known to the store: `directsuite sync status` without it tells which ones are"
+                f"{naming(source, address)} is not known to the store: `directsuite sync status` without it tells "
+                "which ones are"
             )
 
 
@@ -233,18 +234,24 @@ def conninfo() -> Secret:
 
 
 @contextlib.contextmanager
-def usable_store() -> Generator[None]:
-    """Have a store that can't be used refuse the command, which has done nothing by then. Raises RefusedError."""
+def usable_store(store: Path | None) -> Generator[None]:
+    """Have a store that can't be used refuse the command, which has done nothing by then. Raises RefusedError.
+
+    store: None for PostgreSQL.
+    """
     try:
         yield
     except (StoreError, OSError) as error:
-        raise refusal_of_store(error) from None
+        raise refusal_of_store(error, store) from None
 
 
-def refusal_of_store(error: StoreError | OSError) -> RefusedError:
-    """The refusal of a store that can't be used."""
+def refusal_of_store(error: StoreError | OSError, store: Path | None) -> RefusedError:
+    """The refusal of a store that can't be used. store: None for PostgreSQL."""
     what_to_do = f"check {CONNINFO}, and whether PostgreSQL runs"
-    return RefusedError(ending_of(error)[1].replace("the next call connects again", what_to_do))
+    said = ending_of(error)[1].replace("the next call connects again", what_to_do)
+    if store is not None and shows_details():
+        said = f"{naming('--store', store)}: {said[:1].lower()}{said[1:]}"
+    return RefusedError(said)
 
 
 async def report_of_worker(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:

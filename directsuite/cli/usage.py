@@ -1,6 +1,7 @@
-"""The sentence for arguments that are wrong: what is wrong, and where it is told how it is right.
+"""The sentence for arguments that are wrong: what is wrong, and which `--help` says how it is right.
 
-It shows nothing of what was typed but the names of options: the rest may be the words of a message, or somebody's name.
+It quotes what was typed only where `shows_details` allows that: elsewhere it names nothing but options, since the rest
+may be the words of a message, or somebody's name.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from cyclopts import (
     ValidationError,
 )
 
+from directsuite.cli import process
+
 _SECRETS = ("--password", "--token", "--secret")
 _FILES = ("--password-file", "--token-file", "--passwords")
+_QUOTED = 100  # characters of what was typed
 _SIMILAR = 0.75  # of 1: a letter too many, too few or in another's place
 _OPTION = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _FORMS: Mapping[object, str] = {
@@ -70,8 +74,9 @@ def wrong_usage(error: CycloptsError) -> str:
 def _problem(error: CycloptsError) -> str:
     match error:
         case UnusedCliTokensError():
-            count = len(error.unused_tokens or ())
-            return f"{count} argument{'' if count == 1 else 's'} too many; what has blanks in it goes into quotes"
+            unused = error.unused_tokens or ()
+            too_many = _naming(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", " ".join(unused))
+            return f"{too_many}; what has blanks in it goes into quotes"
         case UnknownCommandError():
             return _no_such_command(error)
         case UnknownOptionError():
@@ -86,11 +91,13 @@ def _problem(error: CycloptsError) -> str:
         case CoercionError():
             token = error.token
             name = _name_of(error, None if token is None else token.keyword)
+            name = name if token is None else _naming(name, token.value)
             return f"{name}: {error.msg}" if error.msg is not None else f"{name}: {_expected(error.target_type)}"
         case ValidationError() if error.argument is not None:
             token = next(iter(error.argument.tokens), None)
             name = _name_of(error, None if token is None else token.keyword)
-            return f"{name}: {_limit_in_words(error.exception_message)}"
+            typed = " ".join(each.value for each in error.argument.tokens)
+            return f"{_naming(name, typed)}: {_limit_in_words(error.exception_message)}"
         case ValidationError():  # of a group, whose message names options alone
             return f"not all of these go together: {error.exception_message.partition(': ')[2].strip('{}.')}"
         case _:
@@ -102,13 +109,26 @@ def _no_such_command(error: UnknownCommandError) -> str:
     typed = next(iter(error.unused_tokens or ()), "")
     if typed.startswith("-"):
         return f"options stand behind the command; there are {', '.join(there)}"
-    return f"there is no such command{_suggestion(typed, there)}; there are {', '.join(there)}"
+    command = f"command {_shortened(typed)}" if process.shows_details() else "such command"
+    return f"there is no {command}{_suggestion(typed, there)}; there are {', '.join(there)}"
 
 
 def _no_such_option(error: UnknownOptionError) -> str:
     name = (error.token.keyword or error.token.value).partition("=")[0]
     there = [each for argument in error.argument_collection for each in argument.names if each.startswith("-")]
-    return f"there is no {f'option {name}' if _OPTION.fullmatch(name) else 'such option'}{_suggestion(name, there)}"
+    is_named = process.shows_details() or _OPTION.fullmatch(name)
+    return f"there is no {f'option {_shortened(name)}' if is_named else 'such option'}{_suggestion(name, there)}"
+
+
+def _naming(what: str, typed: str) -> str:
+    """`what`, with what was typed where stderr may show it."""
+    return f"{what} ({_shortened(typed)})" if typed and process.shows_details() else what
+
+
+def _shortened(typed: str) -> str:
+    from directsuite.cli.output import printable  # which commands without an error here need not import
+
+    return printable(typed if len(typed) <= _QUOTED else f"{typed[: _QUOTED - 1]}…")
 
 
 def _dash_hint(error: MissingArgumentError) -> str:

@@ -211,3 +211,85 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     assert ended.status == 2
     assert told in ended.err
     assert "it is a folder: name a file" in ended.err or "it is empty: name a file or a folder" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("inbox", "list", "--limit", "0"), "--limit (0): give at least 1"),
+        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a day, as 2026-05-01"),
+        (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01T00:00:00) lies where no calendar reaches"),
+        (("inbox", "list", "--folder", ".."), "--folder (..): "),
+        (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give a whole number"),
+        (("inbox", "move", "1", "--to", ".."), "--to (..): "),
+        (
+            ("inbox", "save", "1", "--into", "letter.txt"),
+            "the folder of --into (letter.txt) can't be made, File exists",
+        ),
+        (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
+        (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
+        (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is no SQLite database"),
+        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is no address"),
+        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is no folder's name"),
+        (("patient", "by-username", "ada@x.test", *DOMAIN), "the username (ada@x.test) is the part before the @"),
+        (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) is the part behind the @"),
+        (("demo", "stray", "x" * 300), f"2 arguments too many (stray {'x' * 93}…)"),
+        (("sned",), "there is no command sned (did you mean send?)"),
+        (("send", "--Ada Example=x"), "there is no option --Ada Example: "),
+    ],
+)
+@pytest.mark.parametrize("is_asked", [True, False], ids=["verbose", "log"])
+async def test_what_was_typed_is_named_only_where_stderr_may_show_it(
+    typist: Typist, arguments: tuple[str, ...], told: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
+    typist.private("letter.txt", "Dear Bob")
+    await typist.deliver("Hello")
+    ended = await typist.run(*arguments)
+    assert ended.status == 2
+    assert (told in ended.err) is is_asked, ended.err
+
+
+async def test_verbose_has_wrong_usage_name_what_was_typed(typist: Typist) -> None:
+    ended = await typist.run("inbox", "list", "--limit", "0", "--verbose")
+    assert ended.err.startswith("directsuite: --limit (0): give at least 1")
+
+
+@pytest.mark.parametrize(
+    ("variables", "file", "told"),
+    [
+        (
+            {"DIRECTSUITE_CA_BUNDLE": "nope.pem"},
+            "",
+            "DIRECTSUITE_CA_BUNDLE: ca_bundle (nope.pem) can't be read: No such",
+        ),
+        ({"DIRECTSUITE_BURST": "many"}, "", "DIRECTSUITE_BURST: burst (many) has to be more than 0"),
+        ({"DIRECTSUITE_FAX_URL": "fax.test"}, "", "DIRECTSUITE_FAX_URL: fax_url (fax.test) has to be a URL"),
+        ({}, 'timeout = "x"', "settings.toml, line 1: timeout (x) has to be more than 0"),
+    ],
+)
+async def test_a_setting_that_is_wrong_is_named_with_its_value(
+    typist: Typist, variables: dict[str, str], file: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("settings.toml", file))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (await typist.run("inbox", "list", "-v")).err.startswith(f"directsuite: {told}")
+    assert told.partition(" (")[0] in (await typist.run("inbox", "list")).err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PROXY", "http://proxy.test:none"), ("FAX_URL", "https://ada:Correct@fax.test")]
+)
+async def test_a_setting_that_may_hold_a_password_is_named_without_its_value(
+    typist: Typist, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"DIRECTSUITE_{name}", value)
+    ended = await typist.run("inbox", "list", "-v")
+    assert (ended.status, f"DIRECTSUITE_{name}: {name.lower()} " in ended.err, value in ended.err) == (2, True, False)
+
+
+async def test_a_number_that_the_service_does_not_take_is_named_in_the_advice(typist: Typist) -> None:
+    ended = await typist.run("fax", "list", "abc", "-v")
+    assert ended.status == 5
+    assert ended.err.endswith(": check the fax number (abc): it is one of your own, as 15550100100\n")
