@@ -409,8 +409,8 @@ class StatusOptions(MailboxOptions):
     """The options of `status`."""
 
     watch: Annotated[bool, Flag] = False
-    """Wait until every recipient has it or won't: an hour and a bit at the most, two hours in all where the service
-    doesn't say, a quarter of an hour where it doesn't know the message.
+    """Wait until each recipient has a final status, for two hours at most, and a quarter of an hour for a message that
+    the service doesn't know.
     """
 
 

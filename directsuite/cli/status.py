@@ -20,7 +20,7 @@ from directsuite.cli.credentials import MailboxAccess, mailbox_access
 from directsuite.cli.errors import RefusedError, ending_of
 from directsuite.cli.options import StatusOptions
 from directsuite.cli.output import live, members_of, progress, show_json, show_table, table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, end_line, say
 from directsuite.core.clock import AT_ONCE, Clock, SystemClock
 from directsuite.core.failures import HOPELESS, Scope, scope_of
 from directsuite.errors import BadRequestError, DirectSuiteError, PermissionDeniedError, ServiceError
@@ -198,6 +198,7 @@ async def _tell(command: Command, access: MailboxAccess, smtp_ids: Sequence[str]
             try:
                 await watch.run()
             except asyncio.CancelledError:
+                end_line()
                 _show(watch.known, options)
                 raise
             records = watch.known

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 from typing import Any
 
 import attrs
 import pytest
 
 import directsuite as ds
+from directsuite.cli import main
+from directsuite.cli.status import UNTIL_KNOWN, Watch
 from directsuite.core.clock import SystemClock
-from directsuite.messaging.tracking import Delivery
+from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery
 from directsuite.testing import LeapingClock
 from tests.cli.conftest import Typist
+from tests.guides.documents import text_of
 from tests.integration.world import BOB
 
 
@@ -345,3 +350,34 @@ def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
 
     for name in looks:
         cut(name)
+
+
+async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    async def stopped(_: Watch) -> None:
+        screen.write("^C")
+        raise asyncio.CancelledError
+
+    def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            main(["status", smtp_id, "--watch"])
+
+    smtp_id = await sent(typist, BOB)
+    screen = Terminal()
+    monkeypatch.setattr(Watch, "run", stopped)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, screen)
+    await asyncio.to_thread(run)
+    assert screen.getvalue().startswith("^C\n")
+    assert BOB in screen.getvalue()
+
+
+async def test_help_and_guide_say_how_long_a_message_is_watched(typist: Typist) -> None:
+    assert (GIVE_UP_AFTER, UNTIL_KNOWN) == (7_200, 900)
+    for text in ((await typist.run("status", "--help")).out, text_of("terminal")):
+        words = " ".join(text.replace("│", " ").split())
+        assert "for two hours at most" in words
+        assert "a quarter of an hour for a message that the service doesn't know" in words
