@@ -263,7 +263,7 @@ def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions(
 def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
     """Forward messages; several go as attachments of one.
 
-    Exit status 7 says that the answer got lost: look into INBOX.Sent before you give the command again.
+    It prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 says that the answer got lost: look into INBOX.Sent before you give the command again.
     """
     from directsuite.cli import mailbox
 

@@ -31,6 +31,7 @@ from directsuite.messaging.models import (
     MessageWithHeader,
     Recipient,
     RecipientType,
+    SendMessageResponse,
 )
 from directsuite.messaging.service import Mailbox
 
@@ -120,10 +121,10 @@ def reply(uid: int, options: InboxReplyOptions) -> int:
 def _into(destination: str, work: _Work) -> _Work:
     """The same work, whose refusal says if there is no such folder to put messages into."""
 
-    async def explained(box: Mailbox, there: Sequence[int]) -> None:
+    async def explained(box: Mailbox, there: Sequence[int]) -> object:
         """Do the work."""
         async with missing_folder_explained(box, destination, option="--to"):
-            await work(box, there)
+            return await work(box, there)
 
     return explained
 
@@ -138,7 +139,7 @@ def _change(
 ) -> int:
     """Do something with those of the messages that are there, and say how many they were.
 
-    find_out: how the user learns what happened.
+    The SMTP id of what `work` sent is printed. find_out: how the user learns what happened.
     """
     named = {**_OPTIONS, "folder": naming("--folder", options.folder)}
     if isinstance(options, InboxMoveOptions):
@@ -167,10 +168,19 @@ async def _changed(
         there = [uid for uid in uids if uid in listed]
         if not there:
             raise NotThereError(NO_SUCH_MESSAGE)
-        await work(box, there)
+        result = await work(box, there)
+    smtp_id = result.smtp_id if isinstance(result, SendMessageResponse) else ""
     missing = [uid for uid in uids if uid not in listed]
-    if options.json:
-        show_json({"uids": there, "missing": missing})
+
+    def show() -> None:
+        if options.json:
+            sent = {"smtp_id": result.smtp_id or None} if isinstance(result, SendMessageResponse) else {}
+            show_json({"uids": there, "missing": missing, **sent})
+        elif smtp_id:
+            sys.stdout.write(f"{smtp_id}\n")
+
+    if not show_effect(show, f"{_counted(there)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
+        return ExitStatus.FAILED
     say(f"{_counted(there)} {done}")
     if missing:
         say(those_missing(missing, uids))

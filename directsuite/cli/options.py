@@ -441,7 +441,9 @@ class InboxListOptions(InboxOptions):
     since: Annotated[datetime | None, Parameter(group=_WHICH)] = None
     """Only those received from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     unread: Annotated[bool, Flag, Parameter(group=_WHICH)] = False
-    """Only unread ones. The service gives these whole, so it takes longer."""
+    """Only unread messages. The service sends these whole, with their attachments, so it takes longer. A list without
+    --unread doesn't mark unread messages, because the service doesn't say which ones are.
+    """
 
 
 @Parameter(name="*")

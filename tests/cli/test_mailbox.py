@@ -101,6 +101,10 @@ async def test_messages_are_forwarded(typist: Typist) -> None:
     ended = await typist.run("inbox", "forward", "1", "2", "--to", BOB)
     assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded\n")
     assert len(await typist.sandbox.ledger("Forward")) == 1
+    assert (await typist.run("status", ended.out.strip())).status == 0
+    document = (await typist.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
+    assert (document["uids"], document["missing"]) == ([1], [9])
+    assert (await typist.run("status", document["smtp_id"])).status == 0
     ended = await typist.run("inbox", "forward", "1", "--to", "bob")
     assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
 
