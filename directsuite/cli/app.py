@@ -453,7 +453,7 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = Token
 
 @fax.command(name="watch", sort_key=3, help_epilogue=epilogue("fax watch"))
 def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
-    """Show each new or changed fax of a number until Ctrl-C."""
+    """Show each new or changed fax of a number until Ctrl-C, or one fax until it is over."""
     from directsuite.cli import fax
 
     return fax.watch(number, options)

@@ -150,14 +150,14 @@ def ending_of(
         what_to_do = RENEW
     what_to_do = advice.get(kind, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
-        said = _explanation(error)
+        said = explanation_of(error)
         unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
         late = f"; raise {_TIMEOUT}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
         return status, f"{said}{unknown}: {find_out or error.how_to_find_out}{late}"
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        said = f"{_explanation(error)}{words_of(error)}"
+        said = f"{explanation_of(error)}{words_of(error)}"
         withheld = isinstance(error, errors.BadRequestError) and error.message and not shows_details()
         if withheld and kind not in advice:
             what_to_do = f"{what_to_do}; --verbose adds what the service says"
@@ -193,7 +193,8 @@ def _variable_of(service: str | None) -> str:
     return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
 
 
-def _explanation(error: errors.DirectSuiteError) -> str:
+def explanation_of(error: errors.DirectSuiteError) -> str:
+    """What went wrong, without what to do about it."""
     said = error.explanation.rstrip(".")
     if isinstance(error, errors.ConfigurationError) and shows_details():
         said = _with_value(said)

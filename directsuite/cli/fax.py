@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
+
+import attrs
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import NotThereError, RefusedError, naming
+from directsuite.cli.errors import NotThereError, RefusedError, explanation_of, naming, words_of
 from directsuite.cli.inbox import with_zone
 from directsuite.cli.options import FaxListOptions, FaxWatchOptions, TokenOptions
 from directsuite.cli.output import cell, members_of, progress, show_json, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
-from directsuite.errors import BadRequestError, NotFoundError
-from directsuite.fax.models import FaxMessage, FaxRecipient
+from directsuite.errors import BadRequestError, DirectSuiteError, NotFoundError
+from directsuite.fax.models import FaxMessage, FaxRecipient, FaxStatus
 from directsuite.suite import DirectSuite
 
 _NO_SUCH_FAX = "check number and handle; `directsuite fax list` with the number tells the handles that it has"
@@ -28,6 +31,7 @@ def list_faxes(number: str, options: FaxListOptions) -> int:
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else with_zone(options.since)
+        _warn_of_state(options.status)
         return _list(_suite(command, number, options), number, since, options)
 
     return command.run(begin)
@@ -37,7 +41,7 @@ def show_fax(number: str, handle: str, options: TokenOptions) -> int:
     """Show one fax, and return the exit status."""
     command = Command(
         options={"fax_number": naming("the fax number", number), "message_handle": naming("the handle", handle)},
-        advice={BadRequestError: _NO_SUCH_FAX, NotFoundError: _NO_SUCH_FAX},
+        advice={NotFoundError: _NO_SUCH_FAX},
     )
     return command.run(lambda: _show(_suite(command, number, options), number, handle, options))
 
@@ -59,31 +63,96 @@ def _suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
 
 
 def watch(number: str, options: FaxWatchOptions) -> int:
-    """Show each change of a number's faxes until Ctrl-C, and return the exit status."""
-    command = _command(number, resume="the same command with --since goes on from that time")
+    """Show each change of a number's faxes until Ctrl-C, or of one fax to its end, and return the exit status."""
+    command = _command(number, resume="the same command begins anew")
+    if options.handle is not None:
+        command.options = {**command.options, "message_handle": naming("--handle", options.handle)}
+        command.advice = {NotFoundError: _NO_SUCH_FAX}
 
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else with_zone(options.since)
-        return _watch(_suite(command, number, options), number, since, options)
+        if since is not None and options.handle is not None:
+            raise RefusedError("--handle and --since don't go together: one fax is shown from its present state on")
+        _warn_of_state(options.status)
+        return _watch(_suite(command, number, options), number, since, _Watch(command), options)
 
     return command.run(begin)
 
 
-async def _watch(suite: DirectSuite, number: str, since: datetime | None, options: FaxWatchOptions) -> int:
-    async with suite, suite.fax.watch(number, interval=options.interval, since=since) as faxes:
-        async for fax in faxes:
-            if _is_wanted(fax, None, options.status):
-                _show_line(fax, options)
+@attrs.define
+class _Watch:
+    """How far a watch has come."""
+
+    command: Command
+    last: FaxMessage | None = None
+    """The last record that came."""
+    newest: datetime | None = None
+    """The latest update among the records that came."""
+    is_away: bool = False
+    """Whether the last poll failed."""
+
+    def take(self, fax: FaxMessage) -> None:
+        """Take in a record."""
+        self.last = fax
+        self.newest = max(filter(None, (self.newest, fax.updated_ts)), default=None)
+
+    def polled(self, error: DirectSuiteError | None, _: float) -> None:
+        """Say once that polls fail, and once that they succeed again. After a success all records have come."""
+        if error is not None and not self.is_away:
+            say(
+                f"a poll failed, {explanation_of(error)}{words_of(error)}: it is repeated until it succeeds, at ever "
+                "longer intervals; `directsuite doctor` says what is wrong"
+            )
+        elif error is None and self.is_away:
+            say("the service answers again")
+        self.is_away = error is not None
+        if error is None and self.newest is not None:
+            self.command.resume = f"the same command with --since {self.newest.isoformat(timespec='seconds')} goes on"
+
+
+async def _watch(
+    suite: DirectSuite, number: str, since: datetime | None, watch: _Watch, options: FaxWatchOptions
+) -> int:
+    faxes = suite.fax.watch(
+        number, interval=options.interval, since=since, message_handle=options.handle, on_poll=watch.polled
+    )
+    with _missing_explained() if options.handle else contextlib.nullcontext():
+        async with suite, faxes:
+            async for fax in faxes:
+                watch.take(fax)
+                if _is_wanted(fax, None, options.status):
+                    _show_line(fax, options)
+    if watch.last is None:
+        raise NotThereError(f"there is no such fax: {_NO_SUCH_FAX}")
+    if (watch.last.status or "").strip().casefold() != FaxStatus.COMPLETE:
+        say("the fax is over, and not complete")
+        return ExitStatus.FAILED
     return ExitStatus.DONE
+
+
+@contextlib.contextmanager
+def _missing_explained() -> Generator[None]:
+    """Raise NotThereError where the service refuses the handle: it has no code for one that isn't there."""
+    try:
+        yield
+    except BadRequestError as error:
+        if error.status != HTTPStatus.BAD_REQUEST:
+            raise
+        raise NotThereError(f"there is no such fax{words_of(error)}: {_NO_SUCH_FAX}") from None
 
 
 def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
     if options.json:
-        line = json.dumps(members_of(fax), default=str)
+        show_json(members_of(fax), indent=None)
     else:
         line = "  ".join(cell(each) for each in (fax.updated_ts, fax.message_handle, fax.status, fax.description))
-    sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def _warn_of_state(status: str | None) -> None:
+    if status is not None and status.strip().casefold() not in list(FaxStatus):
+        say("--status: the known states are waiting and complete; faxes in another one are looked for")
 
 
 def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> bool:
@@ -92,15 +161,16 @@ def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> b
 
 
 async def _list(suite: DirectSuite, number: str, since: datetime | None, options: FaxListOptions) -> int:
-    async with suite, progress("listing", unit="pieces") as bar:
-        faxes = list[FaxMessage]()
-        async with suite.fax.iter_messages(number) as messages:
-            async for message in messages:
-                if _is_wanted(message, since, options.status):
-                    faxes.append(message)
-                    bar.advance()
-                if len(faxes) == options.limit:
+    limit = None if options.all else options.limit
+    faxes, has_more = list[FaxMessage](), False
+    async with suite, progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
+        async for message in messages:
+            if _is_wanted(message, since, options.status):
+                has_more = len(faxes) == limit
+                if has_more:
                     break
+                faxes.append(message)
+                bar.advance()
     if options.json:
         show_json([members_of(fax) for fax in faxes])
     elif not faxes:
@@ -122,12 +192,15 @@ async def _list(suite: DirectSuite, number: str, since: datetime | None, options
             right=("recipients", "pages"),
             whole=("handle",),
         )
+    if has_more:
+        say(f"the newest {len(faxes)} are shown, and there are more: give a higher --limit, or --all")
     return ExitStatus.DONE
 
 
 async def _show(suite: DirectSuite, number: str, handle: str, options: TokenOptions) -> int:
-    async with suite, progress("asking"):
-        answer = await suite.fax.get_single_message_info(number, handle)
+    with _missing_explained():
+        async with suite, progress("asking"):
+            answer = await suite.fax.get_single_message_info(number, handle)
     if not answer.message_detail:
         raise NotThereError(f"there is no such fax: {_NO_SUCH_FAX}")
     if options.json:

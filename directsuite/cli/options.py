@@ -288,7 +288,7 @@ class FaxesOptions(TokenOptions):
     since: Annotated[datetime | None, Parameter(show_default=False)] = None
     """Only those updated from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     status: str | None = None
-    """Only those in this state."""
+    """Only those in this state: waiting, complete, or another that the service sends."""
 
 
 @Parameter(name="*")
@@ -298,6 +298,8 @@ class FaxListOptions(FaxesOptions):
 
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
     """How many at the most."""
+    all: Annotated[bool, Flag] = False
+    """All of them, whatever --limit says."""
 
 
 @Parameter(name="*")
@@ -305,8 +307,14 @@ class FaxListOptions(FaxesOptions):
 class FaxWatchOptions(FaxesOptions):
     """The options of `fax watch`."""
 
+    handle: str | None = None
+    """Only the fax of this handle, until it is no longer under way. Exit status 1 says that it ended otherwise than
+    complete.
+    """
     interval: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60.0
     """Seconds between two requests."""
+    json: Annotated[bool, Flag] = False
+    """One JSON document a line on stdout, in place of what people read."""
 
 
 @Parameter(name="*")

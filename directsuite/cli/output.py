@@ -50,9 +50,12 @@ _ACTED_UPON = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of pairs, 
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # the direction of what follows
 
 
-def show_json(document: object) -> None:
-    """Print one JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601."""
-    sys.stdout.write(f"{json.dumps(document, indent=2, default=_plain)}\n")
+def show_json(document: object, *, indent: int | None = 2) -> None:
+    """Print one JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601.
+
+    indent: None for a single line.
+    """
+    sys.stdout.write(f"{json.dumps(document, indent=indent, default=_plain)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:

@@ -13,7 +13,7 @@ from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import PAGE, FaxPoller, FetchPage, digest_of, page_at, watch
+from directsuite.fax.watching import PAGE, FaxPoller, FetchPage, OnPoll, digest_of, page_at, watch
 from directsuite.wire.models import require_instance
 
 
@@ -63,6 +63,8 @@ class Fax(Facade):
         *,
         interval: float = 60.0,
         since: datetime | None = None,
+        message_handle: str | None = None,
+        on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Listing[FaxMessage]:
         """The records of a fax number, first those that are there, then each that is new or has changed, until closed.
@@ -77,19 +79,25 @@ class Fax(Facade):
         `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals up to a
         quarter of an hour, or an hour where the service asks for that or more (Retry-After); what was found before them
         is told, and the newest are polled first. Only what another would repeat, such as AuthenticationError, is
-        raised, and at the first poll a number that is refused: BadRequestError or NotFoundError. timeout: of each
-        request.
+        raised, and at the first poll a number or handle that is refused: BadRequestError or NotFoundError.
+
+        message_handle: of the one fax to watch, however old it is; then it ends with the record that is complete, or
+        failed. on_poll: called after each poll that isn't the last, when what it found was taken, with the error it
+        failed with or None, and the seconds until the next. timeout: of each request.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
+        if message_handle is not None:
+            operations.GET_SINGLE_MESSAGE_INFO.check((fax_number, message_handle))
         if not POSITIVE.fits(interval):
             raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
         if since is not None and require_instance(since, datetime, "since").utcoffset() is None:
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
         refuse_timeout(timeout)
+        fetch_page = self._fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
         runtime = self.runtime
-        poller = FaxPoller(self._fetch_page(fax_number, timeout), fetch_single, runtime.clock.monotonic, since)
-        return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed))
+        poller = FaxPoller(fetch_page, fetch_single, runtime.clock.monotonic, since, message_handle)
+        return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed, on_poll))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
         pages, fetch_page = _Pages(limit), self._fetch_page(fax_number, timeout)

@@ -4,7 +4,8 @@
                                      └─ of those, the ones still under way: their page where it has several of them,
                                         else each by its handle
 
-A poll in which nothing happens costs one request, and one more for each older fax that is still under way.
+A poll in which nothing happens costs one request, and one more for each older fax that is still under way. A watch of
+one fax polls that one alone.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
 
 FetchSingle = Callable[[str], Awaitable[FaxMessageInformation]]
 """Gives the message of a handle."""
+
+OnPoll = Callable[[DirectSuiteError | None, float], None]
+"""What is told of a poll that isn't the last: why it failed, or None, and the seconds until the next."""
 
 
 @attrs.frozen(repr=False)
@@ -83,6 +87,10 @@ class FaxPoller:
     """The clock, in seconds."""
     since: datetime | None = None
     """Records last updated before it are known to the caller."""
+    handle: str | None = None
+    """Of the fax that is watched alone."""
+    is_over: bool = attrs.field(default=False, init=False)
+    """Whether that fax has come to its end, or is there no more."""
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)  # the newest first
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
 
@@ -93,6 +101,8 @@ class FaxPoller:
         where the failed one ended.
         """
         poll = self._poll
+        if self.handle is not None:
+            await self._read_one(poll, self.handle)
         if poll.offset:
             await self._read_newest(poll)
         if not poll.ended:
@@ -110,6 +120,12 @@ class FaxPoller:
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
         return sorted(fresh, key=_age_of)
+
+    async def _read_one(self, poll: _Poll, handle: str) -> None:
+        """Read the fax of this handle, and no page."""
+        self._sift(_named(await self.fetch_single(handle), handle), poll, poll.seen)
+        poll.ended = True
+        self.is_over = not any(record.under_way for record in poll.seen.values())
 
     async def _read_newest(self, poll: _Poll) -> None:
         """Read what has come since the failed poll began: pages up to one of which it has seen all."""
@@ -189,10 +205,9 @@ class FaxPoller:
         if handle is None:
             return ()
         try:
-            messages = (await self.fetch_single(handle)).message_detail
+            return _named(await self.fetch_single(handle), handle)
         except (BadRequestError, NotFoundError):
             return ()
-        return [attrs.evolve(message, message_handle=message.message_handle or handle) for message in messages[:1]]
 
     def _is_the_callers(self, message: FaxMessage) -> bool:
         """Return True if the caller has this record, which is seen for the first time, from an earlier watch."""
@@ -207,7 +222,11 @@ class FaxPoller:
 
 
 async def watch(
-    poller: FaxPoller, interval: float, sleep: Callable[[float], Awaitable[None]], closed: Callable[[], bool]
+    poller: FaxPoller,
+    interval: float,
+    sleep: Callable[[float], Awaitable[None]],
+    closed: Callable[[], bool],
+    on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
     """What polls give, one every `interval` seconds, until the suite is closed. One that fails gives what it found.
 
@@ -216,7 +235,7 @@ async def watch(
     backoff = Backoff(interval, max(interval, _LONGEST_PAUSE))
     has_succeeded, failures = False, 0
     while True:
-        wait = interval
+        wait, failure = interval, None
         try:
             messages = await poller.poll()
             has_succeeded, failures = True, 0
@@ -226,11 +245,15 @@ async def watch(
             scope = scope_of(error)
             if scope in HOPELESS or (scope is Scope.ITEM and not has_succeeded):
                 raise
-            messages = poller.take_fresh()
+            messages, failure = poller.take_fresh(), error
             failures += 1
             wait = backoff.after(failures, error.retry_after)
         for message in messages:
             yield message
+        if poller.is_over:
+            return
+        if on_poll is not None:
+            on_poll(failure, wait)
         try:
             await wait_until(poller.monotonic() + wait, poller.monotonic, sleep)
         except ClosedError:
@@ -253,6 +276,11 @@ async def page_at(fetch: FetchPage, offset: int) -> Sequence[FaxMessage]:
         if len(last) >= PAGE:
             raise
         return last
+
+
+def _named(answer: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
+    """The message of an answer about one fax, which may leave out its handle; none where the answer has none."""
+    return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in answer.message_detail[:1]]
 
 
 def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:

@@ -13,9 +13,21 @@ from tests.integration.world import FAX_NUMBER
 
 async def test_faxes_are_listed_newest_first(typist: Typist) -> None:
     ended = await typist.run("fax", "list", FAX_NUMBER, "--limit", "2")
-    assert (ended.status, ended.err) == (0, "")
+    assert ended.status == 0
     _, *rows = ended.out.splitlines()
     assert [row.rsplit("  ", 1)[-1] for row in rows] == ["Fax 2", "Fax 1"]
+
+
+async def test_a_list_that_is_cut_says_so(typist: Typist) -> None:
+    for form in ((), ("--json",)):
+        ended = await typist.run("fax", "list", FAX_NUMBER, "--limit", "2", *form)
+        assert ended.status == 0
+        assert ended.err == (
+            "directsuite: the newest 2 are shown, and there are more: give a higher --limit, or --all\n"
+        )
+        for enough in (("--limit", "3"), ("--limit", "2", "--all"), ("--limit", "2", "--since", "2199-01-01")):
+            assert "more" not in (await typist.run("fax", "list", FAX_NUMBER, *enough, *form)).err
+    assert len((await typist.run("fax", "list", FAX_NUMBER, "--limit", "2", "--all", "--json")).document) == 3
 
 
 async def test_one_is_shown_by_its_handle(typist: Typist) -> None:
@@ -28,9 +40,14 @@ async def test_one_is_shown_by_its_handle(typist: Typist) -> None:
 
 
 async def test_a_handle_that_is_not_there_says_where_handles_are(typist: Typist) -> None:
+    for command in ("show", FAX_NUMBER, "nope"), ("watch", FAX_NUMBER, "--handle", "nope"):
+        ended = await typist.run("fax", *command)
+        assert (ended.status, ended.out) == (4, "")
+        assert "there is no such fax" in ended.err
+        assert "`directsuite fax list`" in ended.err
+    typist.sandbox.inject_fault("getSingleMessageInfo", "status", status=405)
     ended = await typist.run("fax", "show", FAX_NUMBER, "nope")
-    assert (ended.status, ended.out) == (5, "")
-    assert "`directsuite fax list`" in ended.err
+    assert (ended.status, "this isn't the service" in ended.err) == (5, True)
 
 
 async def test_a_number_without_faxes_is_told(typist: Typist) -> None:
@@ -57,8 +74,58 @@ async def test_faxes_are_listed_by_status_and_time(typist: Typist) -> None:
         (("--since", "2020-01-01", "--limit", "2"), 2),
     ):
         assert len((await typist.run("fax", "list", FAX_NUMBER, *options, "--json")).document) == count
-    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "lost")
+    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "waiting", "--since", "2199-01-01")
     assert (ended.status, ended.err) == (0, "directsuite: this number has no such faxes\n")
+
+
+async def test_a_state_that_nobody_knows_is_told_and_looked_for(typist: Typist) -> None:
+    record = {"message_handle": "h", "status": "failed"}
+    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
+    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "failed", "--json")
+    assert [each["message_handle"] for each in ended.document] == ["h"]
+    assert "the known states are waiting and complete" in ended.err
+    assert {"waiting,", "complete,"} <= set((await typist.run("fax", "list", "--help")).out.split())
+
+
+@pytest.mark.parametrize(("state", "status"), [("complete", 0), ("failed", 1)])
+async def test_one_fax_is_watched_until_it_is_over(typist: Typist, state: str, status: int) -> None:
+    for number, text in enumerate(("waiting", "sending", state)):
+        record = {"status": text, "updated_ts": f"2026-05-01T12:0{number}:00.5Z"}
+        typist.sandbox.inject_fault("getSingleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
+    ended = await typist.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--interval", "0.01", "--json")
+    records = [json.loads(line) for line in ended.out.splitlines()]
+    assert (ended.status, [each["status"] for each in records]) == (status, ["waiting", "sending", state])
+    assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as `fax list` has it
+    assert ("not complete" in ended.err) == (status != 0)
+
+
+async def test_one_fax_has_no_since(typist: Typist) -> None:
+    ended = await typist.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--since", "2026-05-01")
+    assert (ended.status, "--since" in ended.err) == (2, True)
+
+
+@pytest.mark.process
+async def test_a_watch_says_once_that_polls_fail_and_once_that_they_succeed_again(typist: Typist) -> None:
+    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=2)  # it is not retried
+    async with process_of("fax", "watch", FAX_NUMBER, "--interval", "0.01") as process:
+        assert process.stderr is not None
+        lines = [(await process.stderr.readline()).decode() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert lines[0].startswith("directsuite: a poll failed, getMultipleMessageInfo: ")
+    assert lines[0].endswith("`directsuite doctor` says what is wrong\n")
+    assert lines[1] == "directsuite: the service answers again\n"
+
+
+@pytest.mark.process
+async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(typist: Typist) -> None:
+    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=None)
+    async with process_of("fax", "watch", FAX_NUMBER) as process:
+        assert process.stderr is not None
+        await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, told = await process.communicate()
+    assert (process.returncode, told) == (130, b"directsuite: stopped; the same command begins anew\n")
 
 
 @pytest.mark.process
@@ -71,4 +138,6 @@ async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], typist: Typ
         assert (json.loads(line)["message_handle"] if form else line.split("  ")[1]) == handle
         process.send_signal(signal.SIGINT)
         _, told = await process.communicate()
-    assert (process.returncode, b"--since goes on from that time" in told) == (130, True)
+    assert process.returncode == 130
+    since = told.decode().partition("--since ")[2].split()[0]  # the value that goes on with the last record
+    assert len((await typist.run("fax", "list", FAX_NUMBER, "--since", since, "--status", "waiting")).out) > 0

@@ -172,6 +172,44 @@ async def test_failures_are_waited_out_and_lose_nothing(stage: Clinic) -> None:
     assert stage.time.slept == [60] * 7
 
 
+async def test_each_poll_is_reported_with_its_error_once_its_records_were_taken(stage: Clinic) -> None:
+    [handle] = await add(stage)
+    happenings = list[object]()
+
+    def polled(error: ds.DirectSuiteError | None, wait: float) -> None:
+        """Note the error's class, and the seconds until the next poll."""
+        happenings.append((error and type(error), wait))
+
+    async with stage.suite.fax.watch(FAX_NUMBER, on_poll=polled) as watched:
+        happenings.append(await some(watched, 1))
+        stage.sandbox.inject_fault("getMultipleMessageInfo", "status", status=503, times=2)
+        every_minute(stage, [nothing] * 4)
+        assert [message async for message in watched] == []
+    broken = ds.ServerError
+    assert happenings == [[handle], (None, 60), (broken, 60), (broken, 120), (None, 60)]
+
+
+async def test_one_fax_is_watched_until_it_is_complete_however_old_it_is(stage: Clinic) -> None:
+    [waiting] = await add(stage, 1, "waiting")
+    await add(stage, 40)
+    stage.sandbox.clock.advance(timedelta(days=3))
+    every_minute(stage, [nothing, lambda: stage.sandbox.set_fax_status(waiting, "complete")])
+    async with stage.suite.fax.watch(FAX_NUMBER, message_handle=waiting) as watched:
+        records = [(message.message_handle, message.status) async for message in watched]
+    assert records == [(waiting, ds.FaxStatus.WAITING), (waiting, ds.FaxStatus.COMPLETE)]
+    assert asked(stage) == (0, 3)
+
+
+async def test_one_fax_that_is_not_there_is_told_and_failures_are_waited_out(stage: Clinic) -> None:
+    with pytest.raises(ds.BadRequestError):
+        await anext(stage.suite.fax.watch(FAX_NUMBER, message_handle="none"))
+    [handle] = await add(stage)
+    stage.sandbox.inject_fault("getSingleMessageInfo", "status", status=503, times=2)
+    async with stage.suite.fax.watch(FAX_NUMBER, message_handle=handle) as watched:
+        assert [message.message_handle async for message in watched] == [handle]
+    assert stage.time.slept == [60, 60, 60]
+
+
 async def test_one_of_another_account_is_refused_at_once(stage: Clinic) -> None:
     await stage.sandbox.add_fax("15550100999", account="another")
     with pytest.raises(ds.PermissionDeniedError):
@@ -237,7 +275,11 @@ async def test_a_suite_that_is_not_open_is_told(stage: Clinic) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"interval": 0}, {"interval": float("nan")}, {"since": 5}, {"timeout": -1}, {"fax_number": ""}]
+    "arguments",
+    [
+        *({"interval": 0}, {"interval": float("nan")}, {"since": 5}, {"timeout": -1}, {"fax_number": ""}),
+        {"message_handle": ""},
+    ],
 )
 async def test_what_can_t_be_is_refused(arguments: dict[str, Any], stage: Clinic) -> None:
     members: dict[str, Any] = {"fax_number": FAX_NUMBER} | arguments

@@ -128,7 +128,7 @@ async def fax(fax: ds.Fax) -> None:
         assert_type(message.status, ds.FaxStatus | None)
         assert_type(message.updated_ts, datetime | None)
         assert_type(message.recipients, list[ds.FaxRecipient])
-    async with fax.watch("+15550100", interval=30, since=None) as changes:
+    async with fax.watch("+15550100", interval=30, since=None, on_poll=lambda error, wait: None) as changes:
         assert_type(changes, ds.Listing[ds.FaxMessage])
     async with fax.iter_messages("+15550100") as messages:
         async for message in messages:
