@@ -41,6 +41,7 @@ from directsuite.cli.options import (
     PatientAddOptions,
     PatientFindOptions,
     PatientOptions,
+    PrivateFile,
     SandboxClockOptions,
     SandboxFaultOptions,
     SandboxFaxOptions,
@@ -460,14 +461,14 @@ def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOpti
 
 
 @patient.command(sort_key=1, help_epilogue=epilogue("patient find"))
-def find(individual: Path, /, *, options: PatientFindOptions) -> int:
+def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
     """Find a patient's Direct address by who that is.
 
     Parameters
     ----------
     individual: Path
         A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record. Others may not read it.
+        record. Others may not read it; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -491,17 +492,18 @@ def by_username(
 
 
 @patient.command(sort_key=3, help_epilogue=epilogue("patient add"))
-def add(individual: Path, /, *, options: PatientAddOptions) -> int:
+def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
     """Provision a Direct address for a patient: it costs.
 
-    It debits the login's account, and so asks before it does, and is never sent twice. Exit status 7 says that the
-    answer got lost: look with `patient find` before you give the command again.
+    It debits the login's account, and so asks before it does, and is never sent twice. For a person who has an address
+    in the domain nothing is provisioned: the address is shown, with exit status 1. Exit status 7 says that the answer
+    got lost: look with `patient find` before you give the command again.
 
     Parameters
     ----------
     individual: Path
         A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record; with it direct_username and direct_password, where they are wanted. Others may not read it.
+        record; with it direct_username and direct_password, where they are wanted. Others may not read it; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -509,7 +511,7 @@ def add(individual: Path, /, *, options: PatientAddOptions) -> int:
 
 
 @patient.command(sort_key=4, help_epilogue=epilogue("patient passwords"))
-def passwords(file: Path, /, *, options: PatientOptions) -> int:
+def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
     """Set the passwords of patients.
 
     The same command may be given again: it sets the same passwords.
@@ -517,7 +519,7 @@ def passwords(file: Path, /, *, options: PatientOptions) -> int:
     Parameters
     ----------
     file: Path
-        Usernames and passwords, as TOML or JSON: "ada" = "…". Others may not read it.
+        Usernames and passwords, as TOML or JSON: "ada" = "…". Others may not read it; - is stdin.
     """
     from directsuite.cli import patient
 

@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from directsuite.cli import process
 from directsuite.cli.credentials import is_somebody_there
-from directsuite.cli.errors import NotThereError, RefusedError, ending_of
+from directsuite.cli.errors import Advice, NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus, say
 from directsuite.core.events import AttemptFailed, AttemptSucceeded, Event, Listener, OutcomeLeftUnknown
 from directsuite.errors import DirectSuiteError
@@ -43,8 +43,8 @@ class Command:
     """How to find out, with commands, what became of a change whose answer was lost."""
     options: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """The option of each parameter that an InvalidArgumentError may name."""
-    advice: Mapping[type[BaseException], str] = attrs.field(factory=dict[type[BaseException], str])
-    """What to do about a kind of error, where the command knows better than the table of all."""
+    advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
+    """What to do about an error, where the command knows better than the table of all."""
     _is_unknown: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -66,9 +66,17 @@ class Command:
             say(sentence)
             return status
 
-    def suite(self, settings: Settings, *, token: Secret | None = None, login: Login | None = None) -> DirectSuite:
+    def suite(
+        self,
+        settings: Settings,
+        *,
+        token: Secret | None = None,
+        login: Login | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> DirectSuite:
         """The suite that this command works with."""
-        return DirectSuite(settings, token=token, login=login, listeners=[self._listen, *request_listeners()])
+        listeners = [self._listen, *request_listeners(), *listeners]
+        return DirectSuite(settings, token=token, login=login, listeners=listeners)
 
     def _listen(self, event: Event) -> None:
         self._is_unknown = self._is_unknown or isinstance(event, OutcomeLeftUnknown)

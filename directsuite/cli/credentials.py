@@ -218,24 +218,37 @@ def in_keyring(name: str) -> Secret | None:
 
 
 def private_document(path: Path, name: str, holding: str) -> dict[str, Any]:
-    """The table of TOML or the object of JSON in a private file. name: the file, for people. holding: its members."""
-    content = private_bytes(path, name)
+    """The table of TOML or the object of JSON in a private file. name: the file, for people. holding: its members.
+
+    path: - for stdin.
+    """
+    content = sys.stdin.buffer.read() if str(path) == "-" else private_bytes(path, name)
     document: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # the errors of parsers hold what they read
         text = content.decode("utf-8-sig")
         is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
-        document = tomllib.loads(text) if is_toml else json.loads(text)
+        document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_without_repetition)
     if not isinstance(document, dict):
         raise RefusedError(f"{name} can't be understood: it holds {holding}, as JSON or TOML")
     return cast("dict[str, Any]", document)
 
 
-def private_passwords(path: Path, name: str = "the passwords file") -> dict[str, Secret]:
-    """Names and their passwords, in a private file of TOML or JSON. name: the file, for people."""
-    document = private_document(path, name, "addresses and their passwords")
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError where it names a member twice, as TOML does."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise ValueError
+    return document
+
+
+def private_passwords(
+    path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
+) -> dict[str, Secret]:
+    """Names and their passwords, in a private file of TOML or JSON. name: the file, for people. keys: the names."""
+    document = private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):
         raise RefusedError(
-            f"an address or a password in {name.removeprefix('the passwords file ')} is no text: "
-            'in TOML both go into quotes, "a@b" = "c"'
+            f"not all {keys} and passwords in {name.removeprefix('the passwords file ')} are texts: "
+            f'in TOML both go into quotes, "{"a@b" if keys == "addresses" else "ada"}" = "c"'
         )
     return {address: Secret(password) for address, password in document.items()}

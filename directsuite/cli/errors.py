@@ -18,6 +18,9 @@ from directsuite.cli.process import ExitStatus, shows_details
 from directsuite.configuration import Configuration
 from directsuite.core.failures import Scope, reason_of, scope_of
 
+Advice = Mapping[type[BaseException] | int | str, str]
+"""What to do, by the error's class in the table below, or before that by the service's own code."""
+
 NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
 """The predicate of the sentence about text that came as other bytes."""
 
@@ -124,7 +127,7 @@ def ending_of(
     *,
     options: Mapping[str, str] = MappingProxyType({}),
     find_out: str = "",
-    advice: Mapping[type[BaseException], str] = MappingProxyType({}),
+    advice: Advice = MappingProxyType({}),
 ) -> tuple[ExitStatus, str]:
     """The exit status and the sentence for what ended a command.
 
@@ -148,7 +151,9 @@ def ending_of(
             what_to_do = what_to_do.replace("URL is", f"URL ({_variable_of(error.service)}) is")
     if isinstance(error, errors.AuthenticationError) and error.service in _WITH_TOKEN:
         what_to_do = RENEW
-    what_to_do = advice.get(kind, what_to_do)
+    code = error.code if isinstance(error, errors.ServiceError) else None
+    known_better = kind if code is None or code not in advice else code
+    what_to_do = advice.get(known_better, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
         said = explanation_of(error)
         unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
@@ -159,7 +164,7 @@ def ending_of(
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
         said = f"{explanation_of(error)}{words_of(error)}"
         withheld = isinstance(error, errors.BadRequestError) and error.message and not shows_details()
-        if withheld and kind not in advice:
+        if withheld and known_better not in advice:
             what_to_do = f"{what_to_do}; --verbose adds what the service says"
         return status, f"{said}: {what_to_do}" if what_to_do else said
     return status, str(error)

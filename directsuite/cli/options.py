@@ -341,9 +341,14 @@ class PatientFindOptions(PatientOptions):
 class PatientAddOptions(PatientFindOptions):
     """The options of `patient add`."""
 
+    another: Annotated[bool, Flag] = False
+    """Provision one more address for a person who has one in the domain, or may have one."""
     yes: Annotated[bool, Flag] = False
     """Don't ask."""
 
+
+PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+"""A file that others may not read, or - for stdin."""
 
 _BODY = Group("What it says", validator=mutually_exclusive)
 _WHAT = Group("What is saved", validator=mutually_exclusive)

@@ -6,7 +6,8 @@ Who somebody is stands in a file that others may not read, because every user of
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,20 @@ from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
 from directsuite.cli.output import members_of, progress, show_effect, show_json, show_table
 from directsuite.cli.process import ExitStatus, say
-from directsuite.errors import BadRequestError, NotFoundError, OutcomeUnknownError
+from directsuite.core.call import SETTLE_TIMEOUT
+from directsuite.core.events import AttemptFailed, Event, Listener
+from directsuite.errors import (
+    BadRequestError,
+    ConnectionLostError,
+    DeadlineExceededError,
+    NotFoundError,
+    Outcome,
+    OutcomeUnknownError,
+    ResponseDecodeError,
+    ServerError,
+    TransportError,
+)
+from directsuite.registration import operations
 from directsuite.registration.models import (
     AddUsersResponseV2,
     DirectUserDetail,
@@ -35,6 +49,7 @@ _ARGUMENTS = {"direct_domain": "--domain", "direct_username": "the username", "i
 """The option or argument of each parameter that an InvalidArgumentError may name."""
 
 _NOBODY = "there is no such patient in this domain: check --domain, and how it is written"
+_SAME_AGAIN = "the passwords may be set or not; the same command sets the same ones"
 _FIND_OUT = (
     "`directsuite patient find` with the same file tells whether the patient is there, and the service's provider "
     "whether the account was debited; give the command again only where neither is so"
@@ -51,19 +66,11 @@ _FORMS = {
 
 
 def find(path: Path, options: PatientFindOptions) -> int:
-    """Find the patient whom a file describes, and return the exit status."""
+    """Find the patient whom a file describes, and return the exit status. path: - for stdin, as for all commands."""
     command = Command(options=_ARGUMENTS, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
-        person = individual_of(path)
-        individual = IDProofedIndividual(
-            id=person.id, first_name=person.first_name, last_name=person.last_name, ssn4=person.ssn4, dob=person.dob
-        )
-        return _find(
-            _suite(command, options),
-            lambda service: service.get_patient_address_by_meta(options.domain, individual),
-            options,
-        )
+        return _find(_suite(command, options), individual_of(path), options)
 
     return command.run(begin)
 
@@ -77,11 +84,7 @@ def find_by_username(argument: str, options: PatientFindOptions) -> int:
         if not username or "@" in username:
             what = naming("the username", username) if username else "the username"
             raise RefusedError(f"{what} is the part before the @, as ada of ada@direct.example.org")
-        return _find(
-            _suite(command, options),
-            lambda service: service.get_patient_address_by_username(options.domain, username),
-            options,
-        )
+        return _find(_suite(command, options), username, options)
 
     return command.run(begin)
 
@@ -93,17 +96,21 @@ def add(path: Path, options: PatientAddOptions) -> int:
         find_out=_FIND_OUT,
         options=_ARGUMENTS,
         advice={
-            BadRequestError: "check the individual's file: the username may be taken, or the proofing not be known",
-            NotFoundError: "check --domain",
+            "002": "check direct_username: it is the part before the @, as ada of ada@direct.example.org",
+            "014": "the direct_username may be taken: choose another",
+            "205": "the service doesn't know this person as identity-proofed: check the individual's file",
+            BadRequestError: "check the individual's file",
         },
     )
 
     def begin() -> Coroutine[Any, Any, int]:
         individual = individual_of(path)
-        suite = _suite(command, options)
+        suite = _suite(command, options, listeners=[_tell_of_search] if individual.direct_username else [])
         if not options.yes:
+            condition = "" if options.another else ", unless the person has one there"
             confirm(
-                f"This provisions a Direct address in {options.domain} and debits the login's account. Go on?",
+                f"This provisions a Direct address in {options.domain} and debits the login's account{condition}. "
+                "Go on?",
                 unasked="this debits the account, and there is no terminal to ask on: say --yes if it is meant",
                 declined="not confirmed: nothing was provisioned or debited",
             )
@@ -115,13 +122,20 @@ def add(path: Path, options: PatientAddOptions) -> int:
 def set_passwords(path: Path, options: PatientOptions) -> int:
     """Set the passwords of a file, and return the exit status."""
     command = Command(
-        resume="passwords may have been set or not: the same command sets the same ones",
+        resume=_SAME_AGAIN,
         options={**_ARGUMENTS, "passwords": _PASSWORDS_FILE},
-        advice={NotFoundError: "check the usernames and --domain; not all of the passwords are set"},
+        advice={
+            NotFoundError: "check the usernames; the others' passwords may be set or not, and setting them again does "
+            "no harm",
+            **dict.fromkeys(
+                (ConnectionLostError, DeadlineExceededError, ResponseDecodeError, ServerError, TransportError),
+                _SAME_AGAIN,
+            ),
+        },
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        passwords = private_passwords(path, naming(_PASSWORDS_FILE, path))
+        passwords = private_passwords(path, naming(_PASSWORDS_FILE, path), keys="usernames")
         if not passwords or not all(name and password for name, password in passwords.items()):
             raise RefusedError('the passwords file lacks a username or a password: "ada" = "…" is a line of it')
         return _set(_suite(command, options), [UserPassword(*each) for each in passwords.items()], options)
@@ -158,24 +172,43 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _suite(command: Command, options: PatientOptions) -> DirectSuite:
+def _suite(command: Command, options: PatientOptions, listeners: Sequence[Listener] = ()) -> DirectSuite:
     if not options.domain.strip() or "@" in options.domain:
         raise RefusedError(f"{naming('--domain', options.domain)} is the part behind the @, as direct.example.org")
-    return command.suite(settings_for("registration"), login=login(options.login, options.password_file))
+    settings = settings_for("registration")
+    return command.suite(settings, login=login(options.login, options.password_file), listeners=listeners)
 
 
-async def _find(
-    suite: DirectSuite,
-    search: Callable[[Registration], Awaitable[list[DirectUserDetail]]],
-    options: PatientFindOptions,
-) -> int:
-    async with suite, progress("looking"):
+@asynccontextmanager
+async def _opened(suite: DirectSuite) -> AsyncGenerator[Registration]:
+    """The service of an open suite. Raises RefusedError where it doesn't know the domain."""
+    async with suite:
         try:
-            users = await search(suite.registration)
+            yield suite.registration
         except NotFoundError as error:
-            if error.code is None:  # no answer of the service's own: it may be the URL
+            if error.code != "208":
                 raise
-            users = list[DirectUserDetail]()
+            raise RefusedError("--domain: the service has no organization for this Direct domain") from None
+
+
+async def _users_of(service: Registration, whom: IDProofedIndividual | str, domain: str) -> list[DirectUserDetail]:
+    """The users of a person or a username in a domain; none where there is no such patient."""
+    try:
+        if isinstance(whom, str):
+            return await service.get_patient_address_by_username(domain, whom)
+        person = IDProofedIndividual(
+            id=whom.id, first_name=whom.first_name, last_name=whom.last_name, ssn4=whom.ssn4, dob=whom.dob
+        )
+        return await service.get_patient_address_by_meta(domain, person)
+    except NotFoundError as error:
+        if error.code != "210":
+            raise
+        return []
+
+
+async def _find(suite: DirectSuite, whom: IDProofedIndividual | str, options: PatientFindOptions) -> int:
+    async with _opened(suite) as service, progress("looking"):
+        users = await _users_of(service, whom, options.domain)
     if not users:
         raise NotThereError(_NOBODY)
     if options.json:
@@ -186,25 +219,42 @@ async def _find(
 
 
 async def _add(suite: DirectSuite, individual: IDProofedIndividualRESTful, options: PatientAddOptions) -> int:
-    async with suite:
+    async with _opened(suite) as service:
+        if not options.another:
+            async with progress("looking"):
+                users = await _users_of(service, individual, options.domain)
+            if users:
+                _show_users(users, options)
+                say(
+                    "this person has an address in this domain: nothing was provisioned or debited; --another "
+                    "provisions one more"
+                )
+                return ExitStatus.FAILED
         try:
             async with progress("provisioning"):
-                answer = await suite.registration.provision_id_proofed_patient(options.domain, individual)
+                answer = await service.provision_id_proofed_patient(options.domain, individual)
         except OutcomeUnknownError as error:
             if error.found is not None:
                 say("a user of this username and these names is there:")
-                if options.json:
-                    show_json(_document([error.found], None, options.domain))
-                else:
-                    _show_table([error.found], options.domain)
+                _show_users([error.found], options)
             raise
     is_shown = show_effect(lambda: _show_added(answer, options), "the patient was provisioned and the account debited")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
+def _tell_of_search(event: Event) -> None:
+    """Say that the patient is looked for, as happens where the answer of a provisioning gets lost."""
+    if (
+        isinstance(event, AttemptFailed)
+        and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
+        and event.outcome is Outcome.UNKNOWN
+    ):
+        say(f"the answer is lost: looking for the patient, for up to {SETTLE_TIMEOUT:.0f} s")
+
+
 async def _set(suite: DirectSuite, passwords: Sequence[UserPassword], options: PatientOptions) -> int:
-    async with suite, progress("setting passwords"):
-        await suite.registration.set_patients_passwords(options.domain, passwords)
+    async with _opened(suite) as service, progress("setting passwords"):
+        await service.set_patients_passwords(options.domain, passwords)
     say(f"the password of {len(passwords)} patient{'' if len(passwords) == 1 else 's'} is set")
     return ExitStatus.DONE
 
@@ -220,6 +270,14 @@ def _show_added(answer: AddUsersResponseV2, options: PatientAddOptions) -> None:
         return
     sys.stdout.write("\n")
     show_table(("", "payment"), _rows(payment))
+
+
+def _show_users(users: Sequence[DirectUserDetail], options: PatientAddOptions) -> None:
+    """Show users who are there, in the shape of those who were added."""
+    if options.json:
+        show_json(_document(users, None, options.domain))
+    else:
+        _show_table(users, options.domain)
 
 
 def _document(

@@ -112,12 +112,14 @@ class Registration(Facade):
         """Reset the passwords of the patients listed.
 
         Operation SetPatientsPasswords (specification 4.D), which leaves open whether the others' are set where one is
-        refused.
+        refused. It may be repeated: that sets the same passwords.
         """
         listed = list(passwords)
         if not listed:
             raise InvalidArgumentError("list at least one UserPassword", parameter="passwords")
         body = self._body([*listed])
+        if len({_folded(each.username) for each in listed}) < len(listed):
+            raise InvalidArgumentError("list each username once, with one password", parameter="passwords")
         await self._call(operations.SET_PATIENTS_PASSWORDS, direct_domain, body=body, timeout=timeout)
 
 

@@ -21,6 +21,9 @@ direct_password = "Correct-Horse-1"
 """
 
 
+TWICE = (("twice.json", '{"ada": "a", "ada": "b"}'), ("cases.toml", 'ada = "a"\nAda = "b"'))
+
+
 async def debits(typist: Typist) -> int:
     """How many patients were really provisioned."""
     return len(await typist.sandbox.ledger("ProvisionIDProofedPatient"))
@@ -79,6 +82,68 @@ async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(typist: Typi
     assert document == {"payment_confirmation": None}
 
 
+async def test_a_person_who_has_an_address_gets_another_only_where_that_is_said(typist: Typist) -> None:
+    await added(typist)
+    unnamed = ADA.replace('direct_username = "ada"\n', "")
+    again = ("patient", "add", typist.private("again.toml", unnamed), *DOMAIN, "--yes")
+    ended = await typist.run(*again)
+    assert (ended.status, ADDRESS in ended.out.split()) == (1, True)
+    assert "nothing was provisioned or debited; --another" in ended.err
+    ended = await typist.run(*again, "--json")
+    assert (ended.status, ended.document["payment_confirmation"]) == (1, None)
+    assert [user["direct_address"] for user in ended.document["users"]] == [ADDRESS]
+    assert await debits(typist) == 1
+    assert (await typist.run(*again, "--another")).status == 0
+    assert await debits(typist) == 2
+
+
+async def test_nothing_is_provisioned_where_nobody_can_tell_who_has_an_address(typist: Typist) -> None:
+    typist.sandbox.inject_fault("GetPatientAddressByMeta", "status", status=405)
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    assert (ended.status, ended.out, await debits(typist)) == (5, "", 0)
+
+
+async def test_while_a_patient_is_looked_for_stderr_says_so(typist: Typist) -> None:
+    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    assert ended.err.splitlines()[0] == "directsuite: the answer is lost: looking for the patient, for up to 30 s"
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("002", "check direct_username: it is the part before the @"),
+        ("014", "direct_username may be taken"),
+        ("205", "identity-proofed"),
+        ("012", "check the individual's file"),
+    ],
+)
+async def test_the_advice_for_a_refusal_is_that_of_its_code(typist: Typist, code: str, advice: str) -> None:
+    typist.sandbox.inject_fault(
+        "ProvisionIDProofedPatient", "status", status=200, body={"success": False, "code": code}
+    )
+    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    assert (ended.status, advice in ended.err) == (5, True)
+    assert ("username" in ended.err) == (code in ("002", "014"))
+
+
+@pytest.mark.parametrize("command", [("find", "ada.toml"), ("by-username", "ada"), ("add", "ada.toml", "--yes")])
+async def test_a_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
+    typist: Typist, command: tuple[str, ...]
+) -> None:
+    typist.private("ada.toml", ADA)
+    ended = await typist.run("patient", *command, "--domain", "elsewhere.example.test")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == "directsuite: --domain: the service has no organization for this Direct domain\n"
+
+
+async def test_files_of_people_and_passwords_may_come_from_stdin(typist: Typist) -> None:
+    assert (await typist.run("patient", "add", "-", *DOMAIN, "--yes", typed=ADA)).status == 0
+    as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
+    assert (await typist.run("patient", "find", "-", *DOMAIN, typed=as_json)).status == 0
+    assert (await typist.run("patient", "passwords", "-", *DOMAIN, typed='ada = "Correct-Horse-2"')).status == 0
+
+
 async def test_a_patient_is_found_by_who_that_is_and_by_username(typist: Typist) -> None:
     await added(typist)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):
@@ -106,6 +171,14 @@ async def test_passwords_are_set_from_a_file(typist: Typist) -> None:
     assert (ended.status, ended.out, ended.err) == (0, "", "directsuite: the password of 1 patient is set\n")
     ended = await typist.run("patient", "passwords", typist.private("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN)
     assert (ended.status, "check the usernames" in ended.err) == (4, True)
+    assert "may be set or not" in ended.err
+
+
+async def test_passwords_whose_answers_get_lost_may_be_set(typist: Typist) -> None:
+    await added(typist)
+    typist.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
+    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
+    assert (ended.status, ended.err.endswith("set or not; the same command sets the same ones\n")) == (6, True)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +215,9 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(typist: Ty
         (("passwords", "none", *DOMAIN), "the passwords file can't be read"),
         (("find", "open.toml", *DOMAIN), "others may read the individual's file"),
         (("passwords", "empty.toml", *DOMAIN), "lacks a username or a password"),
-        (("passwords", "number.toml", *DOMAIN), "into quotes"),
+        (("passwords", "number.toml", *DOMAIN), "not all usernames and passwords"),
+        (("passwords", "twice.json", *DOMAIN), "usernames and their passwords, each name once"),
+        (("passwords", "cases.toml", *DOMAIN), "the passwords file: list each username once"),
         (("by-username", "ada@direct.example.test", *DOMAIN), "the part before the @"),
         (("by-username", "-", *DOMAIN), "the part before the @"),
         (("by-username", "ada", "--domain", "ada@direct.example.test"), "--domain"),
@@ -152,7 +227,7 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(typist: Ty
     ],
 )
 async def test_what_can_not_be_is_refused(typist: Typist, arguments: tuple[str, ...], named: str) -> None:
-    for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7")):
+    for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7"), *TWICE):
         typist.private(name, text)
     typist.folder.joinpath("open.toml").write_text(ADA)
     typist.folder.joinpath("open.toml").chmod(0o644)

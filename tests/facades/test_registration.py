@@ -213,6 +213,13 @@ async def test_day_of_birth_may_be_a_date_or_text(stage: Stage, suite: ds.Direct
     assert [request.members["dob"] for request in stage.sent[1:]] == ["1980-02-29", "02/29/1980"]
 
 
+async def test_a_username_that_is_listed_twice_is_refused(stage: Stage, suite: ds.DirectSuite) -> None:
+    passwords = [ds.UserPassword("ada", "one"), ds.UserPassword("Ada", "two")]
+    with pytest.raises(ds.InvalidArgumentError) as refused:
+        await suite.registration.set_patients_passwords(DOMAIN, passwords)
+    assert refused.value.parameter == "passwords"
+
+
 async def test_calls_without_a_login_say_what_is_missing(stage: Stage) -> None:
     async with ds.DirectSuite(SETTINGS) as suite:
         with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_LOGIN_USERNAME"):
