@@ -682,12 +682,14 @@ class SandboxFaultOptions(ControlOptions):
 
     status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 503
     """The HTTP status of the kind status."""
+    body: str | None = None
+    """Its body: JSON or other text, or @FILE for that of a file. Messaging and registration refuse with status 200."""
     retry_after: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
     """The seconds of its Retry-After header."""
     times: Annotated[int, Parameter(validator=Number(gte=1))] = 1
     """How often it happens."""
     skip: Annotated[int, Parameter(validator=Number(gte=0))] = 0
-    """Requests that are answered as usual before."""
+    """Requests of the operation that it lets through before, whether or not other faults hit them."""
     processed: Annotated[bool, Flag] = False
     """With the kinds status and hang: the operation runs first."""
     seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
@@ -20,6 +22,7 @@ from directsuite.cli.options import (
 )
 from directsuite.cli.output import moment, show_json, show_table
 from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say
+from directsuite.core.failures import reason_of
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.serving import Serving, exports
@@ -137,7 +140,12 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
         if kind is None:
             raise RefusedError("what goes wrong? Give a kind: `directsuite sandbox fault Send reset_after`")
         times = None if options.always else options.times
-        more = {"retry_after": options.retry_after, "seconds": options.seconds, "processed": options.processed or None}
+        more = {
+            "retry_after": options.retry_after,
+            "seconds": options.seconds,
+            "processed": options.processed or None,
+            "body": None if options.body is None else _body_of(options.body),
+        }
         given = {name: value for name, value in more.items() if value is not None}
         await control.inject_fault(operation, kind, times=times, skip=options.skip, status=options.status, **given)
     faults = await control.faults()
@@ -148,6 +156,21 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
         show_table(titles, [[each.get(name) for name in titles] for each in faults], right=("id", "applied"))
     else:
         say("nothing goes wrong")
+
+
+def _body_of(text: str) -> object:
+    """What --body says: JSON or other text, which is a file's after @. Raises RefusedError."""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text("utf-8")
+        except OSError as error:
+            raise RefusedError(f"--body can't be read, {reason_of(error)}: give another file") from None
+        except ValueError:
+            raise RefusedError("--body: the file is no text in UTF-8") from None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @_driving

@@ -78,7 +78,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
     """How often the rule applies before it is used up; None for ever."""
     skip: _Natural = 0
-    """How many requests it lets through first."""
+    """How many requests of the operation it lets through first, whether or not other rules apply to them."""
     probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     """Chance that it applies to a request, drawn from a generator with the rule's `seed`."""
     seed: int = 0
@@ -100,11 +100,16 @@ class _Rule:
     remaining: int | None
     applied: int = 0
 
+    def is_due(self) -> bool:
+        """Count a request, and return True unless it is to be skipped."""
+        if self.to_skip == 0:
+            return True
+        self.to_skip -= 1
+        return False
+
     def applies(self) -> bool:
+        """Return True if the rule acts on this request, which it then counts as applied."""
         if self.remaining == 0:
-            return False
-        if self.to_skip > 0:
-            self.to_skip -= 1
             return False
         if self.fault.probability < 1 and self.dice.random() >= self.fault.probability:
             return False
@@ -176,10 +181,9 @@ class Faults:
         """The fault for this request, counted as applied; None for a healthy one or a path outside the services."""
         if operation not in self._operations:
             return None
-        for rule in self._rules.values():
-            if rule.fault.operation in {operation, EVERY_OPERATION} and rule.applies():
-                return rule.fault
-        return None
+        rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
+        due = [rule for rule in rules if rule.is_due()]  # each of them counts the request
+        return next((rule.fault for rule in due if rule.applies()), None)
 
 
 Expire = Callable[[web.Request], Awaitable[None]]

@@ -384,7 +384,11 @@ class SandboxState:
         await self._write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
-        """Add a fault rule and return its number; `members` are those of Fault. Raises ValueError."""
+        """Add a fault rule and return its number. Raises ValueError.
+
+        members: status, body, media_type, retry_after and processed for the kind status, seconds for latency, processed
+        for hang; times, skip, probability and seed for all. The guide `sandbox` explains them.
+        """
         return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
 
     def remove_fault(self, number: int) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,22 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2
     assert "its kind is one of status, latency" in wrong.err
+
+
+async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:
+    refusal = '{"success": false, "code": "021"}'
+    (tmp_path / "refusal.json").write_text(refusal)
+    for body, expected in (
+        (refusal, json.loads(refusal)),
+        (f"@{tmp_path / 'refusal.json'}", json.loads(refusal)),
+        ("<h1>Bad gateway</h1>", "<h1>Bad gateway</h1>"),
+    ):
+        await operator.run("fault", "ProvisionIDProofedPatient", "status", "--status", "200", "--body", body)
+        (rule,) = json.loads((await operator.run("fault", "--json")).out)
+        assert (rule["status"], rule["body"]) == (200, expected)
+        await operator.run("fault", "--clear")
+    ended = await operator.run("fault", "Send", "status", "--body", "@none.json")
+    assert (ended.status, "--body can't be read" in ended.err) == (2, True)
 
 
 async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:

@@ -34,6 +34,13 @@ def test_rule_lets_skip_requests_through_then_applies_times_often(skip: int, tim
     assert applied == [False] * skip + [True] * times + [False] * 3
 
 
+def test_each_rule_skips_requests_of_its_operation_whether_or_not_another_rule_applies() -> None:
+    faults = rules(skip=1, status=501)
+    faults.add(Fault.from_members({"operation": "*", "kind": "status", "skip": 2, "status": 502}))
+    applied = [faults.take("Send") for _ in range(4)]
+    assert [fault and fault.status for fault in applied] == [None, 501, 502, None]
+
+
 def test_rule_without_times_applies_for_ever() -> None:
     faults = rules(times=None)
     assert all(faults.take("Send") for _ in range(50))
