@@ -125,8 +125,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
         resume=_SAME_AGAIN,
         options={**_ARGUMENTS, "passwords": _PASSWORDS_FILE},
         advice={
-            NotFoundError: "check the usernames; the others' passwords may be set or not, and setting them again does "
-            "no harm",
+            "210": "check the usernames; the others' passwords may be set or not, and setting them again does no harm",
             **dict.fromkeys(
                 (ConnectionLostError, DeadlineExceededError, ResponseDecodeError, ServerError, TransportError),
                 _SAME_AGAIN,
@@ -249,7 +248,7 @@ def _tell_of_search(event: Event) -> None:
         and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
         and event.outcome is Outcome.UNKNOWN
     ):
-        say(f"the answer is lost: looking for the patient, for up to {SETTLE_TIMEOUT:.0f} s")
+        say(f"no usable answer came: looking for the patient, for up to {SETTLE_TIMEOUT:.0f} s")
 
 
 async def _set(suite: DirectSuite, passwords: Sequence[UserPassword], options: PatientOptions) -> int:

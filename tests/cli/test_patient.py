@@ -106,7 +106,7 @@ async def test_nothing_is_provisioned_where_nobody_can_tell_who_has_an_address(t
 async def test_while_a_patient_is_looked_for_stderr_says_so(typist: Typist) -> None:
     typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
-    assert ended.err.splitlines()[0] == "directsuite: the answer is lost: looking for the patient, for up to 30 s"
+    assert ended.err.splitlines()[0] == "directsuite: no usable answer came: looking for the patient, for up to 30 s"
 
 
 @pytest.mark.parametrize(
