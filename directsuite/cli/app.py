@@ -77,10 +77,11 @@ _OWN_COMPLETION_FILE_NEEDS = {
 app = App(
     name="directsuite",
     help="Secure health communication: PDF signing, fax status, Direct messaging, patients.",
-    help_epilogue=f"""Where the services are stands in DIRECTSUITE_MESSAGE_URL and its sisters, or in the settings file,
-~/.config/directsuite/config.toml or the one that DIRECTSUITE_CONFIG names: `directsuite config show` tells what holds.
-Passwords and tokens come from a file, the environment, the keyring or a question on the terminal: they are never
-arguments. Each command has a `--help` of its own.
+    help_epilogue=f"""The URLs of the services are in DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_SIGNING_URL,
+DIRECTSUITE_FAX_URL and DIRECTSUITE_REGISTRATION_URL, or in the settings file, ~/.config/directsuite/config.toml or the
+one that DIRECTSUITE_CONFIG names. `config show` shows each setting and its source. Passwords and tokens come from a
+file, the environment, the keyring or a question on the terminal: they are never arguments. Each command has a `--help`
+of its own, and `directsuite guide terminal` explains what the commands have in common.
 
 Exit status:
 
@@ -108,8 +109,8 @@ def _group(name: str, text: str, group: Group, sort_key: int) -> App:
     )
 
 
-inbox = _group("inbox", "Look into a mailbox: list, read, save, move, delete.", MAIL, 2)
-sync = _group("sync", "Synchronise mailboxes with the server: a worker.", MAIL, 4)
+inbox = _group("inbox", "List, read, save, move, delete and answer the messages of a mailbox.", MAIL, 2)
+sync = _group("sync", "Run and control a worker that synchronises mailboxes.", MAIL, 4)
 sign = App(
     name="sign",
     help_epilogue=epilogue("sign"),
@@ -126,10 +127,10 @@ sandbox = App(
     group=TRYING,
     sort_key=3,
 )
-fax = _group("fax", "Tell how faxes stand: list, show, watch.", SERVICES, 2)
-patient = _group("patient", "Find and add patients, set their passwords.", SERVICES, 3)
+fax = _group("fax", "Show the status of faxes.", SERVICES, 2)
+patient = _group("patient", "Find and add patients, and set their passwords.", SERVICES, 3)
 
-config = _group("config", "Look at the configuration: show.", TRYING, 5)
+config = _group("config", "Show the configuration.", TRYING, 5)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -171,10 +172,10 @@ def _refused(sentence: str) -> int:
 
 @app.command(group=MAIL, sort_key=1, help_epilogue=epilogue("send"))
 def send(*, options: SendOptions = SendOptions()) -> int:
-    """Send a message, with files.
+    """Send a message, with attachments.
 
-    It prints the message's SMTP id, for `directsuite status`. Exit status 7 says that the answer got lost, so that
-    the message may or may not have gone: with --key the same command may be given again, and sends it once.
+    It prints the message's SMTP id, for `directsuite status`. Exit status 7 means that the answer was lost, so the
+    message may or may not have been sent: with --key, give the same command again, and the message is sent once.
     """
     from directsuite.cli.send import send
 
@@ -196,12 +197,12 @@ def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
 def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
     """Show one message as text.
 
-    It stays unread, unless --mark-read is given. Of HTML the text is shown.
+    The message stays unread unless --mark-read is given. Of an HTML message, the text is shown.
 
     Parameters
     ----------
     uid: int
-        Its number in the folder, as `inbox list` tells it.
+        The message's number in the folder, as `inbox list` shows it.
     """
     from directsuite.cli import inbox
 
@@ -212,8 +213,8 @@ def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions())
 def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages.
 
-    Never outside of the folder, and never over a file that is there: a second `report.pdf` becomes `report-2.pdf`.
-    What is saved only you can read. It prints the files' paths; the messages stay as they are.
+    Files are written only into the folder of --into, and no existing file is replaced: a second `report.pdf` becomes
+    `report-2.pdf`. Only you can read them. The command prints their paths, and leaves the messages as they are.
     """
     from directsuite.cli import inbox
 
@@ -222,7 +223,7 @@ def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
 
 @inbox.command(name="folders", sort_key=4, help_epilogue=epilogue("inbox folders"))
 def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
-    """List folders, with how many messages they have."""
+    """List folders, and how many messages each has."""
     from directsuite.cli import mailbox
 
     return mailbox.list_folders(options)
@@ -246,7 +247,7 @@ def copy_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
 
 @inbox.command(name="delete", sort_key=7, help_epilogue=epilogue("inbox delete"))
 def delete_messages(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
-    """Delete messages: it asks first."""
+    """Delete messages, after a question."""
     from directsuite.cli import mailbox
 
     return mailbox.delete(uid, options)
@@ -264,7 +265,8 @@ def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions(
 def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
     """Forward messages; several go as attachments of one.
 
-    It prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 says that the answer got lost: look into INBOX.Sent before you give the command again.
+    It prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 means that the answer was lost: look
+    into INBOX.Sent before you give the command again.
     """
     from directsuite.cli import mailbox
 
@@ -273,7 +275,7 @@ def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
 
 @inbox.command(name="reply", sort_key=10, help_epilogue=epilogue("inbox reply"))
 def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
-    """Answer a message: to its sender, or with --all to everybody.
+    """Answer a message's sender, or with --all also its other recipients.
 
     It prints the answer's SMTP id, for `directsuite status`.
     """
@@ -289,16 +291,16 @@ def status(
     *,
     options: StatusOptions = StatusOptions(),
 ) -> int:
-    """Tell how far messages have come, for each recipient.
+    """Show the delivery status of messages, for each recipient.
 
-    Exit status 0 says that they are delivered or under way; 4 that the service doesn't know one of them; 1 that a
-    recipient doesn't have one, and won't, or that one came to no end in time; 3, 5 or 6 that a poll failed, so that
-    what is shown may not be the last. Where several hold it is the last of these, and stderr says each.
+    Exit status 0 means that the messages are delivered or under way; 4 that the service doesn't know one of them; 1
+    that a delivery failed, or that a message had no final status in time; 3, 5 or 6 that a poll failed, so what is
+    shown may be out of date. Where several apply, it is the last of these, and stderr reports each.
 
     Parameters
     ----------
     smtp_id: tuple[str, ...]
-        What `send` printed; several with blanks between them.
+        The SMTP id that `send` printed; several are separated by blanks.
     """
     from directsuite.cli.status import status
 
@@ -315,15 +317,15 @@ app.command(sandbox)
 
 @sync.command(name="run", help_epilogue=epilogue("sync run"))
 def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
-    """Synchronise mailboxes until SIGTERM or Ctrl-C, and then end what is under way.
+    """Synchronise mailboxes until Ctrl-C or SIGTERM.
 
-    Messages go into the store itself, each exactly once, or into Maildirs. Where the service is and how it is called
-    stands in the environment and the settings file.
+    Messages go into the store itself, each exactly once, or into Maildirs. After a signal, the worker finishes what is
+    under way. It continues when nobody reads stdout any more.
 
-    Exit status 0 says that it was stopped, or with --once that all is up to date; 1 that a mailbox is failing at the
-    end of --once, or that the worker failed on its way; 2 that it didn't begin: an option, file or variable is wrong,
-    or the store can't be used; 130 and 143 that a signal broke off --once, or came before it began. It goes on where
-    nobody reads stdout any more.
+    Exit status 0 means that the worker was stopped, or with --once that every mailbox is up to date; 1 that a mailbox
+    is failing at the end of --once, or that the worker failed; 2 that it didn't start, because an option, a file or a
+    variable is wrong or the store can't be used; 130 and 143 that a signal interrupted --once, or came before the
+    start.
     """
     from directsuite.cli.sync import run
 
@@ -332,11 +334,11 @@ def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
 
 @sync.command(name="status", help_epilogue=epilogue("sync status"))
 def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
-    """Tell how each mailbox stands, beside the worker or without one.
+    """Show the status of each mailbox, whether or not a worker is running.
 
-    Exit status 0 says that no mailbox is failing, 1 that one is, or that the worker is silent: it has not reported for
-    30 seconds, and didn't end; 2 that the store can't be used. With --max-age it says whether the worker lives, and
-    nothing of mailboxes: 0 where its last report is no older, 1 where it is, or there is none.
+    Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
+    though it didn't end; 2 that the store can't be used. With --max-age, the command says only whether the worker is
+    alive: 0 if its last report is no older than that, 1 if it is older or there is none.
     """
     from directsuite.cli import sync_status
 
@@ -345,7 +347,7 @@ def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
 
 @sync.command(help_epilogue=epilogue("sync audit"))
 def audit(options: StoreOptions = StoreOptions()) -> int:
-    """Have everything compared with the server: by the worker, at once, or by the next run."""
+    """Ask the worker that is running, or the next one, to compare all messages with the server."""
     from directsuite.cli import sync_status
 
     return sync_status.audit(options)
@@ -353,7 +355,7 @@ def audit(options: StoreOptions = StoreOptions()) -> int:
 
 @sync.command(help_epilogue=epilogue("sync retry"))
 def retry(options: StoreOptions = StoreOptions()) -> int:
-    """Have tried again what was quarantined, and mailboxes that fail: by the worker, at once, or by the next run."""
+    """Ask the worker that is running, or the next one, to retry quarantined messages and failing mailboxes."""
     from directsuite.cli import sync_status
 
     return sync_status.retry(options)
@@ -361,11 +363,11 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
 
 @sign.default
 def sign_(sources: Sources, /, *, options: SignOptions) -> int:
-    """Sign PDFs: files or folders in, signed files out.
+    """Sign PDF files, and the PDFs of folders.
 
-    Broken off by Ctrl-C, a crash or a service in trouble, it goes on with the same command: what is signed is passed
-    over, and nothing is signed twice. For that it keeps a journal beside the output, OUTPUT.signing.db. Exit status 0
-    says that all are signed, 1 that some aren't.
+    After Ctrl-C, a crash or an outage, give the same command again: it continues, and signs nothing twice. It records
+    its progress in a journal beside the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
+    some are not.
     """
     from directsuite.cli import document
     from directsuite.cli.sign import sign
@@ -379,9 +381,9 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
 def verify(sources: Sources, /, *, options: VerifyOptions = VerifyOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
-    The stated signer is in general the name that the signature states, and proves nothing. The service doesn't tell
-    whose certificate it is; `pdfsig FILE` of poppler-utils does. Exit status 0 says that each
-    PDF has a signature, and that none is found to be invalid.
+    The stated signer is in general the name that the signature states, and proves nothing. The service doesn't say
+    whose certificate it is; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature, and
+    that the service finds none invalid.
     """
     from directsuite.cli import document
 
@@ -445,7 +447,7 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = Token
     Parameters
     ----------
     handle: str
-        The fax's handle, as `fax list` tells it.
+        The fax's handle, as `fax list` shows it.
     """
     from directsuite.cli import fax
 
@@ -462,13 +464,13 @@ def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOpti
 
 @patient.command(sort_key=1, help_epilogue=epilogue("patient find"))
 def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
-    """Find a patient's Direct address by who that is.
+    """Find the Direct address of the patient whom a file describes.
 
     Parameters
     ----------
     individual: Path
-        A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record. Others may not read it; - is stdin.
+        A file that describes the patient, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the
+        proofing record. Only you and your group may be able to read it; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -479,12 +481,13 @@ def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
 def by_username(
     username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
 ) -> int:
-    """Find a patient's Direct address by the username.
+    """Find the Direct address of the patient with a username.
 
     Parameters
     ----------
     username: str
-        The part before the @; - reads it from stdin, where other users of this machine can't see it.
+        The part of the address before the @; with -, it is read from stdin, which other users of this machine can't
+        see.
     """
     from directsuite.cli import patient
 
@@ -493,17 +496,18 @@ def by_username(
 
 @patient.command(sort_key=3, help_epilogue=epilogue("patient add"))
 def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
-    """Provision a Direct address for a patient: it costs.
+    """Provision a Direct address for a patient, which is charged.
 
-    It debits the login's account, and so asks before it does, and is never sent twice. For a person who has an address
-    in the domain nothing is provisioned: the address is shown, with exit status 1. Exit status 7 says that the answer
-    got lost: look with `patient find` before you give the command again.
+    The login's account is debited, so the command asks first, and never sends the request twice. For a person who has
+    an address in the domain nothing is provisioned: the address is shown, with exit status 1. Exit status 7 means that
+    the answer was lost: look with `patient find` before you give the command again.
 
     Parameters
     ----------
     individual: Path
-        A file that says who it is, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the proofing
-        record; with it direct_username and direct_password, where they are wanted. Others may not read it; - is stdin.
+        A file that describes the patient, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the
+        proofing record; direct_username and direct_password are optional. Only you and your group may be able to read
+        it; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -514,12 +518,13 @@ def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
 def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
     """Set the passwords of patients.
 
-    The same command may be given again: it sets the same passwords.
+    After a failure, give the same command again: it sets the same passwords.
 
     Parameters
     ----------
     file: Path
-        Usernames and passwords, as TOML or JSON: "ada" = "…". Others may not read it; - is stdin.
+        A file of usernames and passwords, as TOML or JSON: "ada" = "…". Only you and your group may be able to read
+        it; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -530,12 +535,12 @@ def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
 def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     """Find what is wrong, and say what to do about it.
 
-    It looks at this machine's settings, and at each service's URL, name, connection, certificate, clock, and whether it
-    takes your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 says that nothing
+    It checks this machine's settings, each service's URL, name, connection, certificate and clock, and whether each
+    accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 means that nothing
     failed.
 
-    With --deep it reads what it may, too, and says where answers differ from the OpenAPI document of the services: as
-    paths and types, without values.
+    With --deep it also calls each operation that only reads and that your credentials allow, and reports where the
+    answers differ from the OpenAPI document of the services, as paths and types without values.
     """
     from directsuite.cli.doctor import doctor
 
@@ -544,7 +549,7 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
 
 @config.command(name="show", help_epilogue=epilogue("config show"))
 def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
-    """Show the settings, and where each comes from: a variable, a line of the settings file, or the default."""
+    """Show each setting and its source: a variable, a line of the settings file, or the default."""
     from directsuite.cli import config
 
     return config.show(options)
@@ -556,14 +561,14 @@ def install_completion(
     shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), converter=named)] = None,
 ) -> int:
-    """Have the shell complete commands and options.
+    """Install completion for a shell.
 
     Parameters
     ----------
     shell: str
-        Which one; the one that runs the command, where nothing is given.
+        The shell; by default the one that runs the command.
     output: Path
-        The file for the script; where the shell looks for it, where nothing is given.
+        The file for the script; by default the one that the shell reads.
     """
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
@@ -580,9 +585,9 @@ def install_completion(
 
 @sandbox.default
 def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
-    """Run the four services on this machine, with demo content.
+    """Run the four services on this machine, with sample content.
 
-    It prints each call, and ends with Ctrl-C. The other commands drive one that runs.
+    It prints each call, and ends with Ctrl-C. The commands below drive a sandbox that is running.
     """
     from directsuite.cli import sandbox
 
@@ -651,7 +656,7 @@ def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOption
 
 @sandbox.command(name="clock", sort_key=5, help_epilogue=epilogue("sandbox clock"))
 def sandbox_clock(*, options: SandboxClockOptions = SandboxClockOptions()) -> int:
-    """Show the sandbox's time, or change it: sessions, tokens and deliveries follow."""
+    """Show or change the sandbox's time, which sessions, tokens and deliveries follow."""
     from directsuite.cli import sandbox
 
     return sandbox.clock(options)
@@ -665,14 +670,14 @@ def sandbox_fault(
     *,
     options: SandboxFaultOptions = SandboxFaultOptions(),
 ) -> int:
-    """Have an operation go wrong, or list what does.
+    """Make an operation fail, or list the faults.
 
     Parameters
     ----------
     operation: str
         The specification's name of an operation, such as Send, or '*' for all. Without it, faults are listed.
     kind: str
-        What goes wrong: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
+        The kind of the fault: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
         expire_session.
     """
     from directsuite.cli import sandbox
@@ -682,12 +687,12 @@ def sandbox_fault(
 
 @sandbox.command(name="ledger", sort_key=7, help_epilogue=epilogue("sandbox ledger"))
 def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptions = ControlListOptions()) -> int:
-    """List what really happened: messages sent, documents signed, patients provisioned.
+    """List the effects of calls: messages sent, documents signed, patients provisioned.
 
     Parameters
     ----------
     operation: str
-        The specification's name of an operation; without it, all are listed.
+        The specification's name of an operation; without it, the effects of all are listed.
     """
     from directsuite.cli import sandbox
 
@@ -696,7 +701,7 @@ def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptio
 
 @sandbox.command(name="reset", sort_key=8, help_epilogue=epilogue("sandbox reset"))
 def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
-    """Bring back the content of the first start."""
+    """Restore the content of the first start."""
     from directsuite.cli import sandbox
 
     return sandbox.reset(options)
@@ -704,10 +709,10 @@ def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
 
 @app.command(group=TRYING, sort_key=2, help_epilogue=epilogue("demo"))
 def demo(*, options: DemoOptions = DemoOptions()) -> int:
-    """Use all four services against a sandbox, and check each.
+    """Use all four services of a sandbox, and check what they did.
 
-    The sandbox is the demo's own; with --keep its page can be looked at afterwards. Exit status 0 says that everything
-    held.
+    The demo runs a sandbox of its own; with --keep, its page stays up afterwards. Exit status 0 means that every check
+    passed.
     """
     require("sandbox")
     from directsuite.cli.demo.command import demonstrate
@@ -717,7 +722,7 @@ def demo(*, options: DemoOptions = DemoOptions()) -> int:
 
 @app.command(group=TRYING, sort_key=4, help_epilogue=epilogue("guide"))
 def guide(topic: str | None = None, /) -> int:
-    """Read the guides.
+    """Show a guide, or list the guides.
 
     Parameters
     ----------

@@ -116,7 +116,9 @@ async def _examine(examination: Examination, of_machine: Sequence[Finding], opti
         if reports is not None:
             show_table(("operation", "where", "what"), _deep_rows(reports), whole=("operation",))
     if failures:
-        say(f"{_counted(failures, 'check')} failed: what to do stands beside {'it' if failures == 1 else 'each'}")
+        say(
+            f"{_counted(failures, 'check')} failed: the table says what to do about {'it' if failures == 1 else 'each'}"
+        )
         return ExitStatus.FAILED
     say(f"nothing failed; {_counted(warnings, 'warning')}" if warnings else "nothing failed")
     if differences:
@@ -327,7 +329,7 @@ def settings_of(environment: Mapping[str, str] = os.environ) -> SettingsSources:
         finding = trouble
     elif not problems and not any(getattr(settings, f"{each}_url") for each in SERVICES):
         finding = failed(
-            "no service has a URL: set DIRECTSUITE_MESSAGE_URL or one of its sisters (SIGNING, FAX, REGISTRATION), "
+            "no service has a URL: set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, "
             "or name them in the settings file"
         )
     else:

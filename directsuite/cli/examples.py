@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from directsuite.cli.options import EPILOGUE
+
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "send": (
         "--from ADDRESS --to ADDRESS --subject Hello --body 'Dear Bob'",
@@ -71,4 +73,4 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 def epilogue(command: str) -> str:
     """What stands below the help of a command."""
     lines = "\n".join(f"    directsuite {command} {arguments}".rstrip() for arguments in EXAMPLES[command])
-    return f"Examples:\n\n{lines}\n\nThe exit statuses stand in `directsuite --help`."
+    return f"Examples:\n\n{lines}\n\n{EPILOGUE}"

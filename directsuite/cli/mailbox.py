@@ -100,7 +100,7 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
 
     def check() -> None:
         if not addresses_of("--to", options.to):
-            raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
+            raise RefusedError("there is no recipient: give --to ADDRESS, once for each")
 
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, there, addresses_of("--to", options.to))

@@ -23,7 +23,7 @@ OTHERS = Group("Other", sort_key=4)
 COMMANDS = Group("Commands")
 """Of a command that has some below it."""
 
-EPILOGUE = "The exit statuses stand in `directsuite --help`."
+EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
 """Below the help of each command."""
 
 Flag = Parameter(negative=(), show_default=False)
@@ -53,7 +53,7 @@ def size(kind: Any, tokens: Sequence[Token]) -> int:
     return size_of(tokens[0].value)
 
 
-Json = Annotated[bool, Flag, Parameter(help="One JSON document on stdout, in place of what people read.")]
+Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 Mailbox = Annotated[
     str | None,
     Parameter(env_var="DIRECTSUITE_MAILBOX", help="The mailbox's Direct address.", show_default=False),
@@ -61,30 +61,32 @@ Mailbox = Annotated[
 PasswordFile = Annotated[
     Path | None,
     Parameter(
-        help="A file that holds the password alone, and that others may not read. Without it: "
+        help="A file that holds only the password, and that others can't read. Without it: "
         "DIRECTSUITE_MAILBOX_PASSWORD, the keyring, or a question on the terminal.",
     ),
 ]
 TokenFile = Annotated[
     Path | None,
     Parameter(
-        help="A file that holds the access token alone, and that others may not read. Without it: DIRECTSUITE_TOKEN, "
+        help="A file that holds only the access token, and that others can't read. Without it: DIRECTSUITE_TOKEN, "
         "the keyring, or a question on the terminal.",
     ),
 ]
 Login = Annotated[
     str | None,
-    Parameter(env_var="DIRECTSUITE_LOGIN_USERNAME", help="The reseller's or T-User's name.", show_default=False),
+    Parameter(
+        env_var="DIRECTSUITE_LOGIN_USERNAME", help="The user name of the reseller or T-User.", show_default=False
+    ),
 ]
 LoginPasswordFile = Annotated[
     Path | None,
     Parameter(
-        help="A file that holds the login's password alone, and that others may not read. Without it: "
+        help="A file that holds only the login's password, and that others can't read. Without it: "
         "DIRECTSUITE_LOGIN_PASSWORD, the keyring, or a question on the terminal.",
     ),
 ]
 
-_EVERYWHERE = Group("Of every command that calls a service", sort_key=9)
+_EVERYWHERE = Group("Options of every command that calls a service", sort_key=9)
 
 
 @Parameter(name="*")
@@ -93,21 +95,21 @@ class CommonOptions:
     """The options of every command that calls a service."""
 
     profile: Annotated[str | None, Parameter(group=_EVERYWHERE, show_default=False)] = None
-    """The settings that `[profiles.NAME]` of the settings file has; DIRECTSUITE_PROFILE where nothing is given."""
+    """Use the settings of `[profiles.NAME]` in the settings file. The default is DIRECTSUITE_PROFILE."""
     verbose: Annotated[
         int, Parameter(name=("--verbose", "-v"), count=True, negative=(), group=_EVERYWHERE, show_default=False)
     ] = 0
-    """Name files and quote the service in errors, as on a terminal; given twice, report each request, too."""
+    """Name files and values in errors, and quote the service, as on a terminal; given twice, report each request."""
 
 
 DEFAULT_STORE = Path("directsuite-sync.db")
 """The store where none is named."""
 
-_WHERE = Group("Where it is kept", validator=mutually_exclusive)
-_FOLDERS = Group("Which folders", validator=mutually_exclusive)
+_WHERE = Group("Store", validator=mutually_exclusive)
+_FOLDERS = Group("Folders", validator=mutually_exclusive)
 
-_LOOK = Group("What a signature is like", sort_key=1)
-_HOW = Group("How it goes", sort_key=2)
+_LOOK = Group("Signatures", sort_key=1)
+_HOW = Group("Course of the work", sort_key=2)
 
 _Seconds = Parameter(validator=Number(gt=0))
 _File = Annotated[Path | None, Parameter(converter=named_file)]
@@ -121,41 +123,39 @@ class SyncRunOptions(CommonOptions):
     """The options of `sync run`."""
 
     mailbox: Annotated[tuple[str, ...], Several] = ()
-    """The address of a mailbox; as often as there are. That of DIRECTSUITE_MAILBOX where neither this nor --mailboxes
-    is given.
-    """
+    """The address of a mailbox; give it once for each. The default is DIRECTSUITE_MAILBOX, without --mailboxes."""
     mailboxes: _File = None
-    """A file with one address a line."""
+    """A file with one address on each line."""
     passwords: _File = None
-    """A file of addresses and passwords, as JSON or TOML, that only its owner and its group may read. Without it,
+    """A file of addresses and passwords, as JSON or TOML, that only its owner and its group can read. Without it:
     DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     """
     folder: Annotated[tuple[str, ...], Several, Parameter(group=_FOLDERS)] = ()
-    """A folder to check; as often as there are. INBOX where nothing is given."""
+    """A folder to synchronise; give it once for each. The default is INBOX."""
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False
-    """Look at all folders that a mailbox has."""
+    """Synchronise all folders of each mailbox."""
     store: _Store = None
-    """The SQLite file that keeps what is known; directsuite-sync.db where nothing is given."""
+    """The SQLite file of the store. The default is directsuite-sync.db."""
     postgres: _Postgres = False
-    """Be one of a fleet of workers that share the PostgreSQL database of DIRECTSUITE_POSTGRES."""
+    """Run as one of several workers that share the PostgreSQL database of DIRECTSUITE_POSTGRES."""
     workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4
-    """How many workers the fleet has at most: they keep to the service's rate together."""
+    """The largest number of workers with --postgres; they share the service's rate."""
     maildir: Annotated[Path | None, Parameter(converter=named)] = None
-    """Put messages into Maildirs below this folder, and not into the store."""
+    """Write messages into Maildirs below this folder instead of the store."""
     keep_gone: Annotated[bool, Flag] = False
     """Keep messages that were deleted on the server."""
     once: Annotated[bool, Flag] = False
-    """Bring all up to date and end."""
+    """Bring all mailboxes up to date, and exit."""
     interval: Annotated[float | None, _Seconds] = None
-    """Seconds between two looks at a mailbox; as often as the service's rate allows where nothing is given."""
+    """Seconds between two checks of a mailbox. By default, checks are as frequent as the service's rate allows."""
     grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
-    """Seconds that what is under way gets when a signal comes."""
+    """Seconds after a signal in which the worker may finish what is under way."""
     status_file: _File = None
-    """The worker's report, which status reads; beside the store where nothing is given."""
+    """The file of the worker's report, which `sync status` reads. By default it is beside the store."""
     log_names: Annotated[bool, Flag] = False
-    """Name mailboxes in log lines, which have their numbers alone otherwise."""
+    """Name mailboxes in log lines, which otherwise have only their numbers."""
     json: Annotated[bool, Flag] = False
-    """Tell what happens as lines of JSON on stdout."""
+    """Print what happens as lines of JSON."""
 
 
 @Parameter(name="*")
@@ -164,11 +164,11 @@ class StoreOptions(CommonOptions):
     """The options of `sync audit` and `sync retry`."""
 
     mailbox: Annotated[tuple[str, ...], Several] = ()
-    """The address of a mailbox; as often as there are. All where nothing is given."""
+    """The address of a mailbox; give it once for each. The default is all."""
     store: _Store = None
-    """The store's file; directsuite-sync.db where nothing is given."""
+    """The store's file. The default is directsuite-sync.db."""
     postgres: _Postgres = False
-    """Of the fleet whose database DIRECTSUITE_POSTGRES names."""
+    """Use the PostgreSQL database of DIRECTSUITE_POSTGRES."""
 
 
 @Parameter(name="*")
@@ -177,17 +177,17 @@ class SyncStatusOptions(StoreOptions):
     """The options of `sync status`."""
 
     status_file: _File = None
-    """The worker's report; beside the store where nothing is given."""
+    """The file of the worker's report. By default it is beside the store."""
     max_age: Annotated[float | None, _Seconds] = None
-    """Seconds that the worker's last report may be old."""
+    """Check only that the worker's last report is at most so many seconds old."""
     failing: Annotated[bool, Flag] = False
     """Show only mailboxes that fail."""
     sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
-    """What comes first: the mailboxes that fail, those that lag most or have most messages, or by address or number."""
+    """The order: first the mailboxes that fail, those that lag most or have most messages, or by address or number."""
     limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
-    """How many to show: 200 in a table and all with --json where nothing is given."""
+    """How many to show. The default is 200 in a table, and all with --json."""
     offset: Annotated[int, Parameter(validator=Number(gte=0))] = 0
-    """How many to pass over."""
+    """How many to skip."""
     json: Json = False
 
 
@@ -198,7 +198,7 @@ Sources = Annotated[
         negative=(),
         show_default=False,
         converter=named,
-        help="PDFs, and folders whose PDFs are meant.",
+        help="PDF files, and folders of PDFs.",
     ),
 ]
 _Signature = Parameter(group=_LOOK)
@@ -211,39 +211,38 @@ class SignOptions(CommonOptions):
     """The options of `sign`."""
 
     output: Annotated[Path, Parameter(converter=named)]
-    """The folder for the signed files, made where it isn't there: they keep their names. Or a file that ends in .pdf,
-    for a single PDF.
+    """The folder for the signed files, which keep their names; it is made if necessary. For a single PDF, also a file
+    whose name ends in .pdf.
     """
     recursive: Annotated[bool, Flag] = False
-    """Take the folders in a folder, too."""
+    """Include the folders in a folder."""
     name: Annotated[tuple[str, ...], Several, _Signature] = ()
-    """A signature's name; as often as there are signatures. Without --widget it is that of an empty signature field,
-    which a single PDF has to have; a PDF of several that lacks it is signed invisibly.
+    """A signature's name; give it once for each signature. Without --widget, it names an empty signature field, which a
+    single PDF has to have; of several PDFs, those without that field are signed invisibly.
     """
     widget: Annotated[tuple[str, ...], Several, _Signature] = ()
-    """Where a signature stands: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
+    """The place of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
     page. PAGE counts from 1, and is 1 by default; `directsuite sign info` shows how many pages there are, and their
-    size. As often as there are signatures. Without it a signature is in the field of its name, or
-    invisible.
+    size. Give it once for each signature. Without it, a signature is in the field of its name, or invisible.
     """
     image: Annotated[Path | None, _Signature] = None
-    """A PNG or JPEG file, which the signatures show."""
+    """A PNG or JPEG file that the signatures show."""
     reason: Annotated[str | None, _Signature] = None
-    """Why it is signed."""
+    """The reason for signing."""
     signer: Annotated[str | None, _Signature] = None
-    """Who signs."""
+    """The name of the signer."""
     timezone: Annotated[str | None, _Signature] = None
-    """Of the signer, as in America/New_York."""
+    """The signer's time zone, such as America/New_York."""
     dry_run: Annotated[bool, Flag, _Going] = False
-    """Say what would be signed, where to, and what not and why; send nothing. Only where --output is a folder."""
+    """Show which PDFs would be signed, and why others would not; send nothing. Only if --output is a folder."""
     again: Annotated[bool, Flag, _Going] = False
-    """Try again what failed, and nothing else. Only where --output is a folder."""
+    """Retry only the PDFs that failed. Only if --output is a folder."""
     overwrite: Annotated[bool, Flag, _Going] = False
-    """Replace files that are in the output already."""
+    """Replace files that are already in the output."""
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
-    """How many PDFs are under way side by side."""
+    """How many PDFs are processed at a time."""
     patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
-    """Seconds for which a service in trouble is waited for."""
+    """Seconds to wait for a service that fails."""
     token_file: TokenFile = None
     json: Json = False
 
@@ -263,7 +262,7 @@ class VerifyOptions(TokenOptions):
     """The options of `sign verify`."""
 
     recursive: Annotated[bool, Flag] = False
-    """Take the folders in a folder, too."""
+    """Include the folders in a folder."""
 
 
 @Parameter(name="*")
@@ -274,7 +273,7 @@ class DocumentOutputOptions(TokenOptions):
     output: Annotated[Path, Parameter(converter=named)]
     """The file for the result."""
     overwrite: Annotated[bool, Flag] = False
-    """Replace a file that is there."""
+    """Replace an existing file."""
 
 
 FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows it.")]
@@ -286,9 +285,9 @@ class FaxesOptions(TokenOptions):
     """The options that `fax list` and `fax watch` have in common."""
 
     since: Annotated[datetime | None, Parameter(show_default=False)] = None
-    """Only those updated from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     status: str | None = None
-    """Only those in this state: waiting, complete, or another that the service sends."""
+    """Only faxes with this status: waiting, complete, or another that the service sends."""
 
 
 @Parameter(name="*")
@@ -297,9 +296,9 @@ class FaxListOptions(FaxesOptions):
     """The options of `fax list`."""
 
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
-    """How many at the most."""
+    """How many faxes to show at most."""
     all: Annotated[bool, Flag] = False
-    """All of them, whatever --limit says."""
+    """Show all faxes, whatever --limit says."""
 
 
 @Parameter(name="*")
@@ -323,7 +322,7 @@ class PatientOptions(CommonOptions):
     """The options of `patient passwords`, which all commands about patients have."""
 
     domain: str
-    """The Direct domain, as direct.example.org."""
+    """The Direct domain, such as direct.example.org."""
     login: Login = None
     password_file: LoginPasswordFile = None
 
@@ -350,9 +349,9 @@ class PatientAddOptions(PatientFindOptions):
 PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 """A file that others may not read, or - for stdin."""
 
-_BODY = Group("What it says", validator=mutually_exclusive)
-_WHAT = Group("What is saved", validator=mutually_exclusive)
-_WHICH = Group("Which messages", validator=mutually_exclusive)
+_BODY = Group("Text", validator=mutually_exclusive)
+_WHAT = Group("What to save", validator=mutually_exclusive)
+_WHICH = Group("Which messages to list", validator=mutually_exclusive)
 _Addresses = Annotated[tuple[str, ...], Several]
 
 Uid = Annotated[int, Parameter(validator=Number(gte=0))]
@@ -363,7 +362,7 @@ Uids = Annotated[
         consume_multiple=True,
         negative=(),
         show_default=False,
-        help="Numbers of messages, as `inbox list` tells them; several with blanks between them.",
+        help="Numbers of messages, as `inbox list` shows them; several are separated by blanks.",
     ),
 ]
 
@@ -374,13 +373,13 @@ class TextOptions:
     """What a message says: the options that `send` and `inbox reply` have in common."""
 
     body: Annotated[str | None, Parameter(group=_BODY)] = None
-    """Its text. Other users of this machine can read it while the command runs, but not a --body-file."""
+    """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
     body_file: Annotated[Path | None, Parameter(group=_BODY, allow_leading_hyphen=True)] = None
-    """A file with its text, in UTF-8; - for stdin."""
+    """A file with the text, in UTF-8; - for stdin."""
     html: Annotated[bool, Flag] = False
     """The text is HTML."""
     attach: Annotated[tuple[Path, ...], Several] = ()
-    """A file to send with it, of any size; as often as there are."""
+    """A file to attach, of any size; give it once for each file."""
 
 
 @Parameter(name="*")
@@ -389,19 +388,19 @@ class SendOptions(CommonOptions, TextOptions):
     """The options of `send`."""
 
     sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
-    """The mailbox that sends, by its Direct address."""
+    """The Direct address of the mailbox that sends."""
     to: _Addresses = ()
-    """A recipient's Direct address, or `Name <address>`; several with commas, or as often as there are."""
+    """A recipient's Direct address, or `Name <address>`. Separate several by commas, or repeat the option."""
     cc: _Addresses = ()
-    """Likewise, for a copy."""
+    """A recipient of a copy, given as with --to."""
     bcc: _Addresses = ()
-    """Likewise, for a copy that the others don't see."""
+    """A recipient of a copy whom the others don't see, given as with --to."""
     subject: str | None = None
-    """What it is about. Other users of this machine can read it while the command runs."""
+    """The subject. Other users of this machine can see it while the command runs."""
     key: str | None = None
-    """Your own name for this message, which has it sent once: given again, the same command looks whether it went."""
+    """A name of your own for this message, so that it is sent once: the same command again first looks for it."""
     dry_run: Annotated[bool, Flag] = False
-    """Say what would be sent, and send nothing."""
+    """Show what would be sent, and send nothing."""
     password_file: PasswordFile = None
     json: Json = False
 
@@ -433,7 +432,7 @@ class InboxOptions(MailboxOptions):
     """The options that all commands of `inbox` have."""
 
     folder: str = "INBOX"
-    """The mailbox's folder."""
+    """The folder of the mailbox."""
 
 
 @Parameter(name="*")
@@ -442,17 +441,17 @@ class InboxListOptions(InboxOptions):
     """The options of `inbox list`."""
 
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
-    """How many at the most."""
+    """How many messages to list at most."""
     all: Annotated[bool, Flag] = False
-    """All of them, whatever --limit says."""
+    """List all messages, whatever --limit says."""
     before: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
-    """Only those with lower numbers than this one, which a listing that has more ends with."""
+    """Only messages with lower numbers than this. A list that was cut off says which number continues it."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
-    """Only those whose sender has this in the address or name."""
+    """Only messages whose sender's address or name contains this."""
     subject: str | None = None
-    """Only those whose subject has this. Other users of this machine can read it while the command runs."""
+    """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_WHICH)] = None
-    """Only those received from then on: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
     unread: Annotated[bool, Flag, Parameter(group=_WHICH)] = False
     """Only unread messages. The service sends these whole, with their attachments, so it takes longer. A list without
     --unread doesn't mark unread messages, because the service doesn't say which ones are.
@@ -465,7 +464,7 @@ class InboxReadOptions(InboxOptions):
     """The options of `inbox read`."""
 
     mark_read: Annotated[bool, Flag] = False
-    """Mark it as read when it has been shown."""
+    """Mark the message as read after showing it."""
 
 
 @Parameter(name="*")
@@ -474,9 +473,9 @@ class InboxSaveOptions(InboxOptions):
     """The options of `inbox save`."""
 
     into: Annotated[Path, Parameter(converter=named)]
-    """The folder for the files, made where it isn't there."""
+    """The folder for the files; it is made if necessary."""
     eml: Annotated[bool, Flag, Parameter(group=_WHAT)] = False
-    """The messages themselves, as .eml files that mail programs read."""
+    """Save the messages themselves, as .eml files that mail programs read."""
 
 
 @Parameter(name="*")
@@ -485,7 +484,7 @@ class InboxMoveOptions(InboxOptions):
     """The options of `inbox move` and `inbox copy`."""
 
     to: str
-    """The folder that gets them, as INBOX.Archive."""
+    """The destination folder, such as INBOX.Archive."""
 
 
 @Parameter(name="*")
@@ -494,7 +493,7 @@ class InboxDeleteOptions(InboxOptions):
     """The options of `inbox delete`."""
 
     forever: Annotated[bool, Flag] = False
-    """Remove them, in place of moving them to INBOX.Trash."""
+    """Delete the messages for good, instead of moving them to INBOX.Trash."""
     yes: Annotated[bool, Flag] = False
     """Don't ask."""
 
@@ -505,7 +504,7 @@ class InboxMarkOptions(InboxOptions):
     """The options of `inbox mark`."""
 
     unread: Annotated[bool, Flag] = False
-    """As unread, in place of read."""
+    """Mark as unread instead of read."""
 
 
 @Parameter(name="*")
@@ -514,7 +513,7 @@ class InboxForwardOptions(InboxOptions):
     """The options of `inbox forward`."""
 
     to: _Addresses
-    """A recipient's Direct address, or `Name <address>`; several with commas, or as often as there are."""
+    """A recipient's Direct address, or `Name <address>`. Separate several by commas, or repeat the option."""
 
 
 @Parameter(name="*")
@@ -523,7 +522,7 @@ class InboxReplyOptions(InboxOptions, TextOptions):
     """The options of `inbox reply`."""
 
     to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
-    """To its other recipients, too."""
+    """Answer its other recipients, too."""
 
 
 @Parameter(name="*")
@@ -534,7 +533,7 @@ class ConfigOptions(CommonOptions):
     json: Json = False
 
 
-_DEEP = Group("First contact with a service")
+_DEEP = Group("Comparison with the OpenAPI document")
 
 
 @Parameter(name="*")
@@ -550,21 +549,21 @@ class DoctorOptions(CommonOptions):
     timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=600))] = 10.0
     """Seconds for each check."""
     deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
-    """Ask for all that the credentials may read, and say how the answers differ from what is known of the services."""
+    """Call each operation that only reads and that the credentials allow, and report how the answers differ."""
     fax_number: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """A number of yours, for the fax service."""
+    """A fax number of yours, to ask the fax service for."""
     document: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """The identifier of a stored document, for the signing service."""
+    """The identifier of a stored document, to ask the signing service for."""
     patient: Annotated[str | None, Parameter(group=_DEEP)] = None
-    """A patient's Direct address, for the registration service."""
+    """A patient's Direct address, to ask the registration service for."""
     proofing_id: Annotated[int | None, Parameter(group=_DEEP)] = None
     """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
     tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
     tuser_password_file: Annotated[Path | None, Parameter(group=_DEEP, converter=named)] = None
-    """A file that holds the T-User's password alone, and that others may not read."""
+    """A file that holds only the T-User's password, and that others can't read."""
     report: Annotated[Path | None, Parameter(group=_DEEP, converter=named)] = None
-    """A new file for the differences, as paths and types without values."""
+    """Write the differences into a new file, as paths and types without values."""
     json: Json = False
 
 
@@ -576,21 +575,21 @@ class DemoOptions:
     output: Annotated[Path, Parameter(converter=named)] = Path("demo-output")
     """The folder for the signed PDFs and the messages."""
     json: Annotated[bool, Flag] = False
-    """Report as one JSON document on stdout, and nothing else there."""
+    """Print the report as one JSON document instead of text."""
     messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300
-    """How many messages the mailbox holds that is read."""
+    """How many messages to read from a mailbox."""
     documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12
-    """How many PDFs are signed."""
+    """How many PDFs to sign."""
     faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35
-    """How many fax records are walked."""
+    """How many faxes to list."""
     keep: Annotated[bool, Flag] = False
-    """Leave the sandbox running afterwards, with its page, until Ctrl-C."""
+    """Keep the sandbox and its page running afterwards, until Ctrl-C."""
 
 
-_DRIVEN = Group("Which sandbox", sort_key=9)
-_STATE = Group("Where the state is kept", validator=mutually_exclusive)
-_TOKEN = Group("A token that holds the signing key")
-_TIME = Group("What the clock does", validator=mutually_exclusive)
+_DRIVEN = Group("Which sandbox to drive", sort_key=9)
+_STATE = Group("State", validator=mutually_exclusive)
+_TOKEN = Group("Signing key in a token")
+_TIME = Group("Change of the clock", validator=mutually_exclusive)
 DEFAULT_SANDBOX = "http://127.0.0.1:8025"
 
 
@@ -600,34 +599,34 @@ class SandboxOptions:
     """The options of `sandbox`."""
 
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8025
-    """Where to listen; 0 takes a free port."""
+    """The port to listen on; 0 takes a free one."""
     host: str = "127.0.0.1"
-    """Where to listen: a loopback address, or any with --allow-remote."""
+    """The address to listen on: a loopback address, or any with --allow-remote."""
     allow_remote: Annotated[bool, Flag] = False
-    """Let others than this machine connect. The page and the control API ask for a token then."""
+    """Accept connections from other machines. The page and the control API then require a token."""
     data: Annotated[Path | None, Parameter(group=_STATE, converter=named)] = None
-    """The folder that keeps the state; directsuite-sandbox where nothing is given."""
+    """The folder that keeps the state. The default is directsuite-sandbox."""
     memory: Annotated[bool, Flag, Parameter(group=_STATE)] = False
-    """Keep the state in memory and forget it at the end."""
+    """Keep the state in memory only."""
     profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Several] = ()
-    """Answer otherwise than the specification says, as some servers do; may be given several times."""
+    """Deviate from the specification as some servers do; may be given several times."""
     imitate: Annotated[Path | None, Parameter(converter=named)] = None
-    """Answer as the server does whose differences this report of `doctor --deep` has."""
+    """Answer as the server whose differences are in this report of `doctor --deep`."""
     max_body: Annotated[int | None, Parameter(converter=size)] = None
     """The largest body of a request, such as 500M. By default Save takes documents of 1 GiB, Send and SaveRawMessages
     attachments of 1 GiB, and the others 64 MiB."""
     quiet: Annotated[bool, Flag] = False
     """Print no calls."""
     json: Annotated[bool, Flag] = False
-    """Print one line of JSON when it is ready, for programs, and nothing else."""
+    """Print only one line of JSON, when the sandbox is ready."""
     pkcs11_module: Annotated[Path | None, Parameter(group=_TOKEN, converter=named)] = None
-    """The PKCS #11 library of a token, which then signs with a key that can't leave it."""
+    """The PKCS #11 library of the token that signs."""
     pkcs11_token: Annotated[str, Parameter(group=_TOKEN)] = ""
     """The token's label."""
     pkcs11_key: Annotated[str, Parameter(group=_TOKEN)] = "directsuite sandbox"
-    """The label of the key in it, which is made where there is none."""
+    """The label of the key in the token; it is made if there is none."""
     pkcs11_pin_file: Annotated[Path | None, Parameter(group=_TOKEN, converter=named)] = None
-    """A file that holds the token's PIN; otherwise DIRECTSUITE_PKCS11_PIN is taken."""
+    """A file that holds the token's PIN. Without it: DIRECTSUITE_PKCS11_PIN."""
 
 
 @Parameter(name="*")
@@ -636,7 +635,7 @@ class ControlOptions:
     """The options of the commands that drive a running sandbox."""
 
     at: Annotated[str, Parameter(group=_DRIVEN, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_SANDBOX
-    """Where the sandbox listens."""
+    """The URL of the sandbox."""
 
 
 @Parameter(name="*")
@@ -657,7 +656,7 @@ class SandboxFaxOptions(ControlOptions):
     description: str = ""
     """The new fax's description."""
     handle: str | None = None
-    """Change the fax of this handle, and add none."""
+    """Change the status of the fax with this handle, and add none."""
 
 
 @Parameter(name="*")
@@ -666,13 +665,13 @@ class SandboxClockOptions(ControlOptions):
     """The options of `sandbox clock`."""
 
     advance: Annotated[float | None, _Seconds, Parameter(group=_TIME)] = None
-    """Let so many seconds pass."""
+    """Advance the clock by so many seconds."""
     set: Annotated[datetime | None, Parameter(group=_TIME)] = None
-    """Set it: 2026-05-01T09:00, in this machine's time zone where none is given."""
+    """Set the clock: 2026-05-01T09:00, in this machine's time zone unless it names another."""
     freeze: Annotated[bool, Flag, Parameter(group=_TIME)] = False
-    """Stop it."""
+    """Stop the clock."""
     resume: Annotated[bool, Flag, Parameter(group=_TIME)] = False
-    """Let it go on."""
+    """Let the clock run again."""
 
 
 @Parameter(name="*")
@@ -681,21 +680,22 @@ class SandboxFaultOptions(ControlOptions):
     """The options of `sandbox fault`."""
 
     status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 503
-    """The HTTP status of the kind status."""
+    """The HTTP status, for the kind status."""
     body: str | None = None
-    """Its body: JSON or other text, or @FILE for that of a file. Messaging and registration refuse with status 200."""
+    """The body, for the kind status: JSON or other text, or @FILE for that of a file. Messaging and registration refuse
+    with status 200."""
     retry_after: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
-    """The seconds of its Retry-After header."""
+    """The seconds of the Retry-After header, for the kind status."""
     times: Annotated[int, Parameter(validator=Number(gte=1))] = 1
-    """How often it happens."""
+    """How often the fault happens."""
     skip: Annotated[int, Parameter(validator=Number(gte=0))] = 0
-    """Requests of the operation that it lets through before, whether or not other faults hit them."""
+    """How many requests of the operation are answered as usual before, whether or not other faults hit them."""
     processed: Annotated[bool, Flag] = False
-    """With the kinds status and hang: the operation runs first."""
+    """Run the operation first, for the kinds status and hang."""
     seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    """The delay of the kind latency."""
+    """The delay, for the kind latency."""
     always: Annotated[bool, Flag] = False
-    """It happens for ever."""
+    """Let the fault happen at every request."""
     clear: Annotated[bool, Flag] = False
     """Remove all faults."""
     json: Json = False

@@ -49,7 +49,7 @@ _OPTIONS = {
     "key": "--key",
 }
 LOOK_FIRST = (
-    "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only where it hasn't"
+    "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only if it hasn't"
 )
 _AGAIN_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
 _NEW_KEY = (
@@ -78,7 +78,9 @@ def send(options: SendOptions) -> int:
     def begin() -> Coroutine[Any, Any, int]:
         sender = options.sender or configured("mailbox")
         if not sender:
-            raise RefusedError(f"who sends it? Give --from ADDRESS, or set {MAILBOX}, or mailbox in the settings file")
+            raise RefusedError(
+                f"there is no sender: give --from ADDRESS, or set {MAILBOX}, or mailbox in the settings file"
+            )
         if options.key == "":
             raise RefusedError("--key is empty: give a name that only this message has, or leave it out")
         refuse_no_text(options.key, "--key")
@@ -136,12 +138,12 @@ async def _send(command: Command, access: MailboxAccess, message: Message, optio
 
     if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    said = "it went before, with this --key" if before else "sent"
+    said = "it was sent before, with this --key" if before else "sent"
     if not smtp_id:
         say(f"{said}; the service gave no SMTP id to ask for its status with")
     elif not options.json:
         status = f"`directsuite status '{smtp_id}'`" if shows_details() else "`directsuite status` with this id"
-        say(f"{said}; {status} tells how far it has come")
+        say(f"{said}; {status} shows its delivery")
     return ExitStatus.DONE
 
 
@@ -204,7 +206,7 @@ def _message_of(options: SendOptions, sender: str) -> Message:
     kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
     recipients = [Recipient(each, kind) for kind, values in kinds for each in addresses_of(f"--{kind.lower()}", values)]
     if not recipients:
-        raise RefusedError("who gets it? Give --to ADDRESS, as often as there are")
+        raise RefusedError("there is no recipient: give --to ADDRESS, once for each")
     refuse_no_text(options.subject, "--subject")
     if _CONTROL.search(options.subject or ""):
         raise RefusedError("--subject has a line break or another control character: give one line of text")
@@ -253,8 +255,8 @@ def body_of(options: TextOptions) -> str | None:
     body = _text(options)
     if options.attach or (body and not body.isspace()):
         return body
-    was_given = "" if body is None else ": its text is empty"
-    raise RefusedError(f"what does it say{was_given}? Give --body-file FILE, - for stdin, or --body TEXT")
+    what = "the message has no text" if body is None else "the message's text is empty"
+    raise RefusedError(f"{what}: give --body-file FILE, - for stdin, or --body TEXT")
 
 
 def _text(options: TextOptions) -> str | None:

@@ -136,7 +136,7 @@ async def test_a_message_is_answered(typist: Typist) -> None:
 async def test_an_answer_that_says_nothing_is_refused(typist: Typist) -> None:
     await three(typist)
     ended = await typist.run("inbox", "reply", "1")
-    assert (ended.status, "what does it say?" in ended.err) == (2, True)
+    assert (ended.status, "the message has no text" in ended.err) == (2, True)
 
 
 async def test_a_folder_that_is_not_there_is_told(typist: Typist) -> None:
