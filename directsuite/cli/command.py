@@ -106,10 +106,34 @@ _WITHOUT_ANSWER = {
 
 def confirm(question: str, *, unasked: str, declined: str) -> None:
     """Raise RefusedError unless somebody says yes. unasked: its text where nobody can be asked. declined: else."""
+    _ask(question, unasked)
+    _refuse_unless_yes(declined)
+
+
+async def confirm_while_running(question: str, *, unasked: str, declined: str) -> None:
+    """Do as `confirm` does within a coroutine, which Ctrl-C and SIGTERM end while nobody answers."""
+    _ask(question, unasked)
+    loop, is_typed = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(sys.stdin.fileno(), is_typed.set)
+    except (NotImplementedError, OSError, ValueError):  # Windows, and what only looks like a terminal
+        is_typed.set()
+    else:
+        try:
+            await is_typed.wait()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+    _refuse_unless_yes(declined)
+
+
+def _ask(question: str, unasked: str) -> None:
     if not is_somebody_there():
         raise RefusedError(unasked)
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
+
+
+def _refuse_unless_yes(declined: str) -> None:
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RefusedError(declined)
 

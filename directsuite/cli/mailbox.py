@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from email.utils import parseaddr
 from typing import Any
 
-from directsuite.cli.command import Command, confirm
-from directsuite.cli.credentials import MailboxAccess, mailbox_access
+from directsuite.cli.command import Command, confirm, confirm_while_running
+from directsuite.cli.credentials import MailboxAccess, is_somebody_there, mailbox_access
 from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, missing_folder_explained, those_missing
 from directsuite.cli.options import (
@@ -195,33 +196,40 @@ async def _reply(
     attachments: list[Attachment],
     options: InboxReplyOptions,
 ) -> int:
-    async with command.suite(access.settings) as suite, progress("sending"):
+    async with command.suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with missing_folder_explained(box, options.folder):
+        async with progress("fetching the message"), missing_folder_explained(box, options.folder):
             messages = await box.get_messages_by_uids(options.folder, [uid])
         if not messages:
             raise NotThereError(NO_SUCH_MESSAGE)
+        recipients = _recipients_of(messages[0], access.address, to_all=options.to_all)
+        described = _described(recipients)
+        if recipients[1:] and not options.yes and is_somebody_there():
+            await confirm_while_running(
+                f"The answer goes to {described}. Go on?", unasked="", declined="not confirmed: nothing was sent"
+            )
         answer = MessageWithHeader(
             sender=access.address,
             subject=_subject_of(messages[0].subject),
             body=body,
             html_body=options.html,
-            recipients=_recipients_of(messages[0], access.address, to_all=options.to_all),
+            recipients=recipients,
             attachment_list=attachments,
             headers=[MessageHeader(name, messages[0].msg_id) for name in _THREAD if messages[0].msg_id],
         )
-        smtp_id = (await box.send(answer)).smtp_id
+        async with progress("sending"):
+            smtp_id = (await box.send(answer)).smtp_id
 
     def show() -> None:
         if options.json:
-            show_json({"sent": True, "smtp_id": smtp_id or None})
+            to = [{"email": each.email, "type": each.type} for each in recipients]
+            show_json({"sent": True, "smtp_id": smtp_id or None, "recipients": to})
         elif smtp_id:
             sys.stdout.write(f"{smtp_id}\n")
 
     if not show_effect(show, f"the answer was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    count = len(answer.recipients)
-    say(f"sent to {count} recipient{'s' * (count != 1)}")
+    say(f"sent to {described}")
     return ExitStatus.DONE
 
 
@@ -230,17 +238,41 @@ def _subject_of(subject: str | None) -> str:
 
 
 def _recipients_of(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
-    """Who gets an answer, each once. Raises RefusedError where the message has no sender."""
+    """Who gets an answer, each once: never the mailbox itself, nor a recipient of a Bcc.
+
+    An answer to a message of one's own goes to those whom that went to. Raises RefusedError where nobody is left.
+    """
     sender = message.reply_to or message.sender
     if not sender:
         raise RefusedError("the message has no sender: answer it with `directsuite send`")
-    recipients = [Recipient(address) for address in addresses_of("the senders", [sender])]
-    there = {own.casefold(), *(each.email.casefold() for each in recipients)}
-    for each in message.recipients if to_all else ():
-        if each.email.casefold() not in there:
-            there.add(each.email.casefold())
-            recipients.append(Recipient(each.email, RecipientType.CC))
-    return recipients
+    to, cc = _addressed(message, RecipientType.TO), _addressed(message, RecipientType.CC)
+    if not _is_own(message, own):
+        to, cc = addresses_of("the senders", [sender]), [*to, *cc]
+    recipients = dict[str, Recipient]()
+    for addresses, kind in ((to, RecipientType.TO), (cc if to_all else [], RecipientType.CC)):
+        for address in addresses:
+            recipients.setdefault(address.casefold(), Recipient(address, kind))
+    recipients.pop(own.casefold(), None)
+    if not recipients:
+        raise RefusedError("nobody but you and recipients of a Bcc would get it: write it with `directsuite send`")
+    return [*recipients.values()]
+
+
+def _is_own(message: MessageDetail, own: str) -> bool:
+    return parseaddr(message.sender or "")[1].casefold() == own.casefold()
+
+
+def _addressed(message: MessageDetail, kind: RecipientType) -> list[str]:
+    """The addresses in one of the headers that name a message's recipients."""
+    return [parseaddr(each.email)[1] or each.email for each in message.recipients if each.type.upper() == kind]
+
+
+def _described(recipients: Sequence[Recipient]) -> str:
+    """How many they are; of several, who they are, where stderr may show it."""
+    count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
+    if not recipients[1:]:
+        return count
+    return naming(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
 
 
 async def _folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:

@@ -522,7 +522,9 @@ class InboxReplyOptions(InboxOptions, TextOptions):
     """The options of `inbox reply`."""
 
     to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
-    """Answer its other recipients, too."""
+    """Answer its other recipients, too, but for those of a Bcc. The command asks before it sends to several."""
+    yes: Annotated[bool, Flag] = False
+    """Don't ask."""
 
 
 @Parameter(name="*")

@@ -133,6 +133,68 @@ async def test_a_message_is_answered(typist: Typist) -> None:
     assert (headers["In-Reply-To"], headers["References"]) == ("<lab@x>", "<lab@x>")
 
 
+async def sent_with_bcc(typist: Typist) -> None:
+    """A message of Alice's, whose Bcc nobody else knows of, is number 1 of INBOX.Sent."""
+    to = ("--to", BOB, "--to", ALICE, "--cc", "nurse@elsewhere.test", "--bcc", "lawyer@elsewhere.test")
+    assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "recipients"),
+    [((), [(BOB, "TO")]), (("--all",), [(BOB, "TO"), ("nurse@elsewhere.test", "CC")])],
+    ids=["sender", "all"],
+)
+async def test_an_answer_to_ones_own_message_goes_to_its_recipients_but_for_bcc_and_oneself(
+    options: tuple[str, ...], recipients: list[tuple[str, str]], typist: Typist
+) -> None:
+    await sent_with_bcc(typist)
+    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--json", *options)
+    assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == recipients
+    async with client_of(typist.sandbox, typist.folder) as world:
+        *_, answer = await world.suite.mailbox(BOB, PASSWORD).get_messages()
+    assert answer.subject == "Re: Lab"
+    assert [(each.email, each.type) for each in answer.recipients] == recipients
+
+
+async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(typist: Typist) -> None:
+    head = f"From: {BOB}\r\nTo: {ALICE.upper()}, Carol <carol@x.test>\r\nBcc: lawyer@x.test\r\nSubject: Lab\r\n"
+    await typist.deliver("", f"{head}\r\nSee.".encode())
+    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", "--json")
+    assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == [
+        (BOB, "TO"),
+        ("carol@x.test", "CC"),
+    ]
+
+
+async def test_an_answer_that_nobody_would_get_is_refused(typist: Typist) -> None:
+    await typist.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
+    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
+    assert (ended.status, "nobody but you and recipients of a Bcc" in ended.err) == (2, True)
+    assert not await typist.sandbox.ledger("SendWithHeader")
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "status"), [("y\n", (), 0), ("\n", (), 2), ("", ("--yes",), 0)], ids=["yes", "no", "--yes"]
+)
+async def test_an_answer_to_several_names_them_and_is_sent_after_a_yes(
+    typed: str, options: tuple[str, ...], status: int, typist: Typist
+) -> None:
+    await sent_with_bcc(typist)
+    command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all", "-v", *options)
+    ended = await typist.run(*command, typed=typed, is_terminal=True)
+    assert ended.status == status
+    named = f"2 recipients (To {BOB}, Cc nurse@elsewhere.test)"
+    assert (f"The answer goes to {named}. Go on? [y/N] " in ended.err) is not bool(options)
+    assert (f"sent to {named}" in ended.err) is (status == 0)
+    assert len(await typist.sandbox.ledger("SendWithHeader")) == (status == 0)
+
+
+async def test_an_answer_to_one_is_not_asked_about(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
+    assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
+
+
 async def test_an_answer_that_says_nothing_is_refused(typist: Typist) -> None:
     await three(typist)
     ended = await typist.run("inbox", "reply", "1")

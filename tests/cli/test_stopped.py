@@ -152,3 +152,24 @@ async def test_a_disk_that_is_full_is_told(typist: Typist) -> None:
     assert process.returncode == 1
     assert err.startswith(b"directsuite: the disk is full")
     assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+async def test_a_question_that_nobody_answers_ends_with_the_command(
+    typist: Typist, number: signal.Signals, status: int
+) -> None:
+    await typist.run("send", "--to", BOB, "--cc", "nurse@elsewhere.test", "--body", "x")
+    keyboard, terminal = os.openpty()
+    try:
+        command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
+        async with process_of(*command, stdin=terminal) as process:
+            assert process.stderr is not None
+            asked = await process.stderr.readuntil(b"[y/N] ")
+            process.send_signal(number)
+            _, rest = await process.communicate()
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    assert asked == b"The answer goes to 2 recipients. Go on? [y/N] "
+    assert (process.returncode, b"stopped; nothing was sent" in rest) == (status, True)
+    assert not await typist.sandbox.ledger("SendWithHeader")
