@@ -263,10 +263,11 @@ def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions(
 
 @inbox.command(name="forward", sort_key=9, help_epilogue=epilogue("inbox forward"))
 def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
-    """Forward messages; several go as attachments of one.
+    """Forward messages; several go as attachments of one, whole, as `inbox save --eml` saves them.
 
-    It prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 means that the answer was lost: look
-    into INBOX.Sent before you give the command again.
+    A message of your own that has a Bcc is refused, unless --with-bcc is given: its header names recipients whom nobody
+    else saw. The command prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 means that the
+    answer was lost: look into INBOX.Sent before you give the command again.
     """
     from directsuite.cli import mailbox
 

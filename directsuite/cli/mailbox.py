@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Any
 
-from directsuite.cli.command import Command, confirm, confirm_while_running
+from directsuite.cli.command import Command, confirm_while_running
 from directsuite.cli.credentials import MailboxAccess, is_somebody_there, mailbox_access
 from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, missing_folder_explained, those_missing
@@ -20,8 +21,8 @@ from directsuite.cli.options import (
     InboxReplyOptions,
     MailboxOptions,
 )
-from directsuite.cli.output import progress, show_effect, show_json, show_table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.output import brief, printable, progress, show_effect, show_json, show_table
+from directsuite.cli.process import ExitStatus, say, shows_details
 from directsuite.cli.send import LOOK_FIRST, addresses_of, attachments_of, body_of
 from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
@@ -39,6 +40,9 @@ from directsuite.messaging.service import Mailbox
 _Work = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD = ("In-Reply-To", "References")
+_TRASH = "INBOX.Trash"
+_NAMED = 20  # messages that a question names
+_UNASKED = "there is no terminal to ask on: say --yes if it is meant"
 _OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
 _FIND_OUT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
 
@@ -75,14 +79,29 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
         return box.delete_messages_by_uids(options.folder, there, forever=options.forever)
 
     def check() -> None:
-        if not options.yes:
-            confirm(
-                f"{_counted(set(uids))} of {options.folder} will be {done}. Go on?",
-                unasked="there is no terminal to ask on: say --yes if it is meant",
-                declined="not confirmed: nothing was deleted",
-            )
+        if not options.forever and options.folder.casefold() == _TRASH.casefold():
+            raise RefusedError("what is in INBOX.Trash is deleted already: --forever removes it")
+        if not options.yes and not is_somebody_there():
+            raise RefusedError(_UNASKED)
 
-    return _change(uids, options, done, work, check)
+    async def ask(box: Mailbox, there: Sequence[int]) -> None:
+        """Have somebody say yes who has seen what it is about."""
+        if options.yes:
+            return
+        if shows_details():
+            async with progress("reading the folder"):
+                messages = await _metadata_of(box, options.folder, there)
+            for message in messages[:_NAMED]:
+                sys.stderr.write(printable(f"{message.uid}  {message.sender}  {message.subject}") + "\n")
+            if messages[_NAMED:]:
+                sys.stderr.write("…\n")
+        await confirm_while_running(
+            f"{_counted(there)} of {options.folder} will be {done}. Go on?",
+            unasked=_UNASKED,
+            declined="not confirmed: nothing was deleted",
+        )
+
+    return _change(uids, options, done, work, check, ask)
 
 
 def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
@@ -103,10 +122,23 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
         if not addresses_of("--to", options.to):
             raise RefusedError("there is no recipient: give --to ADDRESS, once for each")
 
+    async def refuse_bcc(box: Mailbox, there: Sequence[int]) -> None:
+        """Forward no header that names who should not be seen, unless that is meant."""
+        if options.with_bcc:
+            return
+        async with progress("reading the folder"):
+            messages = await _metadata_of(box, options.folder, there)
+        if with_bcc := [message.uid for message in messages if _names_bcc(message)]:
+            raise RefusedError(
+                f"{_counted(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the header that names "
+                "the recipients of the Bcc: write to them with `directsuite send`, or say --with-bcc if it is meant"
+            )
+
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, there, addresses_of("--to", options.to))
 
-    return _change(uids, options, "forwarded", work, check, find_out=LOOK_FIRST)
+    look = f"{LOOK_FIRST}; an earlier forward has the same subject, and a time before {brief(datetime.now(UTC))}"
+    return _change(uids, options, "forwarded", work, check, refuse_bcc, find_out=look)
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
@@ -136,11 +168,13 @@ def _change(
     done: str,
     work: _Work,
     check: Callable[[], None] = lambda: None,
+    ask: _Work | None = None,
     find_out: str = _FIND_OUT,
 ) -> int:
     """Do something with those of the messages that are there, and say how many they were.
 
-    The SMTP id of what `work` sent is printed. find_out: how the user learns what happened.
+    The SMTP id of what `work` sent is printed. check: raises RefusedError before anything is sent. ask: does once it is
+    known which messages are there. find_out: how the user learns what happened.
     """
     named = {**_OPTIONS, "folder": naming("--folder", options.folder)}
     if isinstance(options, InboxMoveOptions):
@@ -149,7 +183,7 @@ def _change(
 
     def begin() -> Coroutine[Any, Any, int]:
         check()
-        return _changed(command, _access(options), list(dict.fromkeys(uids)), options, done, work)
+        return _changed(command, _access(options), list(dict.fromkeys(uids)), options, done, work, ask)
 
     return command.run(begin)
 
@@ -161,15 +195,19 @@ async def _changed(
     options: InboxOptions,
     done: str,
     work: _Work,
+    ask: _Work | None,
 ) -> int:
-    async with command.suite(access.settings) as suite, progress("working"):
+    async with command.suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with missing_folder_explained(box, options.folder):
+        async with progress("reading the folder"), missing_folder_explained(box, options.folder):
             listed = set(await box.get_uids(options.folder))
         there = [uid for uid in uids if uid in listed]
         if not there:
             raise NotThereError(NO_SUCH_MESSAGE)
-        result = await work(box, there)
+        if ask is not None:
+            await ask(box, there)
+        async with progress("working"):
+            result = await work(box, there)
     smtp_id = result.smtp_id if isinstance(result, SendMessageResponse) else ""
     missing = [uid for uid in uids if uid not in listed]
 
@@ -186,6 +224,24 @@ async def _changed(
     if missing:
         say(those_missing(missing, uids))
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
+
+
+async def _metadata_of(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
+    """The metadata of these messages, without their contents; that of the folder is read until all are found."""
+    wanted, found = set(uids), list[MessageDetail]()
+    async with box.iter_metadata(folder) as messages:
+        async for message in messages:
+            if message.uid in wanted:
+                found.append(message)
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _names_bcc(message: MessageDetail) -> bool:
+    """Return True if a message, as one's own copies do, says who got it as Bcc."""
+    headers = {(header.name or "").strip().lower() for header in message.headers}
+    return "bcc" in headers or bool(_addressed(message, RecipientType.BCC))
 
 
 async def _reply(

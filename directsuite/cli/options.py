@@ -514,6 +514,8 @@ class InboxForwardOptions(InboxOptions):
 
     to: _Addresses
     """A recipient's Direct address, or `Name <address>`. Separate several by commas, or repeat the option."""
+    with_bcc: Annotated[bool, Flag] = False
+    """Also forward messages of your own that name the recipients of a Bcc, whom everybody may then see."""
 
 
 @Parameter(name="*")

@@ -178,6 +178,7 @@ class Mailbox(Facade):
     ) -> SendMessageResponse:
         """Forward messages of a folder; several go as attachments of one message, which is stored in INBOX.Sent.
 
+        They are attached whole: the header of a message from INBOX.Sent names the recipients of its Bcc.
         Operation Forward (specification 4.C). Raises InvalidArgumentError where `uids` is empty.
         """
         listed = arguments.checked_uids(uids)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cli.conftest import Ended, Typist
@@ -82,6 +84,27 @@ async def test_messages_are_deleted_only_after_a_yes(
     assert len(await uids(typist, "INBOX.Trash")) == (2 if status == 0 else 0)
 
 
+async def test_the_question_before_a_deletion_shows_what_it_is_about(typist: Typist) -> None:
+    await three(typist)
+    ended = await typist.run("inbox", "delete", "1", "3", "9", "-v", typed="n\n", is_terminal=True)
+    assert ended.status == 2
+    assert ended.err.splitlines()[:2] == [
+        f"{uid}  carol@elsewhere.test  {name}" for uid, name in ((1, "one"), (3, "three"))
+    ]
+    assert "\n2 messages of INBOX will be moved to INBOX.Trash. Go on? [y/N] " in ended.err
+    ended = await typist.run("inbox", "delete", "1", typed="n\n", is_terminal=True)
+    assert "carol" not in ended.err  # it may be a log
+
+
+async def test_what_is_in_the_trash_is_deleted_only_forever(typist: Typist) -> None:
+    await three(typist)
+    await typist.run("inbox", "delete", "1", "--yes")
+    ended = await typist.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
+    assert (ended.status, "what is in INBOX.Trash is deleted already: --forever removes it" in ended.err) == (2, True)
+    ended = await typist.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
+    assert (ended.status, await uids(typist, "INBOX.Trash")) == (0, [])
+
+
 async def test_messages_are_deleted_forever_where_that_is_said(typist: Typist) -> None:
     await three(typist)
     ended = await typist.run("inbox", "delete", "1", "--forever", "--yes")
@@ -109,11 +132,28 @@ async def test_messages_are_forwarded(typist: Typist) -> None:
     assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
 
 
+@pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
+async def test_a_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
+    others: tuple[str, ...], typist: Typist
+) -> None:
+    await sent_with_bcc(typist)
+    await typist.run("send", "--to", BOB, "--body", "x")
+    command = ("inbox", "forward", "1", *others, "--folder", "INBOX.Sent", "--to", BOB)
+    ended = await typist.run(*command)
+    assert ended.status == 2
+    assert "1 message (1) may be forwarded with the header that names the recipients of the Bcc" in ended.err
+    assert not await typist.sandbox.ledger("Forward")
+    assert (await typist.run(*command, "--with-bcc")).status == 0
+    assert (await typist.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
+    assert len(await typist.sandbox.ledger("Forward")) == 2
+
+
 async def test_a_forward_whose_answer_is_lost_has_a_status_of_its_own(typist: Typist) -> None:
     await three(typist)
     typist.sandbox.inject_fault("Forward", "reset_after")
     ended = await typist.run("inbox", "forward", "1", "--to", BOB)
     assert (ended.status, "INBOX.Sent" in ended.err) == (7, True)
+    assert re.search(r"an earlier forward has the same subject, and a time before \d{4}-\d\d-\d\d", ended.err)
     assert len(await typist.sandbox.ledger("Forward")) == 1
 
 
