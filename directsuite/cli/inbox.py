@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from datetime import datetime
+from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 from directsuite.cli.command import Command
 from directsuite.cli.credentials import MailboxAccess, mailbox_access
@@ -30,20 +34,27 @@ from directsuite.cli.output import (
     show_table,
     show_text,
     size_in_words,
+    table_console,
 )
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say, shows_details
 from directsuite.core.failures import Scope, reason_of, scope_of
 from directsuite.durable.files import DEVICE, create
 from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
+from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
+
+Period = tuple[datetime | None, datetime | None]
+"""From when to when, both included; None is open."""
 
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
 CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
 _LONGEST = 150  # bytes of a name; file systems take 255
 _LONGEST_ENDING = 20
+_INDENT = 10  # columns before what stands below a row, with its title
+_RECIPIENTS = ("To", "Cc", "Bcc")
 _NAMED = 20  # messages that a sentence names
 _ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
 _BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
@@ -54,8 +65,11 @@ def list_messages(options: InboxListOptions) -> int:
     command = _command("the number", options)
 
     def begin() -> Coroutine[Any, Any, int]:
+        if options.all_folders and options.before is not None:
+            raise RefusedError("--before goes with one folder, for each has its own numbers: leave out --all-folders")
         since = None if options.since is None else with_zone(options.since)
-        return _list(command, _access(options), since, options)
+        until = None if options.until is None else with_zone(options.until, "--until")
+        return _list(command, _access(options), (since, until), options)
 
     return command.run(begin)
 
@@ -135,86 +149,122 @@ def _access(options: InboxOptions) -> MailboxAccess:
     return mailbox_access(options.mailbox, options.password_file)
 
 
-def with_zone(since: datetime) -> datetime:
-    """What --since says, in this machine's time zone where it names none. Raises RefusedError."""
-    if since.utcoffset() is not None:
-        return since
+def with_zone(value: datetime, option: str = "--since") -> datetime:
+    """What an option says, in this machine's time zone where it names none. Raises RefusedError."""
+    if value.utcoffset() is not None:
+        return value
     try:
-        return since.astimezone()
+        return value.astimezone()
     except (OSError, OverflowError, ValueError):
-        what = naming("--since", since.isoformat())
+        what = naming(option, moment.isoformat())
         raise RefusedError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
 
 
-async def _list(command: Command, access: MailboxAccess, since: datetime | None, options: InboxListOptions) -> int:
+async def _list(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
     async with command.suite(access.settings) as suite, progress("reading the folder"):
         box = suite.mailbox(access.address, access.password)
-        async with missing_folder_explained(box, options.folder):
-            newest, more = await _newest(box, since, options, None if options.all else options.limit)
+        if options.all_folders:
+            folders = list(dict.fromkeys([INBOX, *await box.get_folders()]))
+            newest, more = await _newest(box, folders, period, options)
+        else:
+            async with missing_folder_explained(box, options.folder):
+                newest, more = await _newest(box, [options.folder], period, options)
     if options.json:
         show_json([_document(message) for message in newest])
     elif not newest:
-        say("no such messages" if _has_conditions(options) else "the folder has no messages")
+        say("no such messages" if _has_conditions(options) else "there are no messages")
     else:
-        is_sent = options.folder.upper() == SENT.upper()
-        other = "to" if is_sent else "from"
-        show_table(
-            ("uid", "received", other, "subject", "files", "size"),
-            [_row(message, is_sent=is_sent) for message in newest],
-            right=("uid", "files", "size"),
-            whole=("received", other),
-        )
+        _show_list(newest, options)
     if more:
-        say(f"{more} more: --limit {options.limit + more}, --all, or --before {newest[-1].uid} for the next ones")
+        next_ones = "" if options.all_folders else f", or --before {newest[-1].uid} for the next ones"
+        say(f"{more} more: --limit {options.limit + more}{' or' if options.all_folders else ','} --all{next_ones}")
     return ExitStatus.DONE
 
 
+def _show_list(messages: Sequence[MessageDetail], options: InboxListOptions) -> None:
+    rows = [_row(message) for message in messages]
+    titles = ["folder", "uid", "received", "sent", "from", "to", "subject", "files", "size"]
+    if options.all_folders:
+        left_out = {"sent"}
+    elif options.folder.upper() == SENT.upper():
+        left_out = {"folder", "received", "from"}
+    else:
+        left_out = {"folder", "sent", "to"}
+    titles = [title for title in titles if title not in left_out]
+    show_table(
+        titles,
+        [[row[title] for title in titles] for row in rows],
+        right=("uid", "files", "size"),
+        whole=("folder", "received", "sent", "from", "to"),
+    )
+
+
 def _has_conditions(options: InboxListOptions) -> bool:
-    return any((options.since, options.unread, options.sender, options.subject, options.before))
+    conditions = (options.since, options.until, options.unread, options.sender, options.to, options.subject)
+    return any(conditions) or options.before is not None
 
 
 async def _newest(
-    box: Mailbox, since: datetime | None, options: InboxListOptions, limit: int | None
+    box: Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[MessageDetail], int]:
-    """The messages with the highest uids, which count in the order of receiving, and how many more there are.
+    """The newest messages, and how many more there are.
 
-    Few more than are shown are held in memory.
+    Those of one folder have the highest uids, which count in the order of receiving. Few more than are shown are held
+    in memory.
     """
     newest, count = list[MessageDetail](), 0
-    async for message in _messages(box, since, options):
-        if _is_wanted(message, options):
-            newest.append(message)
-            count += 1
-        if limit is not None and len(newest) >= 2 * limit + 1_000:
-            newest = _highest(newest, limit)
-    newest = _highest(newest, limit)
+    limit = None if options.all else options.limit
+    age = _received if options.all_folders else _number
+    for folder in folders:
+        async for message in _messages(box, folder, period, options):
+            if _is_wanted(message, period, options):
+                newest.append(message if message.folder else attrs.evolve(message, folder=folder))
+                count += 1
+            if limit is not None and len(newest) >= 2 * limit + 1_000:
+                newest = sorted(newest, key=age, reverse=True)[:limit]
+    newest = sorted(newest, key=age, reverse=True)[:limit]
     return newest, count - len(newest)
 
 
-async def _messages(box: Mailbox, since: datetime | None, options: InboxListOptions) -> AsyncGenerator[MessageDetail]:
+def _number(message: MessageDetail) -> int:
+    return -1 if message.uid is None else message.uid
+
+
+def _received(message: MessageDetail) -> float:
+    received = message.received_date or message.sent_date
+    return 0.0 if received is None else received.timestamp()
+
+
+async def _messages(
+    box: Mailbox, folder: str, period: Period, options: InboxListOptions
+) -> AsyncGenerator[MessageDetail]:
     if options.unread:
-        for message in await box.get_unread_messages(options.folder):
+        for message in await box.get_unread_messages(folder):
             yield message
-    elif since is not None:
-        for message in await box.search_messages_metadata_by_received_date(options.folder, since, None):
+    elif any(period):
+        for message in await box.search_messages_metadata_by_received_date(folder, *period):
             yield message
     else:
-        async with box.iter_metadata(options.folder) as messages:
+        async with box.iter_metadata(folder) as messages:
             async for message in messages:
                 yield message
 
 
-def _is_wanted(message: MessageDetail, options: InboxListOptions) -> bool:
+def _is_wanted(message: MessageDetail, period: Period, options: InboxListOptions) -> bool:
+    _, until = period
+    received = message.received_date
     return (
         (options.before is None or (message.uid or 0) < options.before)
-        and (options.sender is None or options.sender.casefold() in (message.sender or "").casefold())
-        and (options.subject is None or options.subject.casefold() in (message.subject or "").casefold())
+        and (until is None or received is None or received <= until)
+        and _has(options.sender, message.sender)
+        and _has(options.to, *(each.email for each in message.recipients))
+        and _has(options.subject, message.subject)
     )
 
 
-def _highest(messages: Sequence[MessageDetail], limit: int | None) -> list[MessageDetail]:
-    ordered = sorted(messages, key=lambda message: -1 if message.uid is None else message.uid, reverse=True)
-    return ordered[:limit]
+def _has(wanted: str | None, *texts: str | None) -> bool:
+    """Return True if one of the texts has what is wanted, whatever its case."""
+    return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
 def _document(message: MessageDetail) -> dict[str, Any]:
@@ -223,11 +273,28 @@ def _document(message: MessageDetail) -> dict[str, Any]:
     return members
 
 
-def _row(message: MessageDetail, *, is_sent: bool) -> Sequence[object]:
-    size = None if message.size is None or message.size < 0 else size_in_words(message.size)
-    received = message.received_date or message.sent_date
-    other = ", ".join(each.email for each in message.recipients) if is_sent else message.sender
-    return (message.uid, received, other, message.subject, len(message.attachments) or None, size)
+def _row(message: MessageDetail) -> dict[str, object]:
+    """The cells of a listing, by the titles of their columns."""
+    return {
+        "folder": message.folder,
+        "uid": message.uid,
+        "received": message.received_date or message.sent_date,
+        "sent": message.sent_date or message.received_date,
+        "from": message.sender,
+        "to": _fitting([each.email for each in message.recipients], table_console().width - _INDENT),
+        "subject": message.subject,
+        "files": len(message.attachments) or None,
+        "size": None if message.size is None or message.size < 0 else size_in_words(message.size),
+    }
+
+
+def _fitting(addresses: Sequence[str], width: int) -> str:
+    """As many addresses as stand in one line, none of them broken, and how many more there are."""
+    for count in range(len(addresses), 1, -1):
+        more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
+        if len(text := ", ".join(addresses[:count]) + more) <= width:
+            return text
+    return ", ".join(addresses[:1]) + (f" and {len(addresses) - 1} more" if addresses[1:] else "")
 
 
 async def _read(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
@@ -242,7 +309,7 @@ async def _read(command: Command, access: MailboxAccess, uid: int, options: Inbo
             attachments = [{**members_of(each), "size": len(each.content)} for each in message.attachments]
             show_json({**members_of(message), "attachments": attachments})
         else:
-            _show(message)
+            _show(message, access.address)
         sys.stdout.flush()
         if options.mark_read:
             async with progress("marking it as read"):
@@ -250,20 +317,29 @@ async def _read(command: Command, access: MailboxAccess, uid: int, options: Inbo
     return ExitStatus.DONE
 
 
-def _show(message: MessageDetail) -> None:
+def _show(message: MessageDetail, own: str) -> None:
     received = message.received_date or message.sent_date
+    is_own = parseaddr(message.sender or "")[1].casefold() == own.casefold()
     lines = {
         "From": message.sender,
         **{
             kind: ", ".join(each.email for each in message.recipients if each.type == kind.upper())
-            for kind in ("To", "Cc", "Bcc")
+            for kind in _RECIPIENTS
         },
         "Subject": message.subject,
         "Received": None if received is None else moment(received),
+        "SMTP id": message.msg_id if is_own else None,  # which `directsuite status` asks for
     }
+    width = max(table_console().width, 2 * _INDENT)
     for name, value in lines.items():
-        if value:
-            sys.stdout.write(f"{name + ':':<10}{printable(value)}\n")
+        if not value:
+            continue
+        text = f"{name + ':':<10}{printable(value)}"
+        if name in _RECIPIENTS:  # no address is broken
+            text = textwrap.fill(
+                text, width, subsequent_indent=" " * 10, break_long_words=False, break_on_hyphens=False
+            )
+        sys.stdout.write(f"{text}\n")
     for attachment in message.attachments:
         size = size_in_words(len(attachment.content))
         sys.stdout.write(f"{'File:':<10}{printable(f'{attachment.filename}, {attachment.media_type}, {size}')}\n")
@@ -337,12 +413,15 @@ async def missing_folder_explained(box: Mailbox, folder: str, *, option: str = "
     try:
         yield
     except ServiceError as error:
-        if scope_of(error) is Scope.ITEM and await _is_missing(box, folder):
-            raise NotThereError(
-                f"{naming(option, folder)}: the mailbox has no such folder; `directsuite inbox folders` lists those "
-                "that it has"
-            ) from None
-        raise
+        folders = await _folders_of(box) if scope_of(error) is Scope.ITEM else []
+        if not folders or folder.casefold() in (name.casefold() for name in folders):
+            raise
+        meant = next((name for name in folders if name.casefold().endswith(f".{folder.casefold()}")), None)
+        suggestion = f"did you mean {printable(meant)}? " if meant and shows_details() else ""
+        raise NotThereError(
+            f"{naming(option, folder)}: the mailbox has no such folder; {suggestion}`directsuite inbox folders` lists "
+            "those that it has"
+        ) from None
 
 
 def those_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
@@ -353,12 +432,12 @@ def those_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
     )
 
 
-async def _is_missing(box: Mailbox, folder: str) -> bool:
+async def _folders_of(box: Mailbox) -> list[str]:
+    """The names of a mailbox's folders; none where they can't be listed."""
     try:
-        folders = await box.get_folders()
+        return [INBOX, *await box.get_folders()]
     except DirectSuiteError:
-        return False
-    return folder.casefold() not in ("inbox", *(name.casefold() for name in folders))
+        return []
 
 
 def _no_word_of_a_system(name: str) -> str:

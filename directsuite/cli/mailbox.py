@@ -347,5 +347,5 @@ def _access(options: MailboxOptions) -> MailboxAccess:
     return mailbox_access(options.mailbox, options.password_file)
 
 
-def _counted(uids: Sequence[int] | set[int]) -> str:
+def _counted(uids: Sequence[object]) -> str:
     return f"{len(uids)} message{'s' * (len(uids) != 1)}"

@@ -53,6 +53,13 @@ def size(kind: Any, tokens: Sequence[Token]) -> int:
     return size_of(tokens[0].value)
 
 
+def whole_day(kind: Any, tokens: Sequence[Token]) -> datetime:
+    """A moment, which is the last one of a day where no time is given: a converter."""
+    value: datetime = cast("Any", convert)(kind, tokens)
+    has_time = set("T: ") & set(tokens[0].value.strip())
+    return value if has_time else value.replace(hour=23, minute=59, second=59, microsecond=999_000)
+
+
 Json = Annotated[bool, Flag, Parameter(help="Print one JSON document instead of text.")]
 Mailbox = Annotated[
     str | None,
@@ -440,6 +447,10 @@ class InboxOptions(MailboxOptions):
 class InboxListOptions(InboxOptions):
     """The options of `inbox list`."""
 
+    folder: Annotated[str, Parameter(group=_FOLDERS)] = "INBOX"
+    """The mailbox's folder."""
+    all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False
+    """Look into all folders, one request for each."""
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
     """How many messages to list at most."""
     all: Annotated[bool, Flag] = False
@@ -448,10 +459,14 @@ class InboxListOptions(InboxOptions):
     """Only messages with lower numbers than this. A list that was cut off says which number continues it."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
     """Only messages whose sender's address or name contains this."""
+    to: str | None = None
+    """Only messages with a recipient whose address contains this."""
     subject: str | None = None
     """Only messages whose subject contains this. Other users of this machine can see it while the command runs."""
     since: Annotated[datetime | None, Parameter(group=_WHICH)] = None
     """Only messages received since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
+    until: Annotated[datetime | None, Parameter(converter=whole_day)] = None
+    """Only messages received until this time: 2026-05-01, with all of that day, or 2026-05-01T08:00."""
     unread: Annotated[bool, Flag, Parameter(group=_WHICH)] = False
     """Only unread messages. The service sends these whole, with their attachments, so it takes longer. A list without
     --unread doesn't mark unread messages, because the service doesn't say which ones are.

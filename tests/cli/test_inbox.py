@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 
 import pytest
 
 from directsuite.cli.output import size_in_words
 from tests.cli.conftest import Typist
-from tests.integration.world import ALICE, PASSWORD, client_of
+from tests.integration.world import ALICE, BOB, PASSWORD, client_of
 
 
 def with_files(*names: str, html: str | None = None) -> bytes:
@@ -173,3 +174,90 @@ async def test_what_is_not_there_has_a_status_of_its_own(typist: Typist, argumen
     ended = await typist.run("inbox", *arguments)
     assert (ended.status, ended.out) == (4, "")
     assert "`directsuite inbox list`" in ended.err or "--folder" in ended.err
+
+
+async def sent_copies(typist: Typist, *recipients: str) -> None:
+    """A message of Alice's in INBOX.Sent."""
+    to = [word for each in recipients for word in ("--to", each)]
+    assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
+
+
+async def test_ones_own_message_shows_the_id_that_status_takes(typist: Typist) -> None:
+    await typist.deliver("one")
+    assert "SMTP id" not in (await typist.run("inbox", "read", "1")).out  # its sender can ask for it, and nobody else
+    await sent_copies(typist, BOB)
+    shown = (await typist.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
+    (smtp_id,) = [line.removeprefix("SMTP id:").strip() for line in shown if line.startswith("SMTP id:")]
+    assert (await typist.run("status", smtp_id)).status == 0
+
+
+async def test_messages_are_searched_by_recipient_in_all_folders(typist: Typist) -> None:
+    await typist.deliver("one")
+    for to in (BOB, "carol@elsewhere.test"):
+        await sent_copies(typist, to)
+    await typist.run("inbox", "delete", "2", "--folder", "INBOX.Sent", "--yes")
+    ended = await typist.run("inbox", "list", "--to", "CAROL", "--all-folders")
+    header, row = ended.out.splitlines()
+    assert header.split()[:3] == ["folder", "uid", "received"]
+    assert (row.split()[:2], "carol@elsewhere.test" in row) == (["INBOX.Trash", "1"], True)
+    found = (await typist.run("inbox", "list", "--all-folders", "--json")).document
+    assert {(each["folder"], each["uid"]) for each in found} == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Trash", 1)}
+    ended = await typist.run("inbox", "list", "--all-folders", "--limit", "1")
+    assert ended.err == "directsuite: 2 more: --limit 3 or --all\n"
+    assert (await typist.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith("messages\n")
+
+
+async def test_the_newest_of_all_folders_stand_first(typist: Typist) -> None:
+    for subject in ("one", "two"):
+        await typist.deliver(subject)
+    typist.sandbox.clock.advance(timedelta(minutes=1))
+    await sent_copies(typist, BOB)
+    typist.sandbox.clock.advance(timedelta(minutes=1))
+    await typist.deliver("three")
+    found = (await typist.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
+    assert [each["subject"] for each in found] == ["three", "Lab"]
+
+
+@pytest.mark.parametrize("options", [("--before", "3"), ("--folder", "INBOX")], ids=["--before", "--folder"])
+async def test_what_goes_with_one_folder_is_refused_for_all(typist: Typist, options: tuple[str, ...]) -> None:
+    ended = await typist.run("inbox", "list", "--all-folders", *options)
+    assert (ended.status, options[0] in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--unread",)], ids=["any", "unread"])
+async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
+    typist: Typist, more: tuple[str, ...]
+) -> None:
+    today = datetime.now().astimezone()
+    typist.sandbox.clock.set(today.replace(hour=12))
+    await typist.deliver("one")
+    yesterday = today - timedelta(days=1)
+    for until, count in ((f"{today:%Y-%m-%d}", 1), (f"{today:%Y-%m-%d}T11:00", 0), (f"{yesterday:%Y-%m-%d}", 0)):
+        listed = (await typist.run("inbox", "list", "--until", until, "--json", *more)).document
+        assert len(listed) == count
+    assert (await typist.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
+
+
+async def test_a_folder_that_was_named_in_short_is_suggested(typist: Typist) -> None:
+    ended = await typist.run("inbox", "list", "--folder", "sent", "-v")
+    assert (ended.status, "no such folder; did you mean INBOX.Sent? `directsuite" in ended.err) == (4, True)
+    ended = await typist.run("inbox", "list", "--folder", "sent")
+    assert (ended.status, "did you mean" in ended.err) == (4, False)  # a folder's name may be a patient's
+
+
+@pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])
+async def test_no_address_of_several_is_broken(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch, width: int, listed: int
+) -> None:
+    for name, value in {"COLUMNS": str(width), "LINES": "25", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    addresses = [f"doctor-number-{number}@direct.clinic.test" for number in range(4)]
+    await sent_copies(typist, *addresses)
+    table = (await typist.run("inbox", "list", "--folder", "INBOX.Sent")).out
+    shown = (await typist.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out
+    lines = [*table.splitlines(), *(line for line in shown.splitlines() if not line.startswith("SMTP id:"))]
+    assert max(map(len, lines)) <= width
+    assert [each for each in addresses if each in shown] == addresses
+    assert [each for each in addresses if each in table] == addresses[:listed]
+    assert (f" and {4 - listed} more" in table) == (listed < 4)
+    assert table.split()[:2] == ["uid", "sent"]
