@@ -299,13 +299,13 @@ def status(
     """Show the delivery status of messages, for each recipient.
 
     Exit status 0 means that the messages are delivered or under way; 4 that the service doesn't know one of them; 1
-    that a delivery failed, or that a message had no final status in time; 3, 5 or 6 that a poll failed, so what is
-    shown may be out of date. Where several apply, it is the last of these, and stderr reports each.
+    that a delivery failed or was never confirmed, or that a message had no final status in time; 3, 5 or 6 that a poll
+    failed, so what is shown may be out of date. Where several apply, it is the last of these, and stderr reports each.
 
     Parameters
     ----------
     smtp_id: tuple[str, ...]
-        The SMTP id that `send` printed; several are separated by blanks.
+        The SMTP id that `send` printed, or `inbox read UID --folder INBOX.Sent` shows; several are separated by blanks.
     """
     from directsuite.cli.status import status
 

@@ -156,7 +156,7 @@ def with_zone(value: datetime, option: str = "--since") -> datetime:
     try:
         return value.astimezone()
     except (OSError, OverflowError, ValueError):
-        what = naming(option, moment.isoformat())
+        what = naming(option, value.isoformat())
         raise RefusedError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
 
 

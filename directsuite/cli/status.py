@@ -26,7 +26,15 @@ from directsuite.core.failures import HOPELESS, Scope, scope_of
 from directsuite.errors import BadRequestError, DirectSuiteError, PermissionDeniedError, ServiceError
 from directsuite.messaging.models import DirectMessageLog
 from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, bare, by_recipient, is_delivered, is_end
+from directsuite.messaging.tracking import (
+    GIVE_UP_AFTER,
+    Delivery,
+    bare,
+    by_recipient,
+    is_delivered,
+    is_end,
+    is_unconfirmed,
+)
 
 UNTIL_KNOWN = 900.0
 """Seconds for which a message that the service doesn't know is waited for.
@@ -35,6 +43,7 @@ The specification doesn't say how soon after sending a message is known. A servi
 is waited for several times over; one that is still unknown then was not sent from this mailbox, or under another id.
 """
 
+_WHERE_IDS_ARE = "`directsuite inbox read UID --folder INBOX.Sent` shows that of a message"
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
 
 
@@ -210,11 +219,16 @@ def _show(records: Sequence[DirectMessageLog], options: StatusOptions) -> None:
     if options.json:
         show_json([members_of(record) for record in records])
     elif records:
-        show_table(
-            ("to", "status", "details", "sent", "SMTP id"),
-            [(each.to, each.status, each.status_details, each.ts, each.message_id) for each in records],
-            whole=("to", "SMTP id"),
-        )
+        show_table(("to", "status", "details", "sent", "SMTP id"), _rows(records), whole=("to", "SMTP id"))
+
+
+def _rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
+    """A row for each recipient; the SMTP id stands in the first of a message's."""
+    before = [None, *(each.message_id for each in records)]
+    return [
+        (each.to, each.status, each.status_details, each.ts, None if each.message_id == smtp_id else each.message_id)
+        for each, smtp_id in zip(records, before, strict=False)
+    ]
 
 
 def _may_be_of_one(error: ServiceError) -> bool:
@@ -274,14 +288,22 @@ def _status(
     elif unknown:
         status = ExitStatus.NOT_FOUND
         say(
-            "the service knows none of these messages of this mailbox: check --mailbox and the ids"
+            f"the service knows none of these messages of this mailbox: check --mailbox and the ids; {_WHERE_IDS_ARE}"
             if not records
-            else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids"
+            else f"the service doesn't know {unknown} of these messages of this mailbox: check those ids; "
+            f"{_WHERE_IDS_ARE}"
         )
-    undelivered = sum(is_end(record.status) and not is_delivered(record.status) for record in records)
-    if undelivered:
+    unconfirmed = sum(is_unconfirmed(record.status) for record in records)
+    failed = sum(is_end(record.status) and not is_delivered(record.status) for record in records) - unconfirmed
+    if failed:
         status = ExitStatus.FAILED
-        say(f"{undelivered} of {len(records)} deliveries failed: see to the addresses, or send by another way")
+        say(f"{failed} of {len(records)} deliveries failed: see to the addresses, or send by another way")
+    if unconfirmed:
+        status = ExitStatus.FAILED
+        say(
+            f"{unconfirmed} of {len(records)} deliveries unconfirmed: the message may have arrived; ask the recipient "
+            "before you send it again"
+        )
     given_up = sum(bool(watch.records[each]) for each in watch.given_up)
     if given_up:
         status = ExitStatus.FAILED

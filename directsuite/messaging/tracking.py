@@ -89,6 +89,11 @@ def is_delivered(status: MessageStatus | None) -> bool:
     return status is not None and _folded(status) == _folded(MessageStatus.DELIVERED)
 
 
+def is_unconfirmed(status: MessageStatus | None) -> bool:
+    """Whether the service waits no longer for the confirmation of a recipient who may have the message."""
+    return status is not None and _folded(status) == _folded(MessageStatus.NO_MDN_RECEIVED)
+
+
 def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
     """An answer's records by bare Message-ID, without those of other messages.
 

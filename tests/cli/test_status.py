@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import sys
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -51,6 +52,29 @@ async def test_a_recipient_who_will_not_have_it_is_status_1(typist: Typist) -> N
     ]
 
 
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_what_nobody_has_confirmed_is_not_called_failed(typist: Typist, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(typist, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
+    typist.sandbox.clock.advance(timedelta(hours=2))
+    ended = await typist.run("status", smtp_id, *more)
+    assert ended.status == 1
+    assert ended.err.splitlines() == [
+        "directsuite: 1 of 3 deliveries failed: see to the addresses, or send by another way",
+        "directsuite: 1 of 3 deliveries unconfirmed: the message may have arrived; ask the recipient before you send "
+        "it again",
+    ]
+
+
+async def test_the_id_of_a_message_stands_once(typist: Typist) -> None:
+    smtp_ids = [await sent(typist, BOB, "bounce@elsewhere.test"), await sent(typist, BOB)]
+    rows = (await typist.run("status", *smtp_ids)).out.splitlines()[1:]
+    assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [
+        [True, False],
+        [False, False],
+        [False, True],
+    ]
+
+
 async def test_an_unknown_message_is_status_4_and_the_others_are_told(typist: Typist) -> None:
     smtp_id = await sent(typist, BOB)
     ended = await typist.run("status", smtp_id, "<nobody@elsewhere.test>")
@@ -59,6 +83,8 @@ async def test_an_unknown_message_is_status_4_and_the_others_are_told(typist: Ty
     assert "doesn't know 1 of these messages" in ended.err
     alone = await typist.run("status", "nope", "--json")
     assert (alone.status, json.loads(alone.out)) == (4, [])
+    for each in (ended, alone):
+        assert "`directsuite inbox read UID --folder INBOX.Sent` shows that of a message" in each.err
 
 
 async def test_watching_ends_where_all_recipients_have_it_or_will_not(typist: Typist) -> None:
