@@ -397,7 +397,9 @@ class SendOptions(CommonOptions, TextOptions):
     sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
     """The Direct address of the mailbox that sends."""
     to: _Addresses = ()
-    """A recipient's Direct address, or `Name <address>`. Separate several by commas, or repeat the option."""
+    """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
+    repeat the option.
+    """
     cc: _Addresses = ()
     """A recipient of a copy, given as with --to."""
     bcc: _Addresses = ()
@@ -528,7 +530,9 @@ class InboxForwardOptions(InboxOptions):
     """The options of `inbox forward`."""
 
     to: _Addresses
-    """A recipient's Direct address, or `Name <address>`. Separate several by commas, or repeat the option."""
+    """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
+    repeat the option.
+    """
     with_bcc: Annotated[bool, Flag] = False
     """Also forward messages of your own that name the recipients of a Bcc, whom everybody may then see."""
 

@@ -62,6 +62,7 @@ _ENCODED = 4 / 3  # bytes on the way for one of a file: base64
 _STDIN = Path("-")
 _COMMA = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*\Z)')  # that stands outside of quotes
 _NAMED = re.compile(r'(?:"[^"]*"|[^"<>]*)\s*<(?P<address>[^<>]*)>')
+_NAME = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -87,20 +88,26 @@ def send(options: SendOptions) -> int:
         refuse_no_text(sender, "--from")
         sender = arguments.address(sender, "sender")
         message = _message_of(options, sender)
+        if any(_NAME.search(each) for each in (*options.to, *options.cc, *options.bcc)):
+            say("of `Name <address>` the address alone is sent, for the service takes no names")
         if options.dry_run:
-            return _show_dry_run(message, options)
+            return _show_dry_run(message, sender, options)
         return _send(command, mailbox_access(sender, options.password_file, option="--from"), message, options)
 
     return command.run(begin)
 
 
-async def _show_dry_run(message: Message, options: SendOptions) -> int:
+async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> int:
     """Show what would be sent."""
+    record = None if options.key is None else _read_record_of(request_id(sender, options.key))
+    if record is not None:
+        record.refuse_another(await arguments.digest_of(message))
     files = [(each.filename, each.media_type, _size_of(each)) for each in message.attachment_list]
     if options.json:
         show_json(
             {
                 "sent": False,
+                "sent_before": record is not None and record.is_sent,
                 "from": message.sender,
                 "recipients": [{"email": each.email, "type": each.type} for each in message.recipients],
                 "subject": message.subject,
@@ -116,6 +123,10 @@ async def _show_dry_run(message: Message, options: SendOptions) -> int:
         rows += [("Subject", message.subject), ("Body", f"{kind}, {len(message.body or '')} characters")]
         rows += [("File", f"{name}, {kind}, {size_in_words(size)}") for name, kind, size in files]
         show_table(("", "would be sent"), rows)
+    if record is not None and record.is_sent:
+        say("it went before, with this --key: it would not be sent again")
+    elif record is not None and record.first_attempt is not None:
+        say("an earlier command may have sent it: it would be looked for, and sent only where it surely isn't there")
     say("this was a dry run: nothing was sent, and neither the service nor the password was tried")
     return ExitStatus.DONE
 
@@ -305,12 +316,16 @@ class _SendRecord:
 
     def attempt(self, digest: str) -> None:
         """Note, before it is sent, that it may have been. Raises RefusedError where the key was another message's."""
+        self.refuse_another(digest)
+        if self.first_attempt is None:
+            self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
+
+    def refuse_another(self, digest: str) -> None:
+        """Raise RefusedError where the key was another message's."""
         if self._digest not in (None, digest):
             raise RefusedError(
                 "this --key was used for another message, which may have gone: give each message a --key of its own"
             )
-        if self.first_attempt is None:
-            self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
 
     def sent(self, smtp_id: str) -> None:
         """Note that it went."""
@@ -344,6 +359,15 @@ def _record_of(mark: str) -> Generator[_SendRecord]:
         files.sync_folder(folder)
         file.seek(0)
         yield _SendRecord(file)
+
+
+def _read_record_of(mark: str) -> _SendRecord | None:
+    """The record of a key as it stands; None where there is none, or none that can be read."""
+    try:
+        with (_folder() / mark).open("rb") as file:
+            return _SendRecord(file)
+    except OSError:
+        return None
 
 
 def _folder() -> Path:

@@ -101,6 +101,30 @@ async def test_a_dry_run_sends_nothing_and_needs_neither_service_nor_password(
     assert await sent(typist) == 0
 
 
+async def test_a_dry_run_says_what_became_of_its_key(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
+    before = await typist.run(*KEYED, "--dry-run", "--json")
+    assert (before.document["sent_before"], typist.folder.joinpath("state").exists()) == (False, False)
+    typist.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
+    typist.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
+    assert (await typist.run(*KEYED)).status == 7
+    assert "an earlier command may have sent it: it would be looked for" in (await typist.run(*KEYED, "--dry-run")).err
+    typist.sandbox.clear_faults()
+    await typist.run("send", *TO_BOB, "--key", "another")
+    ended = await typist.run("send", *TO_BOB, "--key", "another", "--dry-run")
+    assert (ended.status, "it went before, with this --key: it would not be sent again" in ended.err) == (0, True)
+    assert (await typist.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
+    ended = await typist.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
+    assert (ended.status, "used for another message" in ended.err) == (2, True)
+
+
+async def test_a_name_that_is_not_sent_is_told(typist: Typist) -> None:
+    said = "of `Name <address>` the address alone is sent"
+    for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
+        ended = await typist.run("send", "--to", to, "--body", "x", "--dry-run")
+        assert (ended.status, said in ended.err) == (0, is_told)
+
+
 async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(typist: Typist) -> None:
     typist.sandbox.inject_fault("Send", "reset_after")
     ended = await typist.run("send", *TO_BOB)
