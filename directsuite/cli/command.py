@@ -21,12 +21,21 @@ from directsuite.cli import process
 from directsuite.cli.credentials import is_somebody_there
 from directsuite.cli.errors import Advice, NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus, say
-from directsuite.core.events import AttemptFailed, AttemptSucceeded, Event, Listener, OutcomeLeftUnknown
+from directsuite.core.events import (
+    AttemptFailed,
+    AttemptSucceeded,
+    Event,
+    Listener,
+    OutcomeLeftUnknown,
+    RetryScheduled,
+)
 from directsuite.errors import DirectSuiteError
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.suite import DirectSuite
+
+_SILENT = 5.0  # seconds of failing that somebody at a terminal waits for without a word
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -46,6 +55,9 @@ class Command:
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
     """What to do about an error, where the command knows better than the table of all."""
     _is_unknown: bool = attrs.field(default=False, init=False)
+    _unanswered: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
+    """Seconds of failed attempts and of the waits after them, by the number of the call."""
+    _is_trouble_told: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """Run the coroutine that `begin` gives, and return the exit status when all has been said."""
@@ -80,6 +92,17 @@ class Command:
 
     def _listen(self, event: Event) -> None:
         self._is_unknown = self._is_unknown or isinstance(event, OutcomeLeftUnknown)
+        if isinstance(event, AttemptFailed | RetryScheduled):
+            seconds = event.elapsed if isinstance(event, AttemptFailed) else event.wait
+            self._unanswered[event.call] = seconds = self._unanswered.get(event.call, 0.0) + seconds
+            if isinstance(event, RetryScheduled) and seconds >= _SILENT:
+                self._tell_of_trouble(event)
+
+    def _tell_of_trouble(self, event: RetryScheduled) -> None:
+        """Say once, to somebody at a terminal, why the command takes so long."""
+        if not self._is_trouble_told and process.shows_details():
+            self._is_trouble_told = True
+            say(f"{event.operation}: the service gives no usable answer; it is tried again in {event.wait:.0f} s")
 
 
 def request_listeners() -> list[Listener]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,10 @@ from directsuite import errors
 from directsuite.cli import main
 from directsuite.cli.errors import NotThereError, RefusedError, ending_of
 from directsuite.cli.process import ExitStatus
+from directsuite.core.clock import SystemClock
 from directsuite.core.outcome import class_of_status
+from directsuite.testing import LeapingClock
+from tests.cli.conftest import Typist
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
@@ -194,3 +198,22 @@ def test_what_a_service_says_does_not_drive_the_terminal_or_fill_it(monkeypatch:
     sentence = ending_of(refusal("\x1b[2Jgone " + "x" * 1000))[1]
     assert "\x1b" not in sentence
     assert len(sentence) < 500
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "is_told"),
+    [(503, ("-v",), True), (503, (), False), (500, ("-v",), False)],
+    ids=["at a terminal", "into a log", "for a moment"],
+)
+async def test_a_service_that_is_waited_for_is_told_once(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch, status: int, more: tuple[str, ...], is_told: bool
+) -> None:
+    clock = LeapingClock(typist.sandbox.clock)
+    for method in ("monotonic", "sleep"):
+        monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
+    monkeypatch.setenv("DIRECTSUITE_TIMEOUT", "300")
+    typist.sandbox.inject_fault("GetMessageMetaData", "status", status=status, times=2 if status == 503 else 1)
+    ended = await typist.run("inbox", "list", *more)
+    assert ended.status == 0
+    told = r"directsuite: GetMessageMetaData: the service gives no usable answer; it is tried again in \d\d s\n"
+    assert len(re.findall(told, ended.err)) == is_told
