@@ -90,7 +90,7 @@ async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandb
     }
     take(machine, sandbox, **wrong)
     told = await machine.doctor("--mailbox", ALICE)
-    assert (told.status, told.err) == (1, "directsuite: 4 checks failed: what to do stands beside each\n")
+    assert (told.status, told.err) == (1, "directsuite: 4 checks failed: the table says what to do about each\n")
     token = (
         "failed",
         "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "

@@ -94,7 +94,7 @@ async def test_a_refused_connection_is_told(machine: Machine) -> None:
         machine.set("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
         told = await machine.doctor()
     assert told.status == 1
-    assert told.err == "directsuite: 1 check failed: what to do stands beside it\n"
+    assert told.err == "directsuite: 1 check failed: the table says what to do about it\n"
     assert told.checks["signing", "connection"] == (
         "failed",
         "there is no connection (Connection refused): check host and port in the URL, and whether the service runs, "
