@@ -172,7 +172,9 @@ class Lease:
 def refuse_another(bound: str, sink: str) -> None:
     """Raise ConfigurationError where a store is bound to another sink: what the store knows isn't true for this one."""
     if sink != bound:
-        raise ConfigurationError("this store has told its changes to another sink: give this one a store of its own")
+        raise ConfigurationError(
+            f"this store has told its changes to another sink ({bound}, not {sink}): give this one a store of its own"
+        )
 
 
 @attrs.define
@@ -243,8 +245,8 @@ class Store(Protocol):
     """Keeps what is known of mailboxes. All reads are of what was committed."""
 
     @property
-    def has_sink(self) -> bool:
-        """Whether a sink of its own gets the changes."""
+    def sink_name(self) -> str | None:
+        """The name of the sink of its own that gets the changes; None where it has none."""
         ...
 
     async def bind(self, sink: str) -> None:

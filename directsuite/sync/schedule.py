@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger("directsuite")
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
 
-_OF_THE_STORE, _UNNAMED = "its own", "deliver"  # sinks, as stores name them
+_UNNAMED = "deliver"  # a sink, as stores name it
 _JITTER = 0.1
 _FRUITLESS = 4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
 _BACKOFF = Backoff(30.0, 3600.0)
@@ -120,14 +120,17 @@ class Worker:
     async def bind(self) -> None:
         """Bind the store to the sink, by its attribute `sink_name` if it has one, before the first round.
 
-        Raises ConfigurationError where nobody would be told of changes, which count as done then, or where another
-        sink was told of those so far; StoreError.
+        Raises ConfigurationError where nobody would be told of changes, which count as done then, where two sinks are
+        given, or where another sink was told of those so far; StoreError.
         """
+        name = self._store.sink_name
         if self.deliver is not None:
-            name: str = getattr(self.deliver, "sink_name", _UNNAMED)
-        elif self._store.has_sink:
-            name = _OF_THE_STORE
-        else:
+            if name is not None:
+                raise ConfigurationError(
+                    f"the store has a sink of its own ({name}): leave that out, or deliver= and changes()"
+                )
+            name = getattr(self.deliver, "sink_name", _UNNAMED)
+        if name is None:
             raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
         await self._store.bind(name)
 

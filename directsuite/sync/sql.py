@@ -53,6 +53,7 @@ TABLES = Tables(
 
 BIND = sql("INSERT INTO directsuite.sink (kind) VALUES (:kind) ON CONFLICT DO NOTHING")
 BOUND = sql("SELECT kind FROM directsuite.sink")
+NAME_OWN_SINK = sql("UPDATE directsuite.sink SET kind = :kind WHERE kind = 'its own'")  # as 0.1.0 called them all
 
 CLAIM = sql("""
     INSERT INTO directsuite.mailbox AS m (name, fence) VALUES (:name, 1)

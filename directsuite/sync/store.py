@@ -54,6 +54,7 @@ _SETTLED = (State.LIVE, State.DELETED, State.IN_DOUBT)
 class StoreSink(Protocol):
     """A sink that writes changes into the store's own database, in the transaction that notes them as done.
 
+    A store is for one sink, which it knows by the attribute `sink_name`, or else by the name of the sink's class.
     In SQLite both methods run in the store's own thread, and may await only what the transaction has.
     """
 
@@ -99,15 +100,20 @@ class DatabaseStore:
         await self.database.aclose()
 
     @property
-    def has_sink(self) -> bool:
-        """Whether a sink of its own gets the changes."""
-        return self._sink is not None
+    def sink_name(self) -> str | None:
+        """The name of the sink of its own that gets the changes; None where it has none."""
+        if self._sink is None:
+            return None
+        name: str = getattr(self._sink, "sink_name", type(self._sink).__qualname__)
+        return name
 
     async def bind(self, sink: str) -> None:
         """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
 
         async def work(transaction: Transaction) -> None:
             """Insert the name unless another process was first."""
+            if self._sink is not None:
+                await transaction.execute(sql.NAME_OWN_SINK, {"kind": sink})
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND)
             refuse_another(bound, sink)

@@ -155,10 +155,60 @@ async def test_changes_are_refused_where_the_store_s_own_sink_was_told(world: Wo
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock())
         await sync.once()
-        with pytest.raises(ds.ConfigurationError, match="another sink"):
+        with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
             async with sync.changes() as changes:
                 await anext(aiter(changes))
         await sync.once()
+
+
+class RowsAndMore(SqliteSink):
+    """Rows, and a function of the program's own."""
+
+
+class Numbered(RowsAndMore):
+    """The same sink under a name of its own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.sink_name = f"rows {number}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        (SqliteSink(), RowsAndMore(), "TableSink, not RowsAndMore"),
+        (RowsAndMore(), SqliteSink(), "RowsAndMore, not TableSink"),
+        (Numbered(1), Numbered(2), "rows 1, not rows 2"),
+    ],
+)
+async def test_a_store_s_own_sink_is_told_from_another(
+    world: World, tmp_path: Path, first: SqliteSink, second: SqliteSink, names: str
+) -> None:
+    async def bring(sink: SqliteSink) -> None:
+        async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
+            await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
+
+    await bring(first)
+    with pytest.raises(ds.ConfigurationError, match=f"another sink .{names}.: give this one a store of its own"):
+        await bring(second)
+    await bring(first)
+
+
+@pytest.mark.parametrize("starting", ["once", "run", "changes"])
+async def test_a_store_s_own_sink_beside_another_is_refused_before_either_is_told(world: World, starting: str) -> None:
+    await world.deliver("one")
+    told = Told()
+    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
+        deliver = None if starting == "changes" else told
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=deliver, clock=HeldClock())
+        with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
+            if starting == "changes":
+                async with asyncio.timeout(10), sync.changes() as changes:
+                    await anext(aiter(changes))
+            else:
+                await asyncio.wait_for(sync.once() if starting == "once" else sync.run(), 10)
+        await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
+    assert told.changes == []
 
 
 def test_a_maildir_s_name_tells_no_path(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
+from directsuite.sync.sinks import PostgresSink, SqliteSink
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.integration.world import StoppedClock
 from tests.sync.test_partial_answers import Server, letter
@@ -163,7 +164,7 @@ async def test_all_folders_of_the_mailbox_are_known(scene: Scene, lease: Lease, 
     theirs = await scene.store.claim("another@direct.example")
     await scene.store.folder(theirs, "INBOX")
     assert {folder.id for folder in await scene.store.folders(lease)} == {inbox.id, sent.id}
-    assert scene.store.has_sink
+    assert scene.store.sink_name == "Told"
 
 
 async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease) -> None:
@@ -339,9 +340,24 @@ async def test_a_store_is_bound_to_its_first_sink(kept: SqliteStore | PostgresSt
     else:
         again = SqliteStore(tmp_path / "sync.db")
     async with again:
-        with pytest.raises(ConfigurationError, match="another sink: give this one a store of its own"):
-            await again.bind("its own")
+        with pytest.raises(ConfigurationError, match="another sink .maildir 1, not TableSink.: give this one"):
+            await again.bind("TableSink")
         await again.bind("maildir 1")
+
+
+async def test_a_store_of_an_earlier_release_is_bound_to_the_first_sink_of_its_own(
+    kept: SqliteStore | PostgresStore, tmp_path: Path
+) -> None:
+    await kept.bind("its own")  # as all of them were called
+    await kept.aclose()
+    if isinstance(kept, PostgresStore):
+        again: SqliteStore | PostgresStore = PostgresStore(kept.connections.conninfo, sink=PostgresSink())
+    else:
+        again = SqliteStore(tmp_path / "sync.db", sink=SqliteSink())
+    async with again:
+        await again.bind("TableSink")
+        with pytest.raises(ConfigurationError, match=r"another sink \(TableSink, not Other\)"):
+            await again.bind("Other")
 
 
 async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:

@@ -35,7 +35,7 @@ class DiskFullError(StoreError):
 class DictStore:
     """One mailbox in dictionaries; a commit copies them, changes the copies and puts them in place. write: its sink."""
 
-    has_sink = True
+    sink_name = "mirror"
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -117,7 +117,7 @@ class FailingStore:
     written. aside: gets folder, uid_validity and uid of everything that was ever quarantined.
     """
 
-    has_sink = True
+    sink_name = "mirror"
 
     def __init__(self, store: Store, fuse: Fuse, aside: set[tuple[str, int, int]]) -> None:
         self._store = store
