@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ async def test_a_store_s_own_sink_is_told_from_another(
             await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
 
     await bring(first)
-    with pytest.raises(ds.ConfigurationError, match=f"another sink .{names}.: give this one a store of its own"):
+    with pytest.raises(ds.ConfigurationError, match=rf"another sink \({names}\): give this one a store of its own"):
         await bring(second)
     await bring(first)
 
@@ -201,12 +202,14 @@ async def test_a_store_s_own_sink_beside_another_is_refused_before_either_is_tol
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         deliver = None if starting == "changes" else told
         sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=deliver, clock=HeldClock())
+
+        async def changes() -> None:
+            async with sync.changes() as stream:
+                await anext(aiter(stream))
+
+        begin: dict[str, Callable[[], Awaitable[object]]] = {"once": sync.once, "run": sync.run, "changes": changes}
         with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
-            if starting == "changes":
-                async with asyncio.timeout(10), sync.changes() as changes:
-                    await anext(aiter(changes))
-            else:
-                await asyncio.wait_for(sync.once() if starting == "once" else sync.run(), 10)
+            await asyncio.wait_for(begin[starting](), 10)
         await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
     assert told.changes == []
 
