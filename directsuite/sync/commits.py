@@ -7,8 +7,14 @@ A row in doubt says that the sink may have been told. Where its message is still
 not, the sink is told what became of it, whether it knew it or not.
 
 A batch that a sink refuses is halved until the message is alone that it can't take, as with messages that can't be
-fetched; that one is quarantined if the sink refuses it still when it has taken others. A sink that takes nothing is to
-blame itself.
+fetched. Whether that one is to blame, and is quarantined, or the sink itself, is decided by `is_to_blame`:
+
+    since it was refused first, the sink          and before                 to blame
+    ───────────────────────────────────────────   ────────────────────────   ──────────────────────────────────────────
+    took others                                                              the change
+    took none, and refused this one alone         it took others             the change, after three rounds in a minute
+    took none, and refused others                                            the sink
+    took none                                     it took none               the sink
 """
 
 from __future__ import annotations
@@ -35,7 +41,11 @@ An attribute `sink_name`, if it has one, tells it from other sinks: a store is f
 _AT_A_TIME = 500
 """Changes of a commit."""
 _STRIKES = 3
-"""Times that a change is told alone before it is quarantined, all but the first of them once others were taken."""
+"""Times that a change is told alone before it is quarantined, all but the first of them once others were taken.
+
+Or the rounds in which it is, where nothing else is told.
+"""
+_ALONE_FOR = 60_000  # milliseconds for which a change alone is refused until it is to blame: a sink may be restarted
 _IN_VAIN = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
 _BACKOFF = Backoff(900.0, 86_400.0)
 """Of what was quarantined."""
@@ -125,6 +135,31 @@ def tried_in_vain(row: Row, now_ms: int) -> Row:
     return attrs.evolve(row, attempts=attempts, retry_ms=now_ms + round(1000 * _BACKOFF.after(attempts)))
 
 
+@attrs.define(kw_only=True)
+class Refusal:
+    """How a sink refuses a change alone."""
+
+    taken: int
+    """How often the sink had taken others when it refused this one for the first time."""
+    since_ms: int
+    """When that was, in milliseconds since 1970."""
+    rounds: int = 0
+    """In how many rounds in a row it refused this one."""
+    has_message: bool = True
+    """Whether it is about a message: then only others that are, too, count as taken, for many sinks ignore the rest."""
+
+
+def is_to_blame(refusal: Refusal, *, taken: int, others: int, now_ms: int) -> bool:
+    """Whether a change is to blame for its refusal, and not the sink.
+
+    taken: how often the sink has taken others by now. others: changes that it refused likewise, and nothing since.
+    """
+    if taken > refusal.taken:
+        return True
+    is_alone = not others and refusal.rounds >= _STRIKES and now_ms - refusal.since_ms >= _ALONE_FOR
+    return is_alone and taken > 0
+
+
 @attrs.define(eq=False)
 class SinkHealth:
     """What a process has seen of its sink, in all mailboxes."""
@@ -133,8 +168,8 @@ class SinkHealth:
     """How often it took changes of which some had messages."""
     passed_without: int = 0
     """How often it took changes without messages."""
-    refused: dict[Key, int] = attrs.field(factory=dict[Key, int])
-    """Changes that it refused alone, by their keys, each with what spoke for the sink at that time."""
+    refused: dict[Key, Refusal] = attrs.field(factory=dict[Key, Refusal])
+    """Changes that it refused alone, by their keys, until it took others since: one of them may be quarantined."""
 
     def note_taken(self, changes: Sequence[Change]) -> None:
         """Note that the sink took these."""
@@ -145,13 +180,25 @@ class SinkHealth:
         for change in changes if self.refused else ():
             self.refused.pop(change.key, None)
 
-    def has_taken_others_since(self, change: Change) -> bool:
-        """Return True if the sink took others since it first refused this change."""
-        return self.proof(change) > self.refused[change.key]
+    def note_refused(self, change: Change, *, taken: int, now_ms: int) -> None:
+        """Note that the sink refused this one alone in a round. taken: how often it had taken others before that."""
+        first = Refusal(taken=taken, since_ms=now_ms, has_message=change.message is not None)
+        self.refused.setdefault(change.key, first).rounds += 1
 
-    def proof(self, change: Change) -> int:
-        """How often the sink took anything that is as much to it as this change; many ignore those without messages."""
-        return self.passed + (self.passed_without if change.message is None else 0)
+    def is_to_blame(self, key: Key, now_ms: int) -> bool:
+        """Whether this change is to blame for its refusal, and not the sink."""
+        refusal = self.refused[key]
+        others = sum(other != key and not self.has_taken_others_since(other) for other in self.refused)
+        return is_to_blame(refusal, taken=self.taken(refusal.has_message), others=others, now_ms=now_ms)
+
+    def has_taken_others_since(self, key: Key) -> bool:
+        """Return True if the sink has refused this change alone, and took others since."""
+        refusal = self.refused.get(key)
+        return refusal is not None and self.taken(refusal.has_message) > refusal.taken
+
+    def taken(self, has_message: bool) -> int:
+        """How often the sink took anything that is as much to it as a change with a message, or without."""
+        return self.passed + (0 if has_message else self.passed_without)
 
 
 class Commits:
@@ -241,7 +288,7 @@ class Commits:
 
     async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
         """Tell of changes that the sink refused together; those that it took."""
-        proofs = {step.change.key: self._health.proof(step.change) for step in steps}
+        taken = {has_message: self._health.taken(has_message) for has_message in (True, False)}
         parts, told, refused = halves(steps), list[Step](), list[tuple[Step, SinkError]]()
         while parts:
             part = parts.pop()
@@ -251,22 +298,25 @@ class Commits:
             elif len(part) > 1:
                 parts += halves(part)
             else:
-                refused.append((part[0], error))
-                self._health.refused.setdefault(part[0].change.key, proofs[part[0].change.key])
-                self._in_vain += not part[0].attempts
+                (step,) = part
+                refused.append((step, error))
+                if not step.attempts:
+                    before = taken[step.change.message is not None]
+                    self._health.note_refused(step.change, taken=before, now_ms=self.now_ms())
+                self._in_vain += not step.attempts
                 if self._in_vain > self._most_in_vain:
                     raise error
         return told + await self._tell_refused(refused)
 
     async def _tell_refused(self, refused: Sequence[tuple[Step, SinkError]]) -> list[Step]:
-        """Tell once more of what the sink refused alone, if it took others since; what it takes now.
+        """Tell once more of what the sink refused alone, if it is to blame; what the sink takes now.
 
-        The rest is quarantined, as is what was before; where the sink took nothing, nobody knows whose fault that is.
+        The rest is quarantined, as is what was before; where the sink may be to blame, it is unsure.
         """
         taken, rows = list[Step](), list[Row]()
         for step, error in refused:
             change = step.change
-            if not step.attempts and not self._health.has_taken_others_since(change):
+            if not step.attempts and not self._health.is_to_blame(change.key, self.now_ms()):
                 self.unsure[change.key.folder] = RefusedError(error.explanation)
                 self.unsure[change.key.folder].__cause__ = error.__cause__
             elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:
@@ -275,7 +325,8 @@ class Commits:
                 row = step.quarantined(self.now_ms(), in_doubt=self._deliver is not None)
                 rows += [] if row is None else [row]
                 self.quarantined += not step.attempts
-                self._health.refused.pop(change.key, None)
+                if self._health.has_taken_others_since(change.key):
+                    del self._health.refused[change.key]
         if rows:
             await self.write(ChangeSet(rows=rows))
         return taken

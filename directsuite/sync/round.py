@@ -274,6 +274,8 @@ class MailboxRounds:
         for name, row in await self._quarantined(commits, report.failed):
             state = self._folders.get(name)
             is_due = row.retry_ms is None or row.retry_ms <= now_ms
+            if self._health.has_taken_others_since(commits.key(name, row)):
+                is_due = True  # nothing showed that it was to blame, and not the sink
             if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         report.more = len(due) > _RETRIES

@@ -26,7 +26,7 @@ from directsuite.core.retry import Backoff
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
-from directsuite.sync.commits import Deliver, SinkError, SinkHealth
+from directsuite.sync.commits import Deliver, RefusedError, SinkError, SinkHealth
 from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, TakesOperatorRequests
 from directsuite.sync.remote import DirectRemote, Remote
 from directsuite.sync.round import MailboxRounds
@@ -237,12 +237,14 @@ class Worker:
         """Seconds until a mailbox's next round."""
         changed = report.changes.total() > 0
         mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.quarantined) else 0
-        if report.failed and not (report.idle or changed):
+        is_sure = not all(isinstance(error, RefusedError) for error in report.failed.values())
+        if is_sure and not (report.idle or changed):
             return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
         goes_on = report.more and (changed or not report.failed)
         if goes_on and mailbox.fruitless < _FRUITLESS:
             return 0.0
-        return _jittered(self._poll_schedule.next_poll_in(mailbox.status.name, waiting=report.waiting or goes_on))
+        waiting = report.waiting or goes_on or (bool(report.failed) and not is_sure)  # or for who is to blame
+        return _jittered(self._poll_schedule.next_poll_in(mailbox.status.name, waiting=waiting))
 
 
 @attrs.define(eq=False, repr=False)

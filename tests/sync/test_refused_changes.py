@@ -22,7 +22,7 @@ from directsuite.sync import (
     SyncStatus,
     UnacknowledgedError,
 )
-from directsuite.sync.commits import SinkHealth
+from directsuite.sync.commits import Refusal, SinkHealth, is_to_blame
 from directsuite.sync.model import OperatorRequest, State
 from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import eml_of
@@ -31,7 +31,7 @@ from tests.sync.test_partial_answers import Scene, Server, Told, letter
 from tests.sync.test_partial_answers import store as store
 from tests.sync.test_synchronizer import HeldClock, Passwords
 
-HOUR = 3_600_000
+HOUR, MINUTE = 3_600_000, 60_000
 
 
 class Picky(Told):
@@ -172,6 +172,93 @@ async def test_what_another_mailbox_passes_counts(store: SqliteStore) -> None:
     health.passed += 1
     report = await scene.rounds.round()
     assert (report.quarantined, report.failed) == (1, {})
+
+
+async def test_one_alone_is_quarantined_after_a_minute_where_the_sink_took_others_before(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6)
+    for _ in range(6):  # a poll every 10 seconds: a sink that restarts is back by then
+        assert await fails(scene)
+        scene.now_ms += 10_000
+    report = await scene.rounds.round()
+    assert (report.quarantined, report.failed) == (1, {})
+    calls = sink.calls
+    assert not (await scene.rounds.round()).failed
+    assert sink.calls == calls
+
+
+def refuse_new(scene: Scene, sink: Picky, *uids: int) -> None:
+    """Have new letters come that the sink can't take."""
+    scene.server.boxes["INBOX"] |= {uid: letter(uid) for uid in uids}
+    sink.refuses = lambda change: change.key.uid in uids
+
+
+async def test_two_that_are_refused_while_nothing_passes_are_not_to_blame(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6, 7)
+    for _ in range(10):
+        assert await fails(scene)
+        scene.now_ms += MINUTE
+    assert await in_state(scene, State.POISON_IN_DOUBT) == []
+
+
+async def test_a_sink_that_is_away_sets_one_aside_and_gets_it_when_it_is_back(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6)
+    while await fails(scene):
+        scene.now_ms += MINUTE
+    assert await in_state(scene, State.POISON_IN_DOUBT) == [6]
+    refuse_new(scene, sink, 6, 7)
+    for _ in range(10):  # it takes nothing: whatever comes now is not to blame
+        assert await fails(scene)
+        scene.now_ms += MINUTE
+    assert await in_state(scene, State.POISON_IN_DOUBT) == [6]
+    sink.refuses = lambda _: False
+    for _ in range(2):
+        assert not (await scene.rounds.round()).failed
+    assert sink[-2:] == [(Kind.NEW, "INBOX", 7), (Kind.NEW, "INBOX", 6)]
+
+
+async def test_one_that_was_alone_is_told_once_more_when_others_pass(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6)
+    while await fails(scene):
+        scene.now_ms += MINUTE
+    scene.server.boxes["INBOX"][7] = letter(7)
+    calls = sink.calls
+    for _ in range(3):
+        assert not (await scene.rounds.round()).failed
+    assert sink[-1] == (Kind.NEW, "INBOX", 7)
+    assert sink.calls == calls + 3  # once of 7, and twice of 6: as a batch, and as what is left of it
+    assert await in_state(scene, State.POISON_IN_DOUBT) == [6]
+
+
+async def test_one_that_comes_after_a_refused_one_is_told_in_the_next_round(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 1, 1)
+    assert await fails(scene)
+    scene.server.boxes["INBOX"][2] = letter(2)
+    report = await scene.rounds.round()
+    assert sink == [(Kind.NEW, "INBOX", 2)]
+    assert (report.quarantined, report.failed) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("refusal", "taken", "others", "is_blamed"),
+    [
+        (Refusal(taken=1, since_ms=0, rounds=3), 1, 0, True),
+        (Refusal(taken=1, since_ms=0, rounds=2), 1, 0, False),
+        (Refusal(taken=1, since_ms=1, rounds=9), 1, 0, False),  # not for a minute
+        (Refusal(taken=1, since_ms=0, rounds=9), 1, 1, False),  # another is refused, too
+        (Refusal(taken=0, since_ms=0, rounds=9), 0, 0, False),  # it never took any
+        (Refusal(taken=0, since_ms=9, rounds=1), 1, 5, True),  # it took one since
+    ],
+)
+def test_who_is_to_blame(refusal: Refusal, taken: int, others: int, is_blamed: bool) -> None:
+    assert is_to_blame(refusal, taken=taken, others=others, now_ms=MINUTE) is is_blamed
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])

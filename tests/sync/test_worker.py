@@ -21,6 +21,7 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
+from directsuite.sync.commits import RefusedError
 from directsuite.sync.model import RoundReport
 from directsuite.sync.schedule import PollSchedule, RoundResult, Worker, _back_off, _Mailbox
 from directsuite.sync.sinks.maildir import MaildirSink
@@ -29,6 +30,9 @@ from tests.sync.test_synchronizer import HeldClock, Passwords, Told
 
 INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
+
+
+REFUSED: dict[str, ds.DirectSuiteError] = {"INBOX": RefusedError("the sink raised ValueError")}
 
 
 def worker_of(world: World) -> Worker:
@@ -71,6 +75,8 @@ def test_back_off_after_the_first_failures() -> None:
         (RoundReport(more=True, changes=Counter({Kind.NEW: 1})), 0),
         (RoundReport(more=True), 0),
         (RoundReport(failed=FAILED), 30),
+        (RoundReport(failed=REFUSED), 30),
+        (RoundReport(failed=REFUSED | FAILED), 3600),
         (RoundReport(failed=FAILED, idle=2), INTERVAL),
         (RoundReport(failed=FAILED, idle=2, more=True), INTERVAL),
         (RoundReport(failed=FAILED, more=True, changes=Counter({Kind.NEW: 1})), 0),
@@ -80,7 +86,8 @@ def test_back_off_after_the_first_failures() -> None:
 async def test_rest_after_a_round(world: World, report: RoundReport, seconds: float) -> None:
     worker = worker_of(world)
     worker._poll_schedule.learn(ALICE, report)
-    mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=1))
+    failures = 50 if REFUSED.items() <= report.failed.items() else 1
+    mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=failures))
     assert worker._next_in(mailbox, report) == pytest.approx(seconds, rel=0.11)
 
 
