@@ -23,6 +23,7 @@ import errno
 import itertools
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -31,12 +32,6 @@ from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
 from directsuite.sync.remote import halves
-
-Deliver = Callable[[Sequence[Change]], Awaitable[object]]
-"""Takes changes, at least once each, before they count as done.
-
-An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them.
-"""
 
 _AT_A_TIME = 500
 """Changes of a commit."""
@@ -56,6 +51,24 @@ OF_THE_SYSTEM = frozenset(
     if hasattr(errno, name)
 )
 """Numbers of errors that are about no message."""
+
+
+class Deliver(Protocol):
+    """An async callable that takes changes, at least once each.
+
+        async def deliver(changes: Sequence[Change]) -> None:
+            for change in changes:
+                ...  # a second time, too: it is known by its key and digest
+
+    An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them.
+    """
+
+    def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
+        """Take changes of one mailbox, in their order. They count as done when this returns.
+
+        If it raises, all of them are told again, in halves to find the one that can't be taken.
+        """
+        ...
 
 
 class SinkError(DirectSuiteError):

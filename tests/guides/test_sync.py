@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pydoc
 import signal
 import sqlite3
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
-from directsuite.sync import RoundFinished, SqliteStore, Synchronizer
+from directsuite.sync import Change, Deliver, RoundFinished, SqliteSink, SqliteStore, Synchronizer
 from tests.guides.documents import blocks, defined_by
 
 ALICE = ("alice@direct.example.test", "secret")
@@ -80,6 +81,43 @@ async def test_a_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
                 await Synchronizer(suite, store, [ALICE[0]], _password).once()
     with closing(sqlite3.connect(tmp_path / "sync.db")) as database:
         assert database.execute("SELECT * FROM subject").fetchall() == [(ALICE[0], 1, "referral")]
+
+
+async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
+    rows_and_calls = defined_by(blocks("sync")[3])["RowsAndCalls"]
+    called = list[Change]()
+
+    def call(change: Change) -> None:
+        called.append(change)
+        if len(called) == 1:
+            raise ValueError("the first time")
+
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        for _ in range(2):
+            await sandbox.deliver(ALICE[0], LETTER)
+        for _ in range(2):
+            async with SqliteStore(tmp_path / "sync.db", sink=rows_and_calls(call)) as store:
+                await Synchronizer(suite, store, [ALICE[0]], _password).once()
+        async with SqliteStore(tmp_path / "sync.db", sink=SqliteSink()) as store:
+            with pytest.raises(ds.ConfigurationError, match=r"\(rows and calls, not TableSink\)"):
+                await Synchronizer(suite, store, [ALICE[0]], _password).once()
+    with closing(sqlite3.connect(tmp_path / "sync.db")) as database:
+        rows = database.execute("SELECT uid, digest FROM message ORDER BY uid").fetchall()
+    assert [uid for uid, _ in rows] == [1, 2]
+    assert {(each.key.uid, each.digest) for each in called} == set(rows)
+    assert len(called) == 3  # one of them twice, with the same key and digest
+
+
+async def test_a_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deliver = defined_by(blocks("sync")[4])["deliver"]
+    async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
+        await sandbox.add_account(*ALICE)
+        await sandbox.deliver(ALICE[0], LETTER)
+        async with SqliteStore(tmp_path / "sync.db") as store:
+            await Synchronizer(suite, store, [ALICE[0]], _password, deliver=deliver).once()
+    assert capsys.readouterr().out.startswith("new 1 1 ")
+    assert "Sequence[Change]" in pydoc.plain(pydoc.render_doc(Deliver))
 
 
 @pytest.mark.parametrize("name", ["worker", "follow"])
