@@ -50,7 +50,6 @@ from directsuite.cli.sync_status import (
     MailboxRow,
     conninfo,
     numbered,
-    refusal_of_store,
     table_of,
     those_that_need_somebody_first,
     usable_store,
@@ -62,7 +61,6 @@ from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import StoreError
 from directsuite.sync.schedule import Passwords
 from directsuite.sync.sinks import MaildirSink, TableSink
 from directsuite.sync.status import (
@@ -138,6 +136,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         suite = await stack.enter_async_context(DirectSuite(settings, listeners=[listener, *request_listeners()]))
         store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
+        await sync.bind()
         return _Worker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status)
 
     async def fleet(database: Secret, stack: AsyncExitStack, listener: Listener) -> _Worker:
@@ -151,6 +150,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         )
         store = await stack.enter_async_context(PostgresStore(database, sink=sink))
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
+        await worker.bind()
         await worker.add(addresses)
         return _Worker(worker.run, worker.stop, lambda: worker.progress)
 
@@ -187,7 +187,7 @@ async def _keep_in_step(
             display.say("started", f"messages go into {_place_of(options)}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.work())
             async with _reported(worker, status_file, display):
-                await _ended(work, worker, store)
+                await _ended(work)
             mailboxes = worker.mailboxes()
             if not options.once:
                 display.say("stopped", f"stopped: {counted_by_status(mailboxes)}; the same command goes on from here")
@@ -207,24 +207,15 @@ def _place_of(options: SyncRunOptions) -> str:
     return f"the database of {CONNINFO}" if options.postgres else f"{(options.store or DEFAULT_STORE).absolute()}"
 
 
-async def _ended(work: asyncio.Future[Any], worker: _Worker, store: Path | None) -> None:
-    """Return when the work has ended or was broken off. Raises what it raised.
-
-    That it can't begin for its store, before the first turn of any mailbox, is a RefusedError.
-    """
+async def _ended(work: asyncio.Future[Any]) -> None:
+    """Return when the work has ended or was broken off. Raises what it raised."""
     try:
         await asyncio.wait([work])
     finally:
         work.cancel()
         await asyncio.wait([work])
-    if work.cancelled():
-        return
-    try:
+    if not work.cancelled():
         work.result()
-    except StoreError as error:
-        if any(each.status is not SyncStatus.WAITING for each in worker.mailboxes().values()):
-            raise
-        raise refusal_of_store(error, store) from None
 
 
 @contextlib.asynccontextmanager
@@ -452,7 +443,7 @@ class Lines:
     def _name_of(self, number: int | None) -> str | None:
         """The name of a mailbox, which gets its number when its first round begins."""
         if self._mailboxes is not None and number not in self._names:
-            self._names = {each.number: each.name for each in self._mailboxes().values()}
+            self._names = {each.number: each.name for each in self._mailboxes().values() if each.number is not None}
         return self._names.get(number)
 
     def show(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:

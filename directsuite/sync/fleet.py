@@ -148,13 +148,17 @@ class Fleet:
         """Let `run` return when the rounds under way have ended, or their grace has."""
         self._engine.stop()
 
+    async def bind(self) -> None:
+        """Bind the store to the sink, as `run` does before anything else. Raises ConfigurationError, StoreError."""
+        await self._worker.bind()
+
     async def run(self) -> None:
         """Work until stopped or cancelled: either way rounds under way get their grace. Runs once.
 
         Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
         ConfigurationError where nothing takes the changes.
         """
-        await self._worker.bind()
+        await self.bind()
         await self._table.prepare()
         await self._table.heartbeat()
         try:

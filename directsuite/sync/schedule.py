@@ -178,7 +178,7 @@ class Worker:
         if requests is not None and await requests.apply_requests(name):
             mailbox.rounds = None  # what it remembers is from before that
         if mailbox.rounds is None:
-            mailbox.remote = await self._open(name)
+            mailbox.remote = await self._open(mailbox.status)
             mailbox.rounds = MailboxRounds(
                 mailbox.remote,
                 self._store,
@@ -194,15 +194,18 @@ class Worker:
         finally:
             mailbox.status.number = mailbox.rounds.mailbox
 
-    async def _open(self, name: str) -> Remote:
+    async def _open(self, status: MailboxProgress) -> Remote:
         try:
-            password = await self._password(name)
-        except DirectSuiteError:
-            raise
+            password = await self._password(status.name)
         except Exception as error:
+            if status.number is None:  # no round has claimed it yet, and the event tells whose password it is
+                with contextlib.suppress(StoreError):
+                    status.number = (await self._store.claim(status.name)).mailbox
+            if isinstance(error, DirectSuiteError):
+                raise
             text = f"The source of passwords raised {type(error).__name__}: see to it."
             raise ConfigurationError(text) from error
-        return DirectRemote(self._suite.mailbox(name, password))
+        return DirectRemote(self._suite.mailbox(status.name, password))
 
     async def _record(self, mailbox: _Mailbox, report: RoundReport) -> None:
         status = mailbox.status

@@ -85,10 +85,14 @@ class Synchronizer:
         known = self._worker.status
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
+    async def bind(self) -> None:
+        """Bind the store to the sink, as `once` and `run` do before anything else. Raises what they raise then."""
+        await self._worker.bind()
+
     async def once(self) -> Mapping[str, MailboxProgress]:
         """Bring each mailbox up to date, once; the status tells of those where that failed.
 
-        Raises ConfigurationError where nothing takes the changes, or another sink took what the store knows of.
+        Raises ConfigurationError where nothing takes the changes, or two sinks would, or another took those so far.
         """
         free = asyncio.Semaphore(self._concurrency)
 
@@ -103,7 +107,7 @@ class Synchronizer:
                     return
 
         try:
-            await self._worker.bind()
+            await self.bind()
             async with asyncio.TaskGroup() as group:
                 for name in self._names:
                     group.create_task(bring(name))
@@ -117,7 +121,7 @@ class Synchronizer:
         Raises ConfigurationError as `once` does.
         """
         try:
-            await self._worker.bind()
+            await self.bind()
             schedule = Schedule(self._names, concurrency=self._concurrency, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
                 hearing = group.create_task(self._hear_requests(schedule))

@@ -14,6 +14,7 @@ import directsuite as ds
 from directsuite.sync import (
     Kind,
     MailboxProgress,
+    RoundFinished,
     SinkError,
     SqliteSink,
     SqliteStore,
@@ -219,6 +220,27 @@ async def test_a_store_s_own_sink_beside_another_is_refused_before_either_is_tol
             await asyncio.wait_for(begin[starting](), 10)
         await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
     assert told.changes == []
+
+
+async def test_a_mailbox_whose_password_can_not_be_had_is_told_by_its_number(world: World) -> None:
+    numbers = list[int | None]()
+
+    def hear(event: ds.Event) -> None:
+        if isinstance(event, RoundFinished):
+            numbers.append(event.mailbox)
+
+    async def password(address: str) -> str:
+        raise KeyError(address)
+
+    world.suite.add_listener(hear)
+    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
+        sync = Synchronizer(world.suite, store, [ALICE, BOB], password, clock=HeldClock())
+        for _ in range(2):
+            status = await sync.once()
+        assert sorted(number or 0 for number in numbers) == [1, 1, 2, 2]
+        assert {each.number: each.name for each in status.values()} == {
+            each.number: each.name for each in await store.status()
+        }
 
 
 def test_a_maildir_s_name_tells_no_path(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from directsuite.cli.errors import RefusedError
 from directsuite.cli.sync import passwords_for
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
+from tests.cli.sync.conftest import Desk
+from tests.integration.world import PASSWORD
 
 ALICE, BOB = "alice@direct.example.test", "bob@direct.example.test"
 
@@ -73,6 +75,19 @@ async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(ConfigurationError, match="can't be read"):
         await password(ALICE)
+
+
+@pytest.mark.parametrize("log_names", [False, True])
+async def test_a_mailbox_without_a_password_is_told_by_its_number(desk: Desk, log_names: bool) -> None:
+    written(desk.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
+    boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
+    ended = await desk.run("run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else []))
+    assert ended.status == 1
+    told = [line.split(" ", 1)[1] for line in ended.out.splitlines() if "passwords file has none" in line]
+    numbers = {line.split()[1].rstrip(":") for line in told}
+    assert len(told) == len(numbers) == 2
+    assert numbers < {"1", "2", "3"}
+    assert all(any(name in line for line in told) is log_names for name in (BOB, "carol@direct.example.test"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
