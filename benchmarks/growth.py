@@ -34,6 +34,7 @@ from directsuite.jobs.signing import Journal as SigningJournal
 from directsuite.jobs.signing import Pdf, SigningJob, State, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.remote import Remote
+from directsuite.sync.status import MailboxProgress
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LOOKS = 20  # at a large mailbox
@@ -104,10 +105,10 @@ async def mailboxes(url: str, folder: Path, size: int) -> Figures:
         async with ds.DirectSuite(settings) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
             sync = Synchronizer(suite, store, names, _password)
 
-            async def opened(name: str) -> Remote:
+            async def opened(status: MailboxProgress) -> Remote:
                 """A canned mailbox."""
-                held[name] = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _SMALL)
-                return held[name]
+                held[status.name] = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _SMALL)
+                return held[status.name]
 
             sync._worker._open = opened  # type: ignore[method-assign]
             before = resident(os.getpid())

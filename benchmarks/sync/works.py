@@ -32,6 +32,7 @@ from directsuite.sync.identity import digest_of, identity_of, received_ms, size_
 from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.remote import MOST, Remote
 from directsuite.sync.round import MailboxRounds
+from directsuite.sync.status import MailboxProgress
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
 FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
@@ -214,10 +215,10 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
     async with _kept(url, folder) as (suite, store):
         sync = Synchronizer(suite, store, names, _password)
 
-        async def opened(name: str) -> Remote:
+        async def opened(status: MailboxProgress) -> Remote:
             """A canned mailbox; the first is the large one."""
             box = suite.mailbox(work.USERNAME, work.PASSWORD)
-            return CannedRemote(box, large if name == names[0] else SMALL)
+            return CannedRemote(box, large if status.name == names[0] else SMALL)
 
         sync._worker._open = opened  # type: ignore[method-assign]
         began = time.time()

@@ -19,7 +19,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> Non
     assert told.status == 1
     result, said = told.checks["this machine", "settings"]
     assert result == "failed"
-    assert said.startswith("no service has a URL: set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION")
+    assert said.startswith("no service has a URL: set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX")
     assert told.checks["fax", "URL"] == (
         "not checked",
         "there is no URL; if you use this service, set DIRECTSUITE_FAX_URL, or fax_url in the settings file",
