@@ -224,8 +224,8 @@ class SignOptions(CommonOptions):
     recursive: Annotated[bool, Flag] = False
     """Include the folders in a folder."""
     name: Annotated[tuple[str, ...], Several, _Signature] = ()
-    """A signature's name; give it once for each signature. Without --widget, it names an empty signature field, which a
-    single PDF has to have; of several PDFs, those without that field are signed invisibly.
+    """A signature's name; give it once for each signature. Without --widget, it names an empty signature field: a PDF
+    that lacks the field is not signed.
     """
     widget: Annotated[tuple[str, ...], Several, _Signature] = ()
     """The place of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
@@ -243,7 +243,7 @@ class SignOptions(CommonOptions):
     dry_run: Annotated[bool, Flag, _Going] = False
     """Show which PDFs would be signed, and why others would not; send nothing. Only if --output is a folder."""
     again: Annotated[bool, Flag, _Going] = False
-    """Retry only the PDFs that failed. Only if --output is a folder."""
+    """Also sign the PDFs that failed before. Only if --output is a folder."""
     overwrite: Annotated[bool, Flag, _Going] = False
     """Replace files that are already in the output."""
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
