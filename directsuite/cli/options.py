@@ -189,6 +189,8 @@ class SyncStatusOptions(StoreOptions):
     """Check only that the worker's last report is at most so many seconds old."""
     failing: Annotated[bool, Flag] = False
     """Show only mailboxes that fail."""
+    quarantined: Annotated[bool, Flag] = False
+    """Show the messages that are quarantined, why, and when each is tried next."""
     sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
     """The order: first the mailboxes that fail, those that lag most or have most messages, or by address or number."""
     limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None

@@ -71,7 +71,7 @@ from directsuite.sync.status import (
     status_file_of,
     write_status,
 )
-from directsuite.sync.store import SqliteStore
+from directsuite.sync.store import DatabaseStore, SqliteStore
 from directsuite.sync.synchronizer import Synchronizer
 
 _SHOWN_EVERY = 0.5  # seconds
@@ -100,6 +100,7 @@ class _Worker:
     work: Callable[[], Awaitable[object]]
     stop: Callable[[], None]
     mailboxes: _Mailboxes
+    store: DatabaseStore
 
 
 def run(options: SyncRunOptions) -> int:
@@ -137,7 +138,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         store = await stack.enter_async_context(SqliteStore(options.store or DEFAULT_STORE, sink=sink))
         sync = Synchronizer(suite, store, addresses, passwords, **arguments)
         await sync.bind()
-        return _Worker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status)
+        return _Worker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
 
     async def fleet(database: Secret, stack: AsyncExitStack, listener: Listener) -> _Worker:
         from directsuite.sync.fleet import Fleet
@@ -152,7 +153,7 @@ def _begin(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
         await worker.bind()
         await worker.add(addresses)
-        return _Worker(worker.run, worker.stop, lambda: worker.progress)
+        return _Worker(worker.run, worker.stop, lambda: worker.progress, store)
 
     return _keep_in_step(options, synchronizer if database is None else partial(fleet, database))
 
@@ -195,7 +196,10 @@ async def _keep_in_step(
             if received:
                 display.say("stopped", "broken off, nothing is lost: the same command goes on from here")
                 return 128 + received[0]  # as shells count it
-            display.say("done", counted_by_status(mailboxes))
+            quarantined = sum(each.mailbox in mailboxes for each in await worker.store.quarantined())
+            messages = "message" if quarantined == 1 else "messages"
+            and_more = f", {quarantined} {messages} quarantined" if quarantined else ""
+            display.say("done", f"{counted_by_status(mailboxes)}{and_more}")
             is_up_to_date = all(each.status is SyncStatus.UP_TO_DATE for each in mailboxes.values())
             return ExitStatus.DONE if is_up_to_date else ExitStatus.FAILED
 

@@ -31,7 +31,16 @@ from directsuite.cli.process import ExitStatus, say, shows_details
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from directsuite.sync.model import QUARANTINED, FolderStatus, Kind, MailboxStatus, OperatorRequest, State, StoreError
+from directsuite.sync.model import (
+    QUARANTINED,
+    FolderStatus,
+    Kind,
+    MailboxStatus,
+    OperatorRequest,
+    QuarantinedMessage,
+    State,
+    StoreError,
+)
 from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, read_status, status_file_of
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
@@ -140,6 +149,8 @@ async def _status(options: SyncStatusOptions) -> int:
         path = status_file_of(store)
     if options.max_age is not None:
         return _tell_age(path, options.max_age)
+    if options.quarantined:
+        return await _show_quarantined(options, store)
     with usable_store(None if options.postgres else store):
         if options.postgres:
             report = await report_of_fleet(conninfo(), time.time())
@@ -163,6 +174,58 @@ async def _status(options: SyncStatusOptions) -> int:
             say(f"{len(rows) - limit} more: --limit {len(rows)}, or --offset {following} for the next ones")
     is_failing = any(each.progress.status is SyncStatus.FAILING for each in report.mailboxes)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
+
+
+async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
+    with usable_store():
+        if options.postgres:
+            from directsuite.sync.postgres import PostgresStore
+
+            async with PostgresStore(conninfo(), connections=1) as fleet_store:
+                messages = await _quarantined(fleet_store, options.mailbox)
+        else:
+            async with SqliteStore(path, shared=True) as store:
+                messages = await _quarantined(store, options.mailbox)
+    shown = messages[options.offset :][: options.limit]
+    if options.json:
+        document = {"quarantined": [_members_of_message(each) for each in shown]}
+        sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
+    elif not shown:
+        sys.stdout.write("no message is quarantined\n")
+    else:
+        console = table_console()
+        cells = [
+            (each.number, each.mailbox, each.folder, each.uid, each.problem or "", each.attempts, _next_try(each) or "")
+            for each in shown
+        ]
+        titles = ("no.", "mailbox", "folder", "uid", "problem", "attempts", "next try")
+        text = table(console, titles, cells, right=("no.", "uid", "attempts"), whole=("mailbox", "uid"), styles={})
+        console.print(text, soft_wrap=True)
+    return ExitStatus.FAILED if messages else ExitStatus.DONE
+
+
+async def _quarantined(store: DatabaseStore, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
+    """Those of some mailboxes, or of all."""
+    if names:
+        refuse_unknown(names, {each.name for each in await store.status()})
+    return [each for each in await store.quarantined() if not names or each.mailbox in names]
+
+
+def _next_try(message: QuarantinedMessage) -> str | None:
+    return None if message.retry_ms is None else _iso_time(message.retry_ms / 1000)
+
+
+def _members_of_message(message: QuarantinedMessage) -> dict[str, Any]:
+    return {
+        "mailbox": message.mailbox,
+        "number": message.number,
+        "folder": message.folder,
+        "uid_validity": message.uid_validity,
+        "uid": message.uid,
+        "problem": message.problem,
+        "attempts": message.attempts,
+        "next_try_at": _next_try(message),
+    }
 
 
 def _tell_age(path: Path | None, max_age: float) -> int:

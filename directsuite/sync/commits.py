@@ -326,7 +326,7 @@ class Commits:
 
         The rest is quarantined, as is what was before; where the sink may be to blame, it is unsure.
         """
-        taken, rows = list[Step](), list[Row]()
+        taken, quarantine = list[Step](), ChangeSet()
         for step, error in refused:
             change = step.change
             if not step.attempts and not self._health.is_to_blame(change.key, self.now_ms()):
@@ -336,12 +336,14 @@ class Commits:
                 taken.append(step)
             else:
                 row = step.quarantined(self.now_ms(), in_doubt=self._deliver is not None)
-                rows += [] if row is None else [row]
+                if row is not None:
+                    quarantine.rows.append(row)
+                    quarantine.problems[row.key] = _problem_of(error)
                 self.quarantined += not step.attempts
                 if self._health.has_taken_others_since(change.key):
                     del self._health.refused[change.key]
-        if rows:
-            await self.write(ChangeSet(rows=rows))
+        if quarantine.rows:
+            await self.write(quarantine)
         return taken
 
     async def _refusal(self, part: Sequence[Step], times: int = 1) -> SinkError | None:
@@ -361,6 +363,11 @@ class Commits:
     def key(self, folder: str, row: Row) -> Key:
         """Where the message of a row is, or was."""
         return Key(self.lease.name, folder, row.uid_validity, row.uid)
+
+
+def _problem_of(error: SinkError) -> str:
+    """What a store keeps of it. The text of the sink's own error may tell of a patient."""
+    return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
 
 def _is_general(error: Exception) -> bool:

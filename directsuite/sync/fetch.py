@@ -80,7 +80,7 @@ class FolderFetch:
     async def _take(self, answer: Fetched, report: RoundReport) -> int:
         """How many of the messages asked for are done; where not all, the next round goes on."""
         if answer.failure is not None:
-            await self._quarantine(answer.uids[0], report)
+            await self._quarantine(answer.uids[0], report, type(answer.failure).__name__)
             self._in_vain += 1
             if self._in_vain % _IN_VAIN == 0 and not await self._can_any_be_fetched():
                 raise answer.failure
@@ -206,9 +206,9 @@ class FolderFetch:
             if len(self._new) > 1 and not await self._can_any_be_fetched():
                 raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
             del self._state.not_returned[uid]
-            await self._quarantine(uid, report)
+            await self._quarantine(uid, report, "the service lists it, and does not return it")
 
-    async def _quarantine(self, uid: int, report: RoundReport) -> None:
+    async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
         """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
 
         The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
@@ -228,7 +228,8 @@ class FolderFetch:
             received_ms=None if metadata is None else metadata.received_ms,
         )
         row = tried_in_vain(row, self._commits.now_ms())
-        await self._commits.write(ChangeSet(rows=[row], folders=self._state.forget_listing()))
+        problems = {row.key: problem}
+        await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.forget_listing()))
         report.quarantined += 1
 
     async def _recorded_before(self, uid: int) -> Row | None:

@@ -188,6 +188,8 @@ class ChangeSet:
     """
     rows: list[Row] = attrs.field(factory=list[Row])
     """Rows that take the place of those with the same key."""
+    problems: dict[tuple[int, int, int], str] = attrs.field(factory=dict[tuple[int, int, int], str])
+    """Why rows are quarantined that weren't before, by their keys."""
     folders: list[Folder] = attrs.field(factory=list[Folder])
 
 
@@ -221,6 +223,27 @@ class MailboxStatus:
     name: str = attrs.field(repr=False)
     folders: Sequence[FolderStatus]
     """By their names."""
+
+
+@attrs.frozen(kw_only=True)
+class QuarantinedMessage:
+    """A message that can't be fetched, or that the sink can't take: it is tried again later."""
+
+    number: int
+    """The store's own number of its mailbox, which names nobody."""
+    mailbox: str = attrs.field(repr=False)
+    """The address."""
+    folder: str = attrs.field(repr=False)
+    uid_validity: int
+    uid: int
+    problem: str | None
+    """The class of the error, whose text may tell of a patient, or a sentence of ours; None if an earlier release
+    quarantined it.
+    """
+    attempts: int
+    """How often it was tried since."""
+    retry_ms: int | None
+    """When it is tried next, in milliseconds since 1970."""
 
 
 @attrs.define(kw_only=True)

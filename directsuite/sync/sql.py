@@ -3,6 +3,7 @@
 mailbox ─► folder ─► msg; a mailbox's fence counts its claims
   └────► operator_request, left there by other processes
 sink: at most one row, of whoever was told of what the others say
+quarantine: why a msg is quarantined that is
 
 In PostgreSQL alone, for many processes:
 schedule: when the next round of each mailbox of a fleet is due; its fence counts the rounds that workers claimed
@@ -48,6 +49,18 @@ TABLES = Tables(
         """),
         sql("CREATE TABLE directsuite.sink (kind text NOT NULL)"),
         sql("CREATE UNIQUE INDEX sink_is_one ON directsuite.sink ((true))"),  # for workers that begin at once
+    ),
+)
+
+QUARANTINE_TABLES = Tables(
+    "quarantine",
+    (
+        sql("""
+            CREATE TABLE directsuite.quarantine (
+                folder bigint NOT NULL REFERENCES directsuite.folder, uid_validity bigint NOT NULL, uid bigint NOT NULL,
+                problem text NOT NULL, PRIMARY KEY (folder, uid_validity, uid)
+            ) /*+ WITHOUT ROWID */
+        """),
     ),
 )
 
@@ -118,6 +131,15 @@ WRITE = sql("""
         state = excluded.state, identity = excluded.identity, digest = excluded.digest, size = excluded.size,
         received_ms = excluded.received_ms, attempts = excluded.attempts, retry_ms = excluded.retry_ms
 """)
+WRITE_PROBLEMS = sql("""
+    INSERT INTO directsuite.quarantine VALUES :rows ON CONFLICT (folder, uid_validity, uid) DO UPDATE SET
+        problem = excluded.problem
+""")
+FORGET_PROBLEMS = sql("""
+    DELETE FROM directsuite.quarantine AS q WHERE folder = ANY(:folders) AND NOT EXISTS (
+        SELECT 1 FROM directsuite.msg m
+        WHERE m.folder = q.folder AND m.uid_validity = q.uid_validity AND m.uid = q.uid AND m.state IN (5, 7))
+""")
 WRITE_FOLDER = sql("""
     UPDATE directsuite.folder SET name = :name, uid_validity = :uid_validity, fingerprint = :fingerprint,
         audited_ms = :audited_ms
@@ -155,6 +177,15 @@ STATUS = sql("""
     SELECT b.id, b.name, f.name, f.uid_validity, f.audited_ms, m.state, count(m.uid) FROM directsuite.mailbox b
     LEFT JOIN directsuite.folder f ON f.mailbox = b.id LEFT JOIN directsuite.msg m ON m.folder = f.id
     GROUP BY b.id, f.id, m.state ORDER BY b.name COLLATE "C", f.name COLLATE "C", m.state
+""")
+
+QUARANTINED = sql("""
+    SELECT b.id, b.name, f.name, m.uid_validity, m.uid, q.problem, m.attempts, m.retry_ms FROM directsuite.mailbox b
+    JOIN directsuite.folder f ON f.mailbox = b.id
+    JOIN directsuite.msg m /*+ INDEXED BY msg_unsettled */ ON m.folder = f.id
+    LEFT JOIN directsuite.quarantine q ON q.folder = m.folder AND q.uid_validity = m.uid_validity AND q.uid = m.uid
+    WHERE m.state IN (5, 7) AND m.state IN (2, 4, 5, 7)
+    ORDER BY b.name COLLATE "C", f.name COLLATE "C", m.uid_validity, m.uid
 """)
 
 FLEET_TABLES = Tables(

@@ -30,6 +30,7 @@ from directsuite.sync.model import (
     Lease,
     MailboxStatus,
     OperatorRequest,
+    QuarantinedMessage,
     Row,
     StaleLeaseError,
     State,
@@ -92,6 +93,7 @@ class DatabaseStore:
 
     async def _prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(sql.TABLES)
+        await transaction.ensure(sql.QUARANTINE_TABLES)
         if self._sink is not None:
             await self._sink.prepare(transaction)
 
@@ -239,6 +241,10 @@ class DatabaseStore:
             for (number, name), of_it in by_mailbox
         ]
 
+    async def quarantined(self) -> Sequence[QuarantinedMessage]:
+        """Every message that is quarantined, by its mailbox's name, its folder and its uid."""
+        return await self.database.fetch(sql.QUARANTINED, make=_quarantined)
+
 
 class SqliteStore(DatabaseStore):
     """Keeps what is known of mailboxes in an SQLite file, and beside it what its sink writes. It is opened once.
@@ -262,6 +268,10 @@ async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) 
         await transaction.execute(sql.RENUMBER, {"folders": change_set.renumbered})
     rows = {row.key: row for row in change_set.rows}  # one statement writes a row once
     await transaction.insert(sql.WRITE, [_values(row) for row in rows.values()])
+    if change_set.problems:
+        await transaction.execute(sql.FORGET_PROBLEMS, {"folders": list({folder for folder, *_ in rows})})
+        problems = [(*key, problem) for key, problem in change_set.problems.items()]
+        await transaction.insert(sql.WRITE_PROBLEMS, problems)
     for folder in change_set.folders:
         await transaction.execute(sql.WRITE_FOLDER, attrs.asdict(folder) | {"mailbox": lease.mailbox})
 
@@ -303,6 +313,20 @@ def _uid_and_state(values: Sequence[Any]) -> tuple[int, State]:
 def _folder(values: Sequence[Any]) -> Folder:
     identifier, name, uid_validity, fingerprint, audited_ms = values
     return Folder(id=identifier, name=name, uid_validity=uid_validity, fingerprint=fingerprint, audited_ms=audited_ms)
+
+
+def _quarantined(values: Sequence[Any]) -> QuarantinedMessage:
+    number, mailbox, folder, uid_validity, uid, problem, attempts, retry_ms = values
+    return QuarantinedMessage(
+        number=number,
+        mailbox=mailbox,
+        folder=folder,
+        uid_validity=uid_validity,
+        uid=uid,
+        problem=problem,
+        attempts=attempts,
+        retry_ms=retry_ms,
+    )
 
 
 def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:

@@ -191,6 +191,28 @@ async def test_requests_are_left_and_applied_by_the_next_run(desk: Desk) -> None
     assert before is not None
 
 
+async def test_what_is_quarantined_is_told(desk: Desk) -> None:
+    await ran(desk)
+    ended = await desk.run("status", "--quarantined")
+    assert (ended.status, ended.out) == (0, "no message is quarantined\n")
+    await desk.deliver(ALICE, "two")
+    desk.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
+    for _ in range(2):  # in the second round it isn't asked for again
+        ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+        assert (ended.status, ended.out.splitlines()[-1].split(" ", 1)[1]) == (0, "2 up to date, 1 message quarantined")
+    ended = await desk.run("status", "--quarantined")
+    assert (ended.status, ended.err) == (1, "")
+    header, row = ended.out.splitlines()
+    assert header.split() == ["no.", "mailbox", "folder", "uid", "problem", "attempts", "next", "try"]
+    assert row.split()[1:6] == [ALICE, "INBOX", "2", "ServerError", "1"]
+    ended = await desk.run("status", "--quarantined", "--json", "--mailbox", ALICE)
+    (told,) = json.loads(ended.out)["quarantined"]
+    assert (told["mailbox"], told["uid"], told["problem"], told["attempts"]) == (ALICE, 2, "ServerError", 1)
+    assert told["next_try_at"] == row.split()[6]
+    assert (await desk.run("status", "--quarantined", "--mailbox", BOB)).status == 0
+    assert (await desk.run("status")).status == 0
+
+
 async def test_a_request_for_somebody_unknown_is_refused(desk: Desk) -> None:
     await ran(desk)
     for known in ((), ("--mailbox", ALICE)):

@@ -22,6 +22,7 @@ from directsuite.sync.model import (
     Kind,
     Lease,
     OperatorRequest,
+    QuarantinedMessage,
     Row,
     StaleLeaseError,
     State,
@@ -116,10 +117,23 @@ async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(store
     assert (report.quarantined, report.failed) == (1, {})
     everything = [f"{MAILBOX}/INBOX/1/{uid}" for uid in range(1, 11)]
     assert await scene.told() == [each for each in everything if each != scene.sink.refused]
+    quarantined = QuarantinedMessage(
+        number=1,
+        mailbox=MAILBOX,
+        folder="INBOX",
+        uid_validity=1,
+        uid=4,
+        problem="RefusedError",
+        attempts=1,
+        retry_ms=900_000,
+    )
+    assert await scene.store.quarantined() == [quarantined]
+    assert not any(name in repr(quarantined) for name in ("jane", "INBOX"))
     scene.sink.refused = None
     now[0] = 900_000
     assert (await rounds.round()).changes[Kind.NEW] == 1
     assert sorted(await scene.told()) == sorted(everything)
+    assert await scene.store.quarantined() == []
     scene.sink.refuses = True
     server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 41)}
     with pytest.raises(SinkError):
@@ -165,6 +179,26 @@ async def test_all_folders_of_the_mailbox_are_known(scene: Scene, lease: Lease, 
     await scene.store.folder(theirs, "INBOX")
     assert {folder.id for folder in await scene.store.folders(lease)} == {inbox.id, sent.id}
     assert scene.store.sink_name == "Told"
+
+
+async def test_why_it_is_quarantined_is_kept_as_long_as_it_is(scene: Scene, lease: Lease, inbox: Folder) -> None:
+    async def commit(state: State, uid: int, problem: str | None) -> None:
+        it = row(inbox, uid, state, attempts=1, retry_ms=uid)
+        problems = {} if problem is None else {it.key: problem}
+        await scene.store.commit(lease, ChangeSet(rows=[it], problems=problems), ())
+
+    await commit(State.POISON, 1, "ServerError")
+    await commit(State.POISON_IN_DOUBT, 2, "ValueError")
+    await commit(State.POISON_IN_DOUBT, 2, None)  # tried once more
+    await commit(State.POISON, 3, None)  # by an earlier release
+    found = [(each.uid, each.problem, each.retry_ms) for each in await scene.store.quarantined()]
+    assert found == [(1, "ServerError", 1), (2, "ValueError", 2), (3, None, 3)]
+    await commit(State.LIVE, 1, None)
+    await commit(State.LIVE, 2, None)
+    await commit(State.POISON, 3, "ServerError")
+    assert [each.uid for each in await scene.store.quarantined()] == [3]
+    kept = await scene.store.database.fetch(sql("SELECT uid FROM directsuite.quarantine"))
+    assert [uid for (uid,) in kept] == [3]
 
 
 async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease) -> None:
