@@ -177,7 +177,7 @@ async def _status(options: SyncStatusOptions) -> int:
 
 
 async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
-    with usable_store():
+    with usable_store(None if options.postgres else path):
         if options.postgres:
             from directsuite.sync.postgres import PostgresStore
 
