@@ -98,10 +98,14 @@ def mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
 
 
 def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """Messages that were sent, the newest first, with their ways to their recipients."""
+    """Messages that were sent, the newest first, with their ways to their recipients.
+
+    The subject is known while a mailbox has a copy.
+    """
     rows = _rows(
         connection,
-        "SELECT id, smtp_id, sender, size, at FROM sent_message s WHERE id < :before AND (:text = ''"
+        "SELECT id, smtp_id, sender, size, at, (SELECT json_extract(CAST(metadata AS TEXT), '$.subject') FROM content"
+        " WHERE message_id = s.smtp_id LIMIT 1) AS subject FROM sent_message s WHERE id < :before AND (:text = ''"
         " OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text) OR EXISTS"
         " (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))"
         " ORDER BY id DESC LIMIT :page",

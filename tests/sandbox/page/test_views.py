@@ -91,6 +91,7 @@ async def test_a_messages_way_to_each_recipient_is_shown(
         page = await view(filled, http, path)
         assert page.count(">Confirm now<") == 1
         assert "the confirmation is due" in page
+        assert "<strong>Referral of A. Example</strong>" in page
     assert "Nothing is found" in await view(filled, http, "/page/sent?q=nobody")
 
 
