@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -231,7 +232,12 @@ async def _reported(worker: _Worker, status_file: Path | None, display: LiveTabl
         if status_file is None:
             return
         status = WorkerStatus(
-            pid=os.getpid(), started=started, written_at=time.time(), ended=ended, mailboxes=worker.mailboxes()
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started=started,
+            written_at=time.time(),
+            ended=ended,
+            mailboxes=worker.mailboxes(),
         )
         try:
             write_status(status_file, status)

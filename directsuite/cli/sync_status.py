@@ -73,6 +73,13 @@ class MailboxRow:
     """Unix time."""
     folders: Sequence[FolderStatus] | None = None
     """What the store has; None where nobody looked."""
+    is_reported: bool = True
+    """False where no worker says anything of it: a program of the user's own may synchronise it."""
+
+    @property
+    def status(self) -> str:
+        """How it stands, in words."""
+        return str(self.progress.status) if self.is_reported else "unknown"
 
     @property
     def lag(self) -> float | None:
@@ -158,6 +165,8 @@ async def _status(options: SyncStatusOptions) -> int:
             report = await report_of_worker(store, None if path is None else read_status(path), time.time())
     refuse_unknown(options.mailbox, {each.progress.name for each in report.mailboxes})
     if options.failing:
+        if not any(each.is_reported for each in report.mailboxes):
+            say("no worker has reported: whether a mailbox fails is not known here")
         failing = [each for each in report.mailboxes if each.progress.status is SyncStatus.FAILING]
         report = attrs.evolve(report, mailboxes=failing)
     if options.mailbox:
@@ -326,8 +335,8 @@ async def report_of_worker(store: Path, status: WorkerStatus | None, now: float)
     is_running = is_silent = False
     if status is not None:
         age = status.age(now)
-        is_silent = not status.ended and age >= SILENT
-        is_running = not status.ended and age < SILENT
+        is_silent = not status.ended and (age >= SILENT or status.was_killed())
+        is_running = not status.ended and not is_silent
         worker = f"the worker (process {status.pid})"
         sentence = f"no worker is running: the last one ended {age:.0f} s ago"
         if is_running:
@@ -344,8 +353,7 @@ async def report_of_worker(store: Path, status: WorkerStatus | None, now: float)
             "reported": _iso_time(None if status is None else status.written_at),
         },
         mailboxes=[
-            _row(reported.get(name) or MailboxProgress(name=name), stored.get(name), now)
-            for name in dict.fromkeys((*reported, *stored))
+            _row(reported.get(name), name, stored.get(name), now) for name in dict.fromkeys((*reported, *stored))
         ],
     )
 
@@ -384,7 +392,7 @@ async def report_of_fleet(conninfo: Secret, now: float) -> StatusReport:
         worker=f"{workers} {_mailboxes_in_words(fleet.mailboxes)}{waits}",
         is_silent=not fleet.workers and fleet.late > SILENT,  # its table doesn't tell an end from a kill
         about={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
-        mailboxes=[_row(progress(each), by_name.get(each.name), now) for each in mailboxes],
+        mailboxes=[_row(progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],
     )
 
 
@@ -401,7 +409,7 @@ def table_of(console: Console, rows: Sequence[MailboxRow], *, room: int | None =
         since = "" if row.failing_for is None else f" (for {duration(row.failing_for)})"
         problem = "" if progress.problem is None else f"{progress.problem}{since}"
         shown = [count or "" for count in counts]
-        cells.append((progress.number, progress.name, str(progress.status), duration(row.lag), *shown, problem))
+        cells.append((progress.number, progress.name, row.status, duration(row.lag), *shown, problem))
     styles = {str(status): style for status, style in _STYLES.items()}
     titles = ("no.", "mailbox", "status", *numbers, "problem")
     text = table(console, titles, cells, right=("no.", *numbers), whole=("mailbox",), styles=styles)
@@ -425,10 +433,12 @@ def those_that_need_somebody_first(rows: Iterable[MailboxRow]) -> list[MailboxRo
     return sorted(rows, key=_SORTED_BY["status"])
 
 
-def _row(progress: MailboxProgress, stored: MailboxStatus | None, now: float) -> MailboxRow:
+def _row(reported: MailboxProgress | None, name: str, stored: MailboxStatus | None, now: float) -> MailboxRow:
+    progress = reported or MailboxProgress(name=name)
     if stored is not None:
         progress = attrs.evolve(progress, number=stored.number)
-    return MailboxRow(progress=progress, now=now, folders=() if stored is None else stored.folders)
+    folders = () if stored is None else stored.folders
+    return MailboxRow(progress=progress, now=now, folders=folders, is_reported=reported is not None)
 
 
 def _count(folder: FolderStatus, *states: State) -> int:
@@ -469,7 +479,7 @@ def _members_of(row: MailboxRow) -> dict[str, Any]:
     return {
         "mailbox": progress.name,
         "number": progress.number,
-        "status": str(progress.status),
+        "status": row.status,
         "up_to_date_at": _iso_time(progress.up_to_date_at),
         "lag": row.lag,
         "problem": progress.problem,

@@ -10,7 +10,9 @@ import enum
 import errno
 import json
 import os
+import socket
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -163,6 +165,8 @@ class WorkerStatus:
     """What a worker reports. started, written_at: Unix time. ended: it has stopped, and this is its last report."""
 
     pid: int
+    host: str | None = None
+    """The name of the machine that the process is on."""
     started: float
     written_at: float
     ended: bool = False
@@ -171,6 +175,18 @@ class WorkerStatus:
     def age(self, now: float) -> float:
         """Seconds since it was written."""
         return max(0.0, now - self.written_at)
+
+    def was_killed(self) -> bool:
+        """Return True if the process is no more and said nothing of its end; False where nobody can tell from here."""
+        if self.ended or self.host != socket.gethostname() or sys.platform == "win32":  # where signal 0 ends a process
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # it is another user's
+        return False
 
 
 def status_file_of(store: Path) -> Path:
@@ -205,13 +221,14 @@ def read_status(path: Path) -> WorkerStatus | None:
             return None
         mailboxes = {name: _progress(name, values) for name, values in document["mailboxes"].items()}
         about = {name: document[name] for name in ("pid", "started", "written_at", "ended")}
+        host = document.get("host")  # which the first release doesn't tell
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return WorkerStatus(**about, mailboxes=mailboxes)
+    return WorkerStatus(**about, host=host, mailboxes=mailboxes)
 
 
 def _document(status: WorkerStatus) -> dict[str, Any]:
-    about = {name: getattr(status, name) for name in ("pid", "started", "written_at", "ended")}
+    about = {name: getattr(status, name) for name in ("pid", "host", "started", "written_at", "ended")}
     return {"version": _VERSION, **about, "mailboxes": {name: _values(each) for name, each in status.mailboxes.items()}}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
+import sys
 import time
 from contextlib import closing
 
@@ -24,10 +26,13 @@ async def ran(desk: Desk, **passwords: str) -> None:
     await desk.run("run", *BOTH, "--passwords", desk.passwords(**passwords), "--once")
 
 
-def report(desk: Desk, age: float, *mailboxes: MailboxProgress) -> None:
+def report(
+    desk: Desk, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
+) -> None:
     """A worker's report that was written so many seconds ago."""
     written = WorkerStatus(
-        pid=os.getpid(),
+        pid=pid or os.getpid(),
+        host=host or socket.gethostname(),
         started=time.time() - 1000,
         written_at=time.time() - age,
         mailboxes={each.name: each for each in mailboxes},
@@ -147,8 +152,23 @@ async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> Non
     ended = await desk.run("status")
     assert ended.status == 0
     assert ended.out.startswith("no worker of `directsuite sync run` has reported: this is what the store knows\n")
-    assert "waiting" in ended.out
+    assert [row.split()[2] for row in ended.out.splitlines()[2:]] == ["unknown", "unknown"]
     assert ALICE in ended.out
+    ended = await desk.run("status", "--failing")
+    assert (ended.status, "no worker has reported" in ended.err) == (0, True)
+    document = json.loads((await desk.run("status", "--json")).out)
+    assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nobody can tell there")
+@pytest.mark.parametrize(("host", "is_seen"), [(socket.gethostname(), True), ("elsewhere", False)])
+async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(desk: Desk, host: str, is_seen: bool) -> None:
+    await ran(desk)
+    nobody = 2**30  # more than a process's number can be
+    report(desk, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
+    ended = await desk.run("status")
+    assert ended.status == is_seen
+    assert (f"the worker (process {nobody}) is silent, or was killed" in ended.out) is is_seen
 
 
 @pytest.mark.usefixtures("held_clock")
