@@ -31,7 +31,7 @@ from aiohttp import web
 from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import FAULT
-from directsuite.sandbox.files import receive
+from directsuite.sandbox.files import is_small, receive
 from directsuite.sandbox.refusals import refusal_of
 
 if TYPE_CHECKING:
@@ -190,8 +190,10 @@ Expire = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
-# They are read by the operation to the end, and too large to be kept.
-_STREAMED = frozenset({"Save", "Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"})
+_STREAMED = "Save"  # read by the operation to the end, and too large to be kept
+_STREAMED_IF_LARGE = frozenset(
+    {"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"}
+)
 _CHECK_EVERY = 0.02  # seconds; aiohttp does not tell a handler that the client has left
 
 
@@ -205,8 +207,9 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
         if fault is None:
             return await handler(request)
         request[FAULT] = fault.kind
-        if request.match_info.route.name not in _STREAMED:
-            await request.read()
+        name = request.match_info.route.name
+        if name != _STREAMED and (name not in _STREAMED_IF_LARGE or is_small(request)):
+            await request.read()  # at once: the operation may act when the client has left
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
             await receive(request, sys.maxsize, len)
 

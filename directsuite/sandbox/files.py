@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 _PIECE = 3 * 2**18  # bytes; whole groups of base64
 _RECEIVED = 2**20  # bytes of a body that are worked on at once
+_SMALL = 2**20  # bytes of a body
 _LINE_BREAKS = b"\r\n"
 
 
@@ -270,6 +271,11 @@ class Base64Decoder:
             raise ValueError("there is base64 after its padding")
         self._padded = self._padded or text.endswith(b"=")
         return octets
+
+
+def is_small(request: web.Request) -> bool:
+    """Return True for a request whose body is not worth a file."""
+    return request.content_length is not None and request.content_length <= _SMALL
 
 
 async def receive(request: web.Request, limit: int, take: Callable[[bytes], Any]) -> None:

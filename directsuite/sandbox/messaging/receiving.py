@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import msgspec
 
-from directsuite.sandbox.files import Base64Decoder, FileRange, receive
+from directsuite.sandbox.files import Base64Decoder, FileRange, is_small, receive
 from directsuite.sandbox.messaging.parsing import LARGE
 from directsuite.sandbox.refusals import BodyTooLargeError
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Contents: TypeAlias = Mapping[str, FileRange | None]
 """Large contents by the names in their places; None for what is no base64."""
 
-_IN_MEMORY = 2**20  # octets of a body that is not worth a file
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
 _LONGEST_MEMBER = 200
 # Of two backslashes it takes one for a part: these are no base64 anyway.
@@ -43,7 +42,7 @@ _PART_OF_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 @asynccontextmanager
 async def received(request: web.Request, files: StoredFiles, limit: int) -> AsyncGenerator[tuple[bytes, Contents]]:
     """A body as JSON, and its large contents, which are there meanwhile. Raises HTTPRequestEntityTooLarge."""
-    if request.content_length is not None and request.content_length <= _IN_MEMORY:
+    if is_small(request):
         yield await request.read(), {}
         return
     with files.making() as file:
