@@ -45,6 +45,7 @@ _NAMED = 20  # messages that a question names
 _UNASKED = "there is no terminal to ask on: say --yes if it is meant"
 _OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
 _FIND_OUT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
+_HIDDEN = "You are in neither To nor Cc of the message, so the others would learn that you have it. "
 
 
 def list_folders(options: MailboxOptions) -> int:
@@ -260,9 +261,12 @@ async def _reply(
             raise NotThereError(NO_SUCH_MESSAGE)
         recipients = _recipients_of(messages[0], access.address, to_all=options.to_all)
         described = _described(recipients)
-        if recipients[1:] and not options.yes and is_somebody_there():
+        if recipients[1:] and not options.yes:
+            hidden = _HIDDEN if _hides(messages[0], access.address) else ""
             await confirm_while_running(
-                f"The answer goes to {described}. Go on?", unasked="", declined="not confirmed: nothing was sent"
+                f"{hidden}The answer goes to {described}. Go on?",
+                unasked=f"{hidden}The answer would go to {described}: give --yes if that is meant",
+                declined="not confirmed: nothing was sent",
             )
         answer = MessageWithHeader(
             sender=access.address,
@@ -312,6 +316,12 @@ def _recipients_of(message: MessageDetail, own: str, *, to_all: bool) -> list[Re
     if not recipients:
         raise RefusedError("nobody but you and recipients of a Bcc would get it: write it with `directsuite send`")
     return [*recipients.values()]
+
+
+def _hides(message: MessageDetail, own: str) -> bool:
+    """Return True if the others who got a message can't see that this mailbox got it, too."""
+    seen = {*_addressed(message, RecipientType.TO), *_addressed(message, RecipientType.CC)}
+    return not _is_own(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
 
 def _is_own(message: MessageDetail, own: str) -> bool:

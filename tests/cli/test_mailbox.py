@@ -164,7 +164,7 @@ async def test_a_message_is_answered(typist: Typist) -> None:
     ended = await typist.run("inbox", "reply", "1", "--body", "Thank you")
     assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
     assert (await typist.run("status", ended.out.strip())).status == 0
-    assert (await typist.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--json")).document["sent"]
+    assert (await typist.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document["sent"]
     async with client_of(typist.sandbox, typist.folder) as world:
         answers = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert [each.subject for each in answers] == ["Re: Lab"] * 2
@@ -188,7 +188,9 @@ async def test_an_answer_to_ones_own_message_goes_to_its_recipients_but_for_bcc_
     options: tuple[str, ...], recipients: list[tuple[str, str]], typist: Typist
 ) -> None:
     await sent_with_bcc(typist)
-    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--json", *options)
+    ended = await typist.run(
+        "inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--yes", "--json", *options
+    )
     assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == recipients
     async with client_of(typist.sandbox, typist.folder) as world:
         *_, answer = await world.suite.mailbox(BOB, PASSWORD).get_messages()
@@ -199,7 +201,7 @@ async def test_an_answer_to_ones_own_message_goes_to_its_recipients_but_for_bcc_
 async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(typist: Typist) -> None:
     head = f"From: {BOB}\r\nTo: {ALICE.upper()}, Carol <carol@x.test>\r\nBcc: lawyer@x.test\r\nSubject: Lab\r\n"
     await typist.deliver("", f"{head}\r\nSee.".encode())
-    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", "--json")
+    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
     assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == [
         (BOB, "TO"),
         ("carol@x.test", "CC"),
@@ -227,6 +229,19 @@ async def test_an_answer_to_several_names_them_and_is_sent_after_a_yes(
     assert (f"The answer goes to {named}. Go on? [y/N] " in ended.err) is not bool(options)
     assert (f"sent to {named}" in ended.err) is (status == 0)
     assert len(await typist.sandbox.ledger("SendWithHeader")) == (status == 0)
+
+
+async def test_an_answer_to_several_is_refused_where_nobody_can_be_asked(typist: Typist) -> None:
+    await sent_with_bcc(typist)
+    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
+    assert (ended.status, "The answer would go to 2 recipients: give --yes if that is meant" in ended.err) == (2, True)
+    assert not await typist.sandbox.ledger("SendWithHeader")
+
+
+async def test_who_was_in_bcc_is_told_before_the_others_learn_of_it(typist: Typist) -> None:
+    await typist.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
+    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", typed="\n", is_terminal=True)
+    assert (ended.status, "You are in neither To nor Cc of the message" in ended.err) == (2, True)
 
 
 async def test_an_answer_to_one_is_not_asked_about(typist: Typist) -> None:
