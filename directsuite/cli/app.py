@@ -101,7 +101,7 @@ def _group(name: str, text: str, group: Group, sort_key: int) -> App:
     return App(
         name=name,
         help=text,
-        help_epilogue=EPILOGUE,
+        help_epilogue=epilogue(name),
         group_commands=COMMANDS,
         result_action="return_value",
         group=group,

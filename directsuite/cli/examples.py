@@ -1,7 +1,7 @@
-"""Each command's `--help` ends with some examples, none of which is broken at 80 columns: each can be copied.
+"""The examples at the end of each command's `--help`, none of which is broken at 80 columns.
 
-They work at the sandbox, too: `directsuite sandbox` prints the variables that they need, its addresses, and the
-password of the mailboxes.
+Given in this order, they work at `directsuite sandbox`, which prints the variables that they need and the password of
+its mailboxes. SMTP_ID stands for what `send` printed, and HANDLE for what `fax list` shows.
 """
 
 from __future__ import annotations
@@ -12,65 +12,76 @@ from directsuite.cli.options import EPILOGUE
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "send": (
-        "--from ADDRESS --to ADDRESS --subject Hello --body 'Dear Bob'",
-        "--from ADDRESS --to ADDRESS --body-file a.txt --attach b.pdf",
+        "--to bob@direct.example.test --subject Hello --body 'Hi Bob'",
+        "--to bob@direct.example.test --body-file letter.txt --dry-run",
+        "--to bob@direct.example.test --body Hello --attach scan.pdf",
+        "--to bob@direct.example.test --body Hello --key hello-1",
     ),
-    "inbox list": (
-        "--mailbox ADDRESS --from bob --subject referral",
-        "--mailbox ADDRESS --since 2026-05-01 --json",
-    ),
-    "inbox read": ("1 --mailbox ADDRESS",),
-    "inbox save": ("1 --mailbox ADDRESS --into received",),
-    "inbox folders": ("--mailbox ADDRESS",),
-    "inbox move": ("3 4 --to INBOX.Archive --mailbox ADDRESS",),
-    "inbox copy": ("3 --to INBOX.Archive --mailbox ADDRESS",),
-    "inbox delete": ("3 4 --mailbox ADDRESS",),
-    "inbox mark": ("1 --mailbox ADDRESS", "1 --unread --mailbox ADDRESS"),
-    "inbox forward": ("1 --to ADDRESS --mailbox ADDRESS",),
-    "inbox reply": ("1 --body 'Thank you' --mailbox ADDRESS",),
-    "status": ("--mailbox ADDRESS --watch '<the id that send printed>'",),
+    "inbox": ("list", "read 1", "save 6 --into received"),
+    "inbox list": ("--from hospital --subject referral", "--since 2026-05-01 --json", "--folder INBOX.Sent"),
+    "inbox read": ("1", "6 --mark-read"),
+    "inbox save": ("6 --into received", "5 6 --eml --into received"),
+    "inbox folders": ("", "--json"),
+    "inbox move": ("3 4 --to INBOX.Referrals", "1 --folder INBOX.Referrals --to INBOX"),
+    "inbox copy": ("1 --to INBOX.Referrals", "5 6 --to INBOX.Referrals"),
+    "inbox delete": ("2", "1 --folder INBOX.Trash --forever --yes"),
+    "inbox mark": ("5 6", "5 --unread"),
+    "inbox forward": ("6 --to bob@direct.example.test", "5 6 --to bob@direct.example.test --json"),
+    "inbox reply": ("7 --body 'Thank you'", "7 --all --body-file letter.txt --attach scan.pdf"),
+    "status": ("'SMTP_ID'", "'SMTP_ID' --watch"),
+    "sync": ("run --once", "status"),
     "sync run": (
-        "--mailbox ADDRESS --once",
-        "--mailboxes mailboxes.txt --passwords passwords.toml",
+        "--once --folder INBOX --folder INBOX.Sent",
+        "--once --mailboxes mailboxes.txt --passwords secrets.toml",
+        "--once --maildir mail --store maildir.db",
     ),
-    "sync status": ("--store sync.db", "--store sync.db --failing", "--store sync.db --max-age 120"),
-    "sync audit": ("--store sync.db",),
-    "sync retry": ("--store sync.db --mailbox ADDRESS",),
+    "sync status": ("--sort messages", "--failing --json"),
+    "sync audit": ("", "--mailbox alice@direct.example.test"),
+    "sync retry": ("", "--mailbox alice@direct.example.test"),
     "sign": (
         "consent.pdf --output signed.pdf --name PatientSignature",
+        "consents --output signed --name PatientSignature --dry-run",
         "consents --output signed --name PatientSignature",
-        "consents --output signed --reason Consent --dry-run",
-        "form.pdf --output signed.pdf --widget 72,620,200,70",
+        "form.pdf --output form-signed.pdf --widget 72,620,200,70",
     ),
-    "sign verify": ("signed.pdf", "signed/a.pdf signed/b.pdf --json"),
-    "sign info": ("consent.pdf",),
-    "sign flatten": ("consent.pdf --output flat.pdf",),
-    "sign clear": ("consent.pdf --output cleared.pdf",),
-    "fax list": ("15550100100", "15550100100 --status complete --since 2026-05-01 --json"),
-    "fax show": ("15550100100 HANDLE",),
+    "sign verify": ("signed.pdf", "signed --json"),
+    "sign info": ("consent.pdf", "signed.pdf --json"),
+    "sign flatten": ("consent.pdf --output flat.pdf", "consent.pdf --output flat.pdf --overwrite"),
+    "sign clear": ("consent.pdf --output cleared.pdf", "consent.pdf --output cleared.pdf --overwrite"),
+    "fax": ("list 15550100100", "show 15550100100 HANDLE"),
+    "fax list": ("15550100100 --limit 5", "15550100100 --status complete --since 2026-05-01 --json"),
+    "fax show": ("15550100100 HANDLE", "15550100100 HANDLE --json"),
     "fax watch": ("15550100100", "15550100100 --since 2026-05-01 --status complete --json"),
-    "patient find": ("ada.toml --domain direct.example.test",),
-    "patient by-username": ("ada --domain direct.example.test",),
-    "patient add": ("ada.toml --domain direct.example.test",),
-    "patient passwords": ("passwords.toml --domain direct.example.test",),
-    "config show": ("", "--profile test --json"),
-    "doctor": ("--mailbox ADDRESS", "--mailbox ADDRESS --deep --report differences.json"),
-    "demo": ("--messages 20 --documents 2", "--keep"),
-    "sandbox": ("--memory", "--port 0 --profile java"),
-    "sandbox env": ("", "--at http://127.0.0.1:9000"),
-    "sandbox account": ("carol@direct.example.test",),
-    "sandbox patient": ("Ada Example 1234 1980-02-29",),
+    "patient add": ("ada.toml --domain direct.example.test", "grace.toml --domain direct.example.test --yes"),
+    "patient": ("find ada.toml --domain direct.example.test", "by-username ada --domain direct.example.test"),
+    "patient find": ("ada.toml --domain direct.example.test", "ada.toml --domain direct.example.test --json"),
+    "patient by-username": ("ada --domain direct.example.test", "- --domain direct.example.test --json"),
+    "patient passwords": (
+        "passwords.toml --domain direct.example.test",
+        "passwords.toml --domain direct.example.test -v",
+    ),
+    "config": ("show", "show --json"),
+    "config show": ("", "--json"),
+    "doctor": ("", "--timeout 5 --json", "--deep --report differences.json"),
+    "demo": ("--messages 20 --documents 2", "--messages 20 --documents 2 --keep"),
+    "sandbox": ("", "--memory --port 0 --profile java"),
+    "sandbox env": ("", "--at http://127.0.0.1:8025"),
+    "sandbox account": ("carol@direct.example.test", "dan@direct.example.test secret"),
+    "sandbox patient": ("Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31"),
     "sandbox fax": ("15550100100 --status waiting", "15550100100 --handle HANDLE --status complete"),
-    "sandbox clock": ("", "--advance 600", "--set 2026-05-01T09:00"),
-    "sandbox fault": ("", "Send reset_after", "'*' status --status 503 --times 3", "--clear"),
+    "sandbox clock": ("", "--advance 600"),
+    "sandbox fault": ("Send reset_after", "'*' status --status 503 --times 3", "--clear"),
     "sandbox ledger": ("", "Send --json"),
-    "sandbox reset": ("",),
+    "sandbox reset": ("", "--at http://127.0.0.1:8025"),
     "guide": ("", "errors"),
 }
 """The arguments of each command."""
 
+_OF_A_MAILBOX = ("send", "inbox", "status", "sync", "doctor")
+
 
 def epilogue(command: str) -> str:
-    """What stands below the help of a command."""
+    """The text below the help of a command."""
     lines = "\n".join(f"    directsuite {command} {arguments}".rstrip() for arguments in EXAMPLES[command])
-    return f"Examples:\n\n{lines}\n\n{EPILOGUE}"
+    where = " with DIRECTSUITE_MAILBOX=alice@direct.example.test" if command.split()[0] in _OF_A_MAILBOX else ""
+    return f"Examples{where}:\n\n{lines}\n\n{EPILOGUE}"

@@ -59,7 +59,7 @@ class ExitStatus(enum.IntEnum):
     FAILED = 1, "not done, or not all of it: stderr says why"
     REFUSED = 2, "an option, a file or a variable is wrong: nothing was changed"
     DENIED = 3, "the password, token or login is refused, or may not do this"
-    NOT_FOUND = 4, "there is no such message, fax, patient or address, or the service's URL is wrong"
+    NOT_FOUND = 4, "there is no such message, fax, patient or address, or the URL is wrong"
     DECLINED = 5, "the service declines what was asked of it"
     UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
     UNKNOWN = 7, "it may or may not have happened: look before you repeat it"

@@ -385,7 +385,3 @@ def test_help_ends_with_examples_that_can_be_given(command: str, capsys: pytest.
     for arguments in EXAMPLES[command]:
         app.app.parse_args([*command.split(), *shlex.split(arguments)], exit_on_error=False, print_error=False)
         assert f"directsuite {command} {arguments}".rstrip() in shown
-
-
-def test_every_command_has_examples() -> None:
-    assert {name.split()[0] for name in EXAMPLES} == set(COMMANDS)
