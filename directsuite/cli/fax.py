@@ -225,5 +225,6 @@ def _pages(fax: FaxMessage) -> int | None:
 
 
 def _in_words(recipient: FaxRecipient) -> str:
-    pages = None if recipient.page_count is None else f"{recipient.page_count} pages"
+    count = recipient.page_count
+    pages = None if count is None else f"{count} page{'s' * (count != 1)}"
     return ", ".join(part for part in (recipient.address, recipient.name, pages, recipient.description) if part)
