@@ -283,6 +283,11 @@ def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOpti
     """Answer a message's sender, or with --all also its other recipients.
 
     It prints the answer's SMTP id, for `directsuite status`.
+
+    Parameters
+    ----------
+    uid: int
+        The message's number in the folder, as `inbox list` shows it.
     """
     from directsuite.cli import mailbox
 
