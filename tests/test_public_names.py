@@ -141,6 +141,7 @@ PUBLIC_MODULES = (
 )
 NOT_FOR_USERS = {
     "Certificate",  # asn1crypto's, which has no types
+    "StoredFiles",  # large messages, for the sandbox's own page
     *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
     *(
         "ChangeSet",

@@ -391,9 +391,9 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
 def verify(sources: Sources, /, *, options: VerifyOptions = VerifyOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
-    The stated signer is in general the name that the signature states, and proves nothing. The service doesn't say
+    The stated signer is the name that the signature itself gives; it is not proof of identity. The service doesn't say
     whose certificate it is; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature, and
-    that the service finds none invalid.
+    that the service finds all of them valid.
     """
     from directsuite.cli import document
 

@@ -74,7 +74,9 @@ def watch(number: str, options: FaxWatchOptions) -> int:
         if since is not None and options.handle is not None:
             raise RefusedError("--handle and --since don't go together: one fax is shown from its present state on")
         _warn_of_state(options.status)
-        return _watch(_suite(command, number, options), number, since, _Watch(command), options)
+        return _watch(
+            _suite(command, number, options), number, since, _Watch(command, options.handle is not None), options
+        )
 
     return command.run(begin)
 
@@ -84,6 +86,8 @@ class _Watch:
     """How far a watch has come."""
 
     command: Command
+    is_of_one: bool
+    """Whether one fax alone is watched, which is shown from its present state on."""
     last: FaxMessage | None = None
     """The last record that came."""
     newest: datetime | None = None
@@ -106,7 +110,7 @@ class _Watch:
         elif error is None and self.is_away:
             say("the service answers again")
         self.is_away = error is not None
-        if error is None and self.newest is not None:
+        if error is None and self.newest is not None and not self.is_of_one:
             self.command.resume = f"the same command with --since {self.newest.isoformat(timespec='seconds')} goes on"
 
 

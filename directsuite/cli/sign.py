@@ -180,7 +180,7 @@ async def _sign(
         _report(job, admission, failed, sentence, options)
         say(sentence)
         say(f"stopped; when that is put right, {_AGAIN}")
-        if failed:
+        if failed and not options.again:
             say(f"{_counted(len(failed))} failed, which the same command skips: {_WITH_AGAIN}")
         return status
 

@@ -26,7 +26,9 @@ from directsuite.core.transport import Polling
 from directsuite.errors import (
     AddressError,
     BadRequestError,
+    ClosedError,
     DeadlineExceededError,
+    DirectSuiteError,
     InvalidArgumentError,
     Outcome,
     OutcomeUnknownError,
@@ -48,8 +50,8 @@ CLOCK_SKEW = timedelta(minutes=15)
 _SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
 _IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
 _BY_HAND = (
-    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')); only where it isn't there, "
-    "call again without since."
+    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders; only where it "
+    "isn't there, call again without since."
 )
 
 Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
@@ -153,6 +155,7 @@ async def find_earlier(
     """
     began = clock.monotonic()
     text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
+    failure: DirectSuiteError | None = None
     try:
         async with asyncio.timeout_at(sent.deadline.at):
             while True:
@@ -163,20 +166,28 @@ async def find_earlier(
                     break
                 await polling.pause()
             if sent.evidence.allows_sending(after_a_send=False):
-                return await sent.find_filed(search_others)
+                try:
+                    return await sent.find_filed(search_others)
+                except (TimeoutError, ClosedError):
+                    raise
+                except DirectSuiteError as error:  # it says nothing of the message, which may have been filed there
+                    failure = error
     except TimeoutError:  # the search's own too
         pass
     else:
-        text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
+        if failure is not None:
+            text, how_to_find_out = "its copy may be in a folder that can't be searched", _BY_HAND
+        else:
+            text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
     operation = operations.SEND_WITH_HEADER
-    error = OutcomeUnknownError(
+    unknown = OutcomeUnknownError(
         f"an earlier attempt may or may not have sent it: {text}",
         how_to_find_out=how_to_find_out,
         operation=operation.name,
         service=operation.service,
     )
-    error.looked, error.elapsed = looked, clock.monotonic() - began
-    raise error
+    unknown.looked, unknown.elapsed = looked, clock.monotonic() - began
+    raise unknown from failure
 
 
 async def send(
@@ -202,13 +213,15 @@ async def send(
         if not (resend and surely_absent) or sent.deadline.passed:
             raise
         first = error
+    is_searched = False
     try:
         if (response := await sent.find_filed(search_others)) is not None:
             return response
+        is_searched = True
         return await attempt(sent.deadline.left())
-    except (AddressError, BadRequestError, OutcomeUnknownError):
-        raise  # a refusal is of the message itself, which the first request held too
-    except Exception as failure:  # noqa: BLE001  whatever kept this one back says nothing of the first
+    except Exception as failure:  # whatever kept this one back says nothing of the first
+        if is_searched and isinstance(failure, AddressError | BadRequestError | OutcomeUnknownError):
+            raise  # a refusal is of the message itself, which the first request held too
         failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
     raise first.with_traceback(None)
 

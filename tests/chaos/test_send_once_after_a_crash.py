@@ -129,6 +129,24 @@ async def test_a_resend_finds_what_somebody_has_moved(world: Scene) -> None:
     assert await world.effects("SendWithHeader") == 2
 
 
+async def test_folders_that_can_not_be_searched_leave_it_open(world: Scene, began: datetime) -> None:
+    world.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
+    with pytest.raises(ds.OutcomeUnknownError, match="a folder that can't be searched") as caught:
+        await world.box.send_once(MESSAGE, key=KEY, since=began)
+    assert isinstance(caught.value.__cause__, ds.BadRequestError)
+    assert await world.effects("SendWithHeader") == 0
+
+
+async def test_a_resend_that_can_not_search_leaves_the_first_send_open(world: Scene) -> None:
+    await world.box.send_once(MESSAGE, key="another")
+    world.sandbox.inject_fault("SendWithHeader", "reset_before", times=None)
+    world.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await world.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
+    assert isinstance(caught.value.__cause__, ds.BadRequestError)
+    assert await world.effects("SendWithHeader") == 1
+
+
 async def test_a_settle_time_that_the_call_has_not_got_leaves_it_open(world: Scene, began: datetime) -> None:
     async def time_is_up() -> None:
         let_pass(100)
