@@ -7,19 +7,11 @@ stays in `extra`. Lengths are in points (1/72 inch), pages count from 1.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import attrs
 
-from directsuite.errors import InvalidArgumentError
 from directsuite.wire.models import Model, Wire, needs_bytes, needs_number, needs_whole_number
-
-
-def _needs_image(model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """A validator: the field is None, or bytes that are not empty. A service may pass over empty ones."""
-    needs_bytes(model, field, value)
-    if value == b"":
-        raise InvalidArgumentError("it is empty: give the bytes of an image, or leave it out", parameter=field.name)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -188,7 +180,7 @@ class Signature(Model):
     """The signer's time zone: an IANA name, such as `America/New_York`."""
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=needs_whole_number)
     """The difference of the signer's time from GMT, in hours, such as -5."""
-    graphical_signature: bytes | None = attrs.field(default=None, validator=_needs_image)
+    graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
     """An image, PNG or JPEG, that is drawn in the widget."""
 
 

@@ -582,7 +582,8 @@ class Signing(Facade):
         return Settling(get_info, name, change, effect)
 
     def _signature_body(self, signature: Signature) -> RequestBody:
-        return self._body(require_instance(signature, Signature, "signature"))
+        _refuse_empty_image(require_instance(signature, Signature, "signature"))
+        return self._body(signature)
 
 
 def identified(answer: D, identifier: str) -> D:
@@ -607,4 +608,14 @@ def _listed(signatures: Iterable[Signature]) -> list[Signature]:
     listed = require_instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
+    for signature in listed:
+        _refuse_empty_image(signature)
     return listed
+
+
+def _refuse_empty_image(signature: Signature) -> None:
+    """Raise InvalidArgumentError for an image without a byte: the service would sign without one."""
+    if signature.graphical_signature == b"":
+        raise InvalidArgumentError(
+            "it is empty: give the bytes of an image, or leave it out", parameter="graphical_signature"
+        )

@@ -19,7 +19,6 @@ REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
     "text as content": ("content", lambda: ds.Attachment(content=cast("Any", "not base64!"))),
     "None as content": ("content", lambda: ds.Attachment(content=UNTYPED)),
     "text as an image": ("graphical_signature", lambda: ds.Signature(graphical_signature=cast("Any", "x"))),
-    "no image": ("graphical_signature", lambda: ds.Signature(graphical_signature=b"")),
     "no number as a place": ("x", lambda: ds.Widget(x=math.nan)),
     "no end of a height": ("height", lambda: ds.Widget(height=math.inf)),
     "more than a float as a width": ("width", lambda: ds.Widget(width=10**400)),

@@ -270,6 +270,14 @@ async def test_later_answers_have_the_identifier_that_was_asked_for(stage: Stage
     assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
+async def test_an_image_without_a_byte_is_refused_before_anything_is_sent(stage: Stage, suite: ds.DirectSuite) -> None:
+    empty = attrs.evolve(SIGNATURE, graphical_signature=b"")
+    for sending in (suite.signing.sign("d1", empty), suite.signing.multi_sign_and_pull("d1", [SIGNATURE, empty])):
+        with pytest.raises(ds.InvalidArgumentError, match="graphical_signature: it is empty"):
+            await sending
+    assert not stage.sent
+
+
 async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(stage: Stage, suite: ds.DirectSuite) -> None:
     stage.answer("PATCH", f"{DOCUMENT}/multiSign", _UPDATE)
     second = attrs.evolve(SIGNATURE, name="Witness", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
