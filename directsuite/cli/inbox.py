@@ -12,7 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from datetime import datetime
+from datetime import MAXYEAR, UTC, datetime
 from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,8 @@ def with_zone(value: datetime, option: str = "--since") -> datetime:
     try:
         return value.astimezone()
     except (OSError, OverflowError, ValueError):
+        if value.year == MAXYEAR:
+            return value.replace(tzinfo=UTC)  # the end of the calendar, of which nobody means the hour
         what = naming(option, value.isoformat())
         raise RefusedError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
 
