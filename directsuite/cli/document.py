@@ -27,7 +27,7 @@ from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOpt
 from directsuite.cli.output import members_of, progress, show_json, show_table
 from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, end_line, say
 from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
-from directsuite.cli.sign_sources import is_named_as_pdf, no_pdf, pdfs_in, problem_of_source, same_file
+from directsuite.cli.sign_sources import is_named_as_pdf, no_pdf, pdfs_in, problem_of_source, same_file, tell_skipped
 from directsuite.core.failures import Scope, scope_of
 from directsuite.durable.files import move_new
 from directsuite.errors import (
@@ -221,8 +221,7 @@ def _pdfs_of(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path
             is_any = True
     if not is_any:
         raise RefusedError(no_pdf(recursive=options.recursive))
-    if skipped:
-        say(f"{len(skipped)} folder{'s' * (len(skipped) != 1)} not looked into: --recursive includes them")
+    tell_skipped(skipped)
     return found
 
 

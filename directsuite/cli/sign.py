@@ -26,7 +26,16 @@ from directsuite.cli.errors import RefusedError, ending_of, in_own_words, naming
 from directsuite.cli.options import SignOptions
 from directsuite.cli.output import Bar, progress, show_json, show_table, show_text
 from directsuite.cli.process import ExitStatus, say
-from directsuite.cli.sign_sources import Admission, Decision, Sources, Verdict, is_named_as_pdf, no_pdf, problem_of
+from directsuite.cli.sign_sources import (
+    Admission,
+    Decision,
+    Sources,
+    Verdict,
+    is_named_as_pdf,
+    no_pdf,
+    problem_of,
+    tell_skipped,
+)
 from directsuite.core.failures import reason_of
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.jobs.signing import (
@@ -46,6 +55,7 @@ from directsuite.suite import DirectSuite
 
 _AGAIN = "give the same command again: it skips signed PDFs, and signs the others"
 _WITH_AGAIN = "the table says why; put that right, and give the same command with --again"
+_WITHIN = " within the sources"
 _SEE_TO_IT = "see to that before you go on"
 _ASTRAY = "check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service; if they are right, ask its provider"
 _LEFT = (
@@ -127,8 +137,7 @@ async def _plan(signatures: Sequence[Signature], sources: Sources, options: Sign
     else:
         rows = [(str(each.candidate.file), _would_be(each, options.output)) for each in verdicts]
         _show_rows(("file", "would be"), rows)
-    if sources.skipped:
-        say(f"{sources.skipped} not looked into: --recursive includes them")
+    tell_skipped(sources.skipped, _WITHIN)
     say(f"this was a dry run: {_counted(admission.wanted)} would be signed, and nothing was sent")
     return _status(sources, admission, options)
 
@@ -169,8 +178,8 @@ async def _sign(
                     raise
             failed = await _failures(journal, sources)
             left = len(await journal.abandoned())
-        if sources.skipped and admission.counts.total():
-            say(f"{sources.skipped} not looked into: --recursive includes them")
+        if admission.counts.total():
+            tell_skipped(sources.skipped, _WITHIN)
         if left:
             say(_LEFT.format(count="1 stored copy" if left == 1 else f"{left} stored copies"))
         if stopped is None:

@@ -15,12 +15,13 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
 from directsuite.cli.errors import RefusedError, quoted
+from directsuite.cli.process import say
 from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import CUT_OFF, LAST, STAGING, examined
@@ -70,7 +71,8 @@ class Sources:
         self._taken = list[Candidate]()
         self.problems = dict[int, str]()
         """Why a source is none, by its number from 1."""
-        self._passed_over = set[str]()
+        self.skipped = set[str]()
+        """Paths of folders within the sources that were not looked into."""
         for number, source in enumerate(sources, 1):
             problem = problem_of_source(source)
             if problem is not None:
@@ -108,12 +110,6 @@ class Sources:
                 elif not same_file(earlier, file):
                     yield Candidate(name, file, _TAKEN)
 
-    @property
-    def skipped(self) -> str:
-        """How many folders within the sources were not looked into; empty where there was none."""
-        count = len(self._passed_over)
-        return "" if not count else f"{count} folder{'s' * (count != 1)} within the sources"
-
     def count(self) -> int:
         """How many there are, about."""
         listed = (self._pdfs_in(folder) for folder in self._folders.values())
@@ -134,7 +130,7 @@ class Sources:
         return None
 
     def _pdfs_in(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
-        return pdfs_in(folder, recursive=self._recursive, without=self._output, skipped=self._passed_over)
+        return pdfs_in(folder, recursive=self._recursive, without=self._output, skipped=self.skipped)
 
 
 def pdfs_in(
@@ -347,6 +343,12 @@ def _problem_of_content(file: Path) -> str | None:
             return _NO_PDF if first else _EMPTY
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - LAST))
         return None if b"%%EOF" in opened.read() else CUT_OFF
+
+
+def tell_skipped(folders: Collection[str], where: str = "") -> None:
+    """Say how many folders were not looked into, if there were any."""
+    if folders:
+        say(f"{len(folders)} folder{'s' * (len(folders) != 1)}{where} not looked into: --recursive includes them")
 
 
 def no_pdf(*, recursive: bool) -> str:
