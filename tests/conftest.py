@@ -7,18 +7,23 @@ for every operation, with PostgreSQL and with processes that are killed. Of the 
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
+import ssl
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import docstring_parser
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
+
+from directsuite.sandbox import credentials
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -55,8 +60,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of hypothesis's examples: a run without the wide tests is a fast one.
 
-    What this machine's user has configured is left out.
+    What this machine's user has configured is left out. The garbage collector works from the end of the collection on.
     """
+    gc.disable()
     for name in [each for each in os.environ if each.startswith("DIRECTSUITE_")]:
         del os.environ[name]
     os.environ["XDG_CONFIG_HOME"] = os.devnull
@@ -86,9 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over modules and tests; else a full collection takes a third of a second."""
+    """Have the garbage collector pass over modules and tests, and look seldom; else it takes a tenth of the time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 def _is_left_out(item: pytest.Item) -> bool:
@@ -136,8 +144,12 @@ def operation_of(case: pytest.Function) -> str | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _few_rsa_keys() -> Generator[None]:
-    """Have the sandboxes of a process share eight RSA keys, each of which takes a twentieth of a second to make."""
+def _costly_parts_are_made_once() -> Generator[None]:
+    """Have the tests of a process share what takes a hundredth of a second or more to make.
+
+    These are eight RSA keys of the sandboxes, the machine's trust store, and what cyclopts reads out of the source of
+    the options' classes. The hashes of passwords are made with the least work.
+    """
     make, made = rsa.generate_private_key, deque[rsa.RSAPrivateKey]()
 
     def made_before(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
@@ -147,9 +159,26 @@ def _few_rsa_keys() -> Generator[None]:
             made.rotate(-1)
         return made[-1]
 
+    parse: Callable[[object], object] = functools.cache(docstring_parser.parse_from_object)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rsa, "generate_private_key", made_before)
+        patch.setattr(ssl, "create_default_context", _trusting_the_same(ssl.create_default_context))
+        patch.setattr(docstring_parser, "parse_from_object", parse)
+        patch.setattr(credentials, "_COST", 2)
         yield
+
+
+def _trusting_the_same(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    """Give the context of the machine's trust store that was made where the same variables were set."""
+    made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
+
+    def context(**options: Any) -> ssl.SSLContext:
+        if options:
+            return make(**options)
+        key = tuple(map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+        return made.get(key) or made.setdefault(key, make())
+
+    return context
 
 
 def _new_server() -> Generator[PostgresServer]:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import cache
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec.json
 import msgspec.yaml
 from aiohttp import web
 
@@ -51,6 +53,7 @@ _LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
+_LINGER = 1.0  # seconds in which the rest of a refused body is read; aiohttp waits so long even where nobody sends
 
 
 class Sandbox(SandboxState):
@@ -127,7 +130,11 @@ class Sandbox(SandboxState):
             await self._open(opening)
             self.profile, self.csv_above, self.missing_status = self._habits
             runner = web.AppRunner(
-                self._application(), access_log=None, logger=protocol_logger, shutdown_timeout=_STOP_WITHIN
+                self._application(),
+                access_log=None,
+                logger=protocol_logger,
+                shutdown_timeout=_STOP_WITHIN,
+                lingering_time=_LINGER,
             )
             opening.push_async_callback(runner.cleanup)
             await runner.setup()
@@ -261,8 +268,13 @@ def openapi_document() -> dict[str, Any]:
 
     Raises ImportError without PyYAML, which comes with the extra `directsuite[sandbox]`.
     """
-    document: dict[str, Any] = msgspec.yaml.decode(_OPENAPI.read_bytes())
+    document: dict[str, Any] = msgspec.json.decode(_openapi_json())
     return document
+
+
+@cache
+def _openapi_json() -> bytes:
+    return msgspec.json.encode(msgspec.yaml.decode(_OPENAPI.read_bytes()))
 
 
 def pdf_libraries_installed() -> bool:
@@ -284,7 +296,7 @@ async def _answer_control_document(request: web.Request) -> web.Response:
 
 async def _answer_openapi(request: web.Request) -> web.Response:
     try:
-        return web.json_response(await asyncio.to_thread(openapi_document))
+        return web.Response(body=await asyncio.to_thread(_openapi_json), content_type="application/json")
     except ImportError:
         description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
         return refusal(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)

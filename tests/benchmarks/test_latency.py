@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.sync.latency import Setting, simulate
 
 
+@pytest.mark.wide
 def test_a_busy_mailbox_is_heard_of_sooner_and_the_others_wait_alike() -> None:
     found = simulate(Setting("few", 200, 0.1), hours=2)
     assert found.messages > 20

@@ -27,6 +27,7 @@ from .stepping import Ending, Way, interrupted
 MOST_WAITS = 200
 
 
+@pytest.mark.by_default(8)
 @pytest.mark.parametrize("way", Way, ids=str)
 @pytest.mark.parametrize("scene", SCENES, ids=str)
 def test_call_may_be_ended_at_every_wait(scene: Scene, way: Way, tmp_path: Path) -> None:

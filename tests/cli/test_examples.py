@@ -71,6 +71,7 @@ def words_of(reader: Typist, command: str, arguments: str, stand_ins: dict[str, 
     return shlex.split(text)
 
 
+@pytest.mark.wide
 async def test_the_examples_can_be_given_in_their_order(reader: Typist) -> None:
     stand_ins = {"HANDLE": (await reader.run("fax", "list", FAX_NUMBER, "--json")).document[0]["message_handle"]}
     failed = dict[str, str]()

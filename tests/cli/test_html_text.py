@@ -153,6 +153,7 @@ def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) 
     assert text_of(html) == text
 
 
+@pytest.mark.by_default(8)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -175,6 +175,7 @@ async def test_passwords_are_set_from_a_file(typist: Typist) -> None:
 
 
 async def test_passwords_whose_answers_get_lost_may_be_set(typist: Typist) -> None:
+    typist.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await added(typist)
     typist.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
     ended = await typist.run("patient", "passwords", typist.private("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)

@@ -16,7 +16,7 @@ from typing import TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_ARRIVAL = 0.002  # real seconds in which bytes on loopback arrive before time is let go
+_ARRIVAL = 0.001  # real seconds in which bytes on loopback arrive before time is let go
 
 
 class _JumpingSelector(selectors.DefaultSelector):

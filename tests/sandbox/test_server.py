@@ -24,7 +24,7 @@ from yarl import URL
 
 from directsuite.sandbox import server
 from directsuite.sandbox.refusals import MalformedBodyError, parse_json
-from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.server import Sandbox, _openapi_json
 from tests.specification import METHODS
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ async def test_openapi_says_what_to_install_where_pyyaml_is_missing(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
+    _openapi_json.cache_clear()
     async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
         assert answer.status == 501
         assert "directsuite[sandbox]" in (await answer.json())["description"]

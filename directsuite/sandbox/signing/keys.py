@@ -178,7 +178,7 @@ def _private_key(pem: bytes) -> rsa.RSAPrivateKey:
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    private = load_pem_private_key(pem, password=None)
+    private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # it was made here
     if not isinstance(private, rsa.RSAPrivateKey):
         raise ValueError("the sandbox's signing key must be an RSA key: delete its file to have a new one made")
     return private

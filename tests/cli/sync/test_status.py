@@ -211,7 +211,8 @@ async def test_requests_are_left_and_applied_by_the_next_run(desk: Desk) -> None
     assert before is not None
 
 
-async def test_what_is_quarantined_is_told(desk: Desk) -> None:
+async def test_what_is_quarantined_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     await ran(desk)
     ended = await desk.run("status", "--quarantined")
     assert (ended.status, ended.out) == (0, "no message is quarantined\n")

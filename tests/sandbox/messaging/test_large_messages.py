@@ -119,6 +119,7 @@ def alike(detail: dict[str, Any]) -> dict[str, Any]:
 SIZES = [(0,), (57,), (4096, 4097, 1), (700_000,), (MEGABYTE,), (3 * MEGABYTE,), (2 * MEGABYTE + 1, 5, 1_000_003)]
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail, sizes: tuple[int, ...]) -> None:
     contents = [NOISE[:size] for size in sizes]
@@ -292,6 +293,7 @@ async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         assert mail.files == []
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("operation", ["Send", "SaveRawMessages/INBOX.Drafts"])
 async def test_what_is_no_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
     body = b'{"subject": "' + b"x" * (65 * MEGABYTE) + b'"}'
@@ -300,6 +302,7 @@ async def test_what_is_no_content_must_fit_into_memory(mail: Mail, operation: st
     assert mail.files == []
 
 
+@pytest.mark.wide
 async def test_a_raw_message_is_refused_where_its_text_does_not_fit_into_memory(mail: Mail) -> None:
     raw = base64.b64encode(b"Subject: x\r\n\r\n" + b"text\r\n" * (17 * MEGABYTE)).decode()
     answer = await mail.call("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": [{"data": raw}]})

@@ -213,7 +213,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.by_default(5)
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
     """Half a megabyte is quick; what takes the square of it would need minutes."""

@@ -223,6 +223,7 @@ async def test_effects_that_were_undone_are_not_a_calls(sandbox: Sandbox) -> Non
     assert effects == ["Send x"]
 
 
+@pytest.mark.wide
 async def test_large_mailboxes_and_many_calls_stay_quick(filled: Sandbox, http: aiohttp.ClientSession) -> None:
     def fill(connection: sqlite3.Connection) -> None:
         folder = mailboxes.folder_id(connection, 1, "INBOX")
