@@ -50,6 +50,8 @@ class Command:
     """How to go on after Ctrl-C."""
     find_out: str = ""
     """How to find out, with commands, what became of a change whose answer was lost."""
+    unknown: process.ExitStatus = process.ExitStatus.UNKNOWN
+    """How the command ends where a change's answer was lost."""
     options: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """The option of each parameter that an InvalidArgumentError may name."""
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
@@ -76,7 +78,7 @@ class Command:
         except (RefusedError, NotThereError, DirectSuiteError, OSError) as error:
             status, sentence = ending_of(error, options=self.options, find_out=self.find_out, advice=self.advice)
             say(sentence)
-            return status
+            return self.unknown if status is process.ExitStatus.UNKNOWN else status
 
     def suite(
         self,

@@ -46,6 +46,8 @@ from directsuite.suite import DirectSuite
 _DELETING = 5.0  # seconds: what isn't deleted expires by itself
 _ENCRYPTED = re.compile(rb"/Encrypt[\s<]")
 _FIND_OUT = "no file was written, and the service's copy is deleted, or expires: give the same command again"
+_BROKEN = 5  # PDFs in a row that the service fails with: it is broken for all
+_OF_FOLDERS = ("dry_run", "again", "recursive", "concurrency", "patience")
 _NO_PDF_IN_IT = "there is no PDF in this folder"
 _WHY_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
 
@@ -63,8 +65,7 @@ def sign_one(source: Path, options: SignOptions) -> int:
 
     def begin() -> Coroutine[Any, Any, int]:
         signatures = signatures_of(options)
-        if options.dry_run or options.again:
-            raise RefusedError("--dry-run and --again are for folders: give --output FOLDER, or leave them out")
+        _refuse_options_of_folders(options)
 
         async def sign(signing: Signing, stored: StoredDocument, output: Path) -> None:
             """Sign the stored PDF into a file, as its options say. Raises RefusedError."""
@@ -108,7 +109,21 @@ def info(source: Path, options: TokenOptions) -> int:
 def _command(*sources: Path) -> Command:
     """The command on these PDFs, which names one where it is the only one."""
     pdf = naming("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
-    return Command(resume=NOTHING_CHANGED, find_out=_FIND_OUT, options={"pdf": pdf, "destination": "--output"})
+    return Command(
+        resume=NOTHING_CHANGED,
+        find_out=_FIND_OUT,
+        unknown=ExitStatus.UNAVAILABLE,  # only a copy may have changed
+        options={"pdf": pdf, "destination": "--output"},
+    )
+
+
+def _refuse_options_of_folders(options: SignOptions) -> None:
+    """Raise RefusedError where an option was given that would be passed over."""
+    fields = attrs.fields_dict(SignOptions)
+    given = [name for name in _OF_FOLDERS if getattr(options, name) != fields[name].default]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise RefusedError(f"only for folders: {names}; give --output FOLDER, or leave this out")
 
 
 def _refuse_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
@@ -229,13 +244,23 @@ async def _verify(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
     """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
-    found = list[_Verified]()
+    found, broken = list[_Verified](), 0
     try:
         async with _suite(command, options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
             for file, problem in files:
-                found.append(
-                    await _verified(suite, file, is_one=is_one) if problem is None else _Verified(file, problem)
-                )
+                try:
+                    found.append(await _verified(suite, file) if problem is None else _Verified(file, problem))
+                    broken = 0
+                except RefusedError as error:
+                    if is_one:
+                        raise
+                    found.append(_Verified(file, str(error)))
+                except DirectSuiteError as error:
+                    broken = broken + 1 if isinstance(error, ServerError) else 0
+                    if is_one or broken == _BROKEN or not _is_about_the_file(error):
+                        raise
+                    message = error.message if isinstance(error, ServiceError) else None
+                    found.append(_Verified(file, f"{in_own_words(error.explanation)}{quoted(message)}"))
                 bar.advance()
     finally:  # where the service fails meanwhile, and at Ctrl-C
         if found:
@@ -255,19 +280,9 @@ async def _verify(
     return ExitStatus.FAILED if unsigned or invalid or unknown else ExitStatus.DONE
 
 
-async def _verified(suite: DirectSuite, file: Path, *, is_one: bool) -> _Verified:
-    """What the service says of a file, or why it doesn't. is_one: as in `_verify`."""
-    try:
-        signatures = (await _read(suite, file)).signatures
-    except RefusedError as error:
-        if is_one:
-            raise
-        return _Verified(file, str(error))
-    except DirectSuiteError as error:
-        if is_one or not _is_about_the_file(error):
-            raise
-        message = error.message if isinstance(error, ServiceError) else None
-        return _Verified(file, f"{in_own_words(error.explanation)}{quoted(message)}")
+async def _verified(suite: DirectSuite, file: Path) -> _Verified:
+    """What the service says of a file. Raises RefusedError, DirectSuiteError."""
+    signatures = (await _read(suite, file)).signatures
     return _Verified(file, signatures=[each for each in signatures if each.is_signed])
 
 

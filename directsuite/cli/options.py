@@ -249,9 +249,9 @@ class SignOptions(CommonOptions):
     overwrite: Annotated[bool, Flag, _Going] = False
     """Replace files that are already in the output."""
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
-    """How many PDFs are processed at a time."""
+    """How many PDFs are processed at a time. Only if --output is a folder."""
     patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
-    """Seconds to wait for a service that fails."""
+    """Seconds to wait for a service that fails. Only if --output is a folder."""
     token_file: TokenFile = None
     json: Json = False
 

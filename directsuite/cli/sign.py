@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from tenacity import stop_before_delay
 
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
@@ -157,8 +158,9 @@ async def _sign(
             if options.again:
                 await journal.renew()
             admission = _admission(sources, journal, options)
+            within_patience = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
             job = SigningJob(
-                suite.signing,
+                suite.signing.with_options(retry=within_patience),
                 admission,
                 target,
                 signatures,

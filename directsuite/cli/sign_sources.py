@@ -25,6 +25,7 @@ from directsuite.cli.process import say
 from directsuite.core.failures import reason_of
 from directsuite.jobs.signing import Entry, Journal, Pdf, State
 from directsuite.jobs.signing.documents import CUT_OFF, LAST, STAGING, examined
+from directsuite.jobs.signing.workflow import FieldProblem
 
 _AT_A_TIME = 100
 _ENDING = ".pdf"
@@ -38,6 +39,10 @@ _OTHER = (
     "another document of this name was signed into the output: name another --output, or give --overwrite to replace it"
 )
 _NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
+_FIELDS = (
+    "; `directsuite sign info` lists the fields that there are, and --widget makes one (into another --output, since "
+    "the signatures are others)"
+)
 _GONE = "it was signed, and the signed file is gone: give --overwrite to sign it again"
 
 
@@ -320,8 +325,9 @@ def _candidate(name: str, file: Path) -> Candidate:
 
 
 def problem_of(failed: Entry) -> str:
-    """Why a document failed, with the service's own words."""
-    return f"{failed.problem or 'it failed'}{quoted(failed.service_message)}"
+    """Why a document failed, with the service's own words, or what else tells more."""
+    more = _FIELDS if failed.problem == f"it {FieldProblem.MISSING.value}" else quoted(failed.service_message)
+    return f"{failed.problem or 'it failed'}{more}"
 
 
 def problem_of_source(source: Path) -> str | None:

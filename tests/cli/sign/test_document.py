@@ -40,13 +40,6 @@ async def test_a_folder_whose_name_ends_like_a_pdf_is_a_folder(desk: Desk) -> No
     assert desk.files("signed.pdf") == ["consent.pdf"]
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--again"])
-async def test_what_is_for_folders_is_refused(option: str, desk: Desk) -> None:
-    desk.put("consent.pdf")
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", option)
-    assert (ended.status, "are for folders" in ended.err) == (2, True)
-
-
 async def test_signatures_are_verified(desk: Desk) -> None:
     desk.put("consent.pdf")
     await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
@@ -212,6 +205,35 @@ async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(desk: Desk) 
     ]
 
 
+async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(desk: Desk) -> None:
+    desk.put(*(f"in/{number}.pdf" for number in range(9)))
+    desk.set("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    desk.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
+    ended = await desk.sign("verify", "in", "--json")
+    assert (ended.status, len(ended.document)) == (6, 5)  # one, and four of the five that it failed with
+
+
+async def test_verify_goes_on_past_some_that_the_service_fails_with(desk: Desk) -> None:
+    desk.put(*(f"in/{number}.pdf" for number in range(6)))
+    desk.set("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    desk.sandbox.inject_fault("Save", "status", status=500, skip=1, times=4)
+    ended = await desk.sign("verify", "in", "--json")
+    assert [each["problem"] is not None for each in ended.document] == [False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--recursive",), ("--patience", "3"), ("--concurrency", "2"), ("--dry-run",), ("--again", "--recursive")],
+)
+async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, ...], desk: Desk) -> None:
+    desk.put("consent.pdf")
+    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", *options)
+    named = ", ".join(each for each in options if each.startswith("-"))
+    assert ended.status == 2
+    assert ended.err == f"directsuite: only for folders: {named}; give --output FOLDER, or leave this out\n"
+    assert desk.files(".") == ["consent.pdf"]
+
+
 async def test_verify_shows_what_it_found_before_the_service_refused_the_token(desk: Desk) -> None:
     desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
     desk.sandbox.inject_fault("Save", "status", status=401, skip=1, times=2)
@@ -249,7 +271,7 @@ async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(desk: Des
     desk.put("consent.pdf")
     desk.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf")
-    assert ended.status == 7
+    assert ended.status == 6
     assert ended.err.endswith(
         "no file was written, and the service's copy is deleted, or expires: give the same command again\n"
     )

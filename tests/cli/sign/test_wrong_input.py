@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
@@ -192,6 +193,15 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(de
         "Ctrl-C stops"
     )
     assert "no connection to the signing service" in why
+
+
+async def test_no_call_waits_longer_than_patience(desk: Desk) -> None:
+    desk.put("a.pdf")
+    desk.sandbox.inject_fault("Save", "status", status=503, times=None)  # a call by itself waits for half a minute
+    async with asyncio.timeout(25):
+        told = await desk.sign("a.pdf", *_OUT, "--patience", "0.1")
+    assert told.status == 6
+    assert "HTTP 503" in told.err
 
 
 async def test_an_output_that_cannot_be_made_is_told(desk: Desk) -> None:
