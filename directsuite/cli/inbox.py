@@ -174,7 +174,8 @@ async def _list(command: Command, access: MailboxAccess, period: Period, options
     if options.json:
         show_json([_document(message) for message in newest])
     elif not newest:
-        say("no such messages" if _has_conditions(options) else "there are no messages")
+        elsewhere = "" if options.all_folders else "; --all-folders looks in all folders"
+        say(f"no such messages{elsewhere}" if _has_conditions(options) else "there are no messages")
     else:
         _show_list(newest, options)
     if more:

@@ -138,13 +138,19 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
     def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
         return box.forward(options.folder, there, addresses_of("--to", options.to))
 
-    look = f"{LOOK_FIRST}; an earlier forward has the same subject, and a time before {brief(datetime.now(UTC))}"
-    return _change(uids, options, "forwarded", work, check, refuse_bcc, find_out=look)
+    return _change(uids, options, "forwarded", work, check, refuse_bcc, find_out=_look_first("forward"))
+
+
+def _look_first(what: str) -> str:
+    """How to find out whether a forward or a reply was sent, beside earlier ones of the same message."""
+    return f"{LOOK_FIRST}; an earlier {what} has the same subject, and a time before {brief(datetime.now(UTC))}"
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
     """Answer a message, and return the exit status."""
-    command = Command(resume="nothing was sent: give the same command again", find_out=LOOK_FIRST, options=_OPTIONS)
+    command = Command(
+        resume="nothing was sent: give the same command again", find_out=_look_first("reply"), options=_OPTIONS
+    )
 
     def begin() -> Coroutine[Any, Any, int]:
         return _reply(command, _access(options), uid, body_of(options), attachments_of(options), options)

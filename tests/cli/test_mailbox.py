@@ -148,13 +148,19 @@ async def test_a_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
     assert len(await typist.sandbox.ledger("Forward")) == 2
 
 
-async def test_a_forward_whose_answer_is_lost_has_a_status_of_its_own(typist: Typist) -> None:
+@pytest.mark.parametrize(
+    ("operation", "what", "options"),
+    [("Forward", "forward", ("--to", BOB)), ("SendWithHeader", "reply", ("--body", "Thanks"))],
+)
+async def test_a_forward_or_a_reply_whose_answer_is_lost_has_a_status_of_its_own(
+    operation: str, what: str, options: tuple[str, ...], typist: Typist
+) -> None:
     await three(typist)
-    typist.sandbox.inject_fault("Forward", "reset_after")
-    ended = await typist.run("inbox", "forward", "1", "--to", BOB)
+    typist.sandbox.inject_fault(operation, "reset_after")
+    ended = await typist.run("inbox", what, "1", *options)
     assert (ended.status, "INBOX.Sent" in ended.err) == (7, True)
-    assert re.search(r"an earlier forward has the same subject, and a time before \d{4}-\d\d-\d\d", ended.err)
-    assert len(await typist.sandbox.ledger("Forward")) == 1
+    assert re.search(rf"an earlier {what} has the same subject, and a time before \d{{4}}-\d\d-\d\d", ended.err)
+    assert len(await typist.sandbox.ledger(operation)) == 1
 
 
 async def test_a_message_is_answered(typist: Typist) -> None:
