@@ -36,7 +36,8 @@ _TWO_NAMES = "a source lies within another, and would be signed under two names:
 _TAKEN = "another source has one of the same name: rename one, or give one another --output"
 _EXISTS = "the output has a file of this name: name another --output, or give --overwrite to replace it"
 _OTHER = (
-    "another document of this name was signed into the output: name another --output, or give --overwrite to replace it"
+    "another document of this name was signed into the output: name another --output, or give --overwrite to replace "
+    "it; those that are unchanged stay as they are"
 )
 _NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
 _FIELDS = (

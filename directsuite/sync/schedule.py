@@ -196,7 +196,7 @@ class Worker:
 
     async def _open(self, status: MailboxProgress) -> Remote:
         try:
-            password = await self._password(status.name)
+            return DirectRemote(self._suite.mailbox(status.name, await self._password(status.name)))
         except Exception as error:
             if status.number is None:  # no round has claimed it yet, and the event tells whose password it is
                 with contextlib.suppress(StoreError):
@@ -205,7 +205,6 @@ class Worker:
                 raise
             text = f"The source of passwords raised {type(error).__name__}: see to it."
             raise ConfigurationError(text) from error
-        return DirectRemote(self._suite.mailbox(status.name, password))
 
     async def _record(self, mailbox: _Mailbox, report: RoundReport) -> None:
         status = mailbox.status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -158,6 +159,18 @@ async def test_source_of_passwords_that_raises_is_named(world: World) -> None:
         status = await sync.once()
     assert status[ALICE].status is SyncStatus.FAILING
     assert status[ALICE].problem == "The source of passwords raised KeyError: see to it."
+
+
+@pytest.mark.parametrize("password", [None, "", 7])
+async def test_what_is_no_password_is_told_of_a_mailbox_with_a_number(world: World, password: Any) -> None:
+    async def wrong(_: str) -> Any:
+        return password
+
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], wrong, deliver=Told(), clock=world.clock)
+        status = (await sync.once())[ALICE]
+    assert (status.status, status.number) == (SyncStatus.FAILING, 1)
+    assert "password" in str(status.problem)
 
 
 async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(world: World) -> None:
