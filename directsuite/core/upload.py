@@ -326,12 +326,13 @@ class OnDisk(Content):
     """
 
     def __init__(self, path: Path, parameter: str) -> None:
+        super().__init__(None)
         if not path.is_file():
-            raise InvalidArgumentError("no such file", parameter=parameter)
+            problem = "it is a folder: give a file" if path.is_dir() else "no such file"
+            raise InvalidArgumentError(problem, parameter=parameter)
         if not os.access(path, os.R_OK):
             raise InvalidArgumentError("the file can't be read", parameter=parameter)
-        self._left = path.stat().st_size
-        super().__init__(self._left)
+        self.size = self._left = path.stat().st_size
         self._path = path
         self._whole = b""
         if self._left <= PIECE:

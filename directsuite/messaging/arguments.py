@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,8 +73,13 @@ def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
     if isinstance(several, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
     listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in several]
-    for entry in require_instances(listed, Recipient, "recipients"):
-        address(entry.email, "recipients")
+    return _checked_recipients(listed)
+
+
+def _checked_recipients(several: Sequence[Recipient]) -> list[Recipient]:
+    listed = require_instances(several, Recipient, "recipients")
+    for number, entry in enumerate(listed):
+        address(entry.email, f"recipients[{number}]")
     return listed
 
 
@@ -90,8 +95,7 @@ def checked_message(message: M, sender: str) -> M:
         raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
-    for entry in require_instances(message.recipients, Recipient, "recipients"):
-        address(entry.email, "recipients")
+    _checked_recipients(message.recipients)
     attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")

@@ -6,10 +6,14 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import directsuite as ds
+from directsuite.core.upload import OnDisk
+from directsuite.jobs import signing as jobs
+from directsuite.jobs.delivery import DeliveryTracker, Journal
 
 from . import plays
 from .opened import opened
@@ -33,6 +37,42 @@ async def caught(call: Awaitable[object]) -> BaseException:
     except BaseException as error:  # noqa: BLE001  whatever it is, it is looked at
         return error
     raise AssertionError("nothing was raised")
+
+
+async def test_errors_of_tracking_and_signing_jobs_show_the_callers_frames_alone(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "delivery.db")
+    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server) as suite, journal:
+        box = suite.mailbox("clinic@direct.example.test", "secret")
+        letter = ds.Message(recipients=[ds.Recipient(f"{NAMED}@@direct.example.test")])
+        missing = ds.Message(
+            recipients=[ds.Recipient("bob@direct.example.test")],
+            attachment_list=[ds.Attachment.from_path(tmp_path / NAMED)],
+        )
+        tracker = DeliveryTracker(box, journal=journal)
+        errors = [await caught(tracker.send(each, key=NAMED)) for each in (letter, missing)]
+        errors.append(await caught(tracker.add("", recipients=[NAMED])))
+        wrong: Any = [NAMED]
+        with pytest.raises(ds.DirectSuiteError) as refused:
+            jobs.SigningJob(
+                suite.signing,
+                jobs.Folder(tmp_path),
+                jobs.TargetFolder(tmp_path / "out"),
+                wrong,
+                journal=jobs.Journal(tmp_path / "signing.db"),
+            )
+        errors.append(refused.value)
+    for each in errors:
+        assert isinstance(each, ds.DirectSuiteError)
+        assert inner_frames(each) == []
+
+
+def test_content_that_could_not_be_made_can_be_shown(tmp_path: Path) -> None:
+    half_made = OnDisk.__new__(OnDisk)
+    with pytest.raises(ds.InvalidArgumentError, match="no such file"):
+        half_made.__init__(tmp_path / NAMED, "content")  # type: ignore[misc]
+    assert NAMED not in repr(half_made)
+    with pytest.raises(ds.InvalidArgumentError, match="it is a folder: give a file"):
+        OnDisk(tmp_path, "content")
 
 
 async def test_errors_of_the_package_show_the_callers_frames_alone() -> None:

@@ -43,7 +43,7 @@ BAD_MESSAGES: list[tuple[ds.Message, str]] = [
     (ds.Message(sender="eve@direct.example.test", recipients=[BOB]), "sender"),
     (ds.Message(sender="", recipients=[BOB]), "sender"),
     (ds.Message(), "recipients"),
-    *((ds.Message(recipients=[BOB, ds.Recipient(text)]), "recipients") for text in BAD_ADDRESSES),
+    *((ds.Message(recipients=[BOB, ds.Recipient(text)]), "recipients[1]") for text in BAD_ADDRESSES),
     (ds.MessageWithHeader(recipients=[BOB], headers=[ds.MessageHeader("X-A", "1\r\nBcc: c@d")]), "headers"),
     (ds.MessageWithHeader(recipients=[BOB], headers=[ds.MessageHeader("X-A\n", "1")]), "headers"),
     (ds.MessageWithHeader(recipients=[BOB], headers=[ds.MessageHeader("", "1")]), "headers"),

@@ -32,6 +32,7 @@ from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import AT_ONCE, STRIDE, sleep_or_event, unix_time
 from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.iteration import Listing
+from directsuite.core.privacy import scrub_traceback
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,
@@ -79,8 +80,8 @@ _BROKEN = 86_400.0  # seconds past its time, from which on one may be given up t
 _PAGE = 200  # changes read at a time
 
 _CALL_AGAIN = (
-    "call send again later, with the same key: it looks for the message first. If this error comes back, look in "
-    "INBOX.Sent and other folders, and send a message that isn't there under another key."
+    "call send again later, with the same key: it looks for the message first. If this error comes back, it "
+    "will again: look in INBOX.Sent and other folders, and send a message that isn't there under another key."
 )
 
 
@@ -109,6 +110,7 @@ class DeliveryTracker:
     InvalidArgumentError.
     """
 
+    @scrub_traceback
     def __init__(
         self,
         mailbox: Mailbox,
@@ -124,6 +126,7 @@ class DeliveryTracker:
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
         self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
+    @scrub_traceback
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
 
@@ -144,6 +147,7 @@ class DeliveryTracker:
             self._poller.schedule(message)
             self._state.add(message)
 
+    @scrub_traceback
     async def send(
         self,
         message: Message,
@@ -173,7 +177,9 @@ class DeliveryTracker:
             began = await self._records.begin_send(self._name, mark, at=self._now(), content=content)
             if began.content != content:
                 raise InvalidArgumentError(
-                    "another message went under this key, or may have gone: give this one a key of its own",
+                    "another message went under this key, or may have gone. Its sender, recipients, subject, text, "
+                    "header lines, and attachments with their names count: give the same message as it was, and only "
+                    "another one a key of its own",
                     parameter="key",
                 )
             if began.smtp_id is not None:

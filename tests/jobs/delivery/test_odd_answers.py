@@ -71,7 +71,7 @@ async def test_what_are_no_recipients_is_refused(recipients: Any, scene: Scene) 
         for follow in (scene.clinic.box.track, scene.tracker(journal).add):
             with pytest.raises(ds.InvalidArgumentError) as refused:
                 await follow(SMTP_ID, recipients=recipients)
-            assert refused.value.parameter == "recipients"
+            assert refused.value.parameter.partition("[")[0] == "recipients"
 
 
 async def test_another_message_s_end_is_not_believed(scene: Scene) -> None:
