@@ -16,14 +16,16 @@ import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import docstring_parser
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
 
-from directsuite.sandbox import credentials
+from directsuite.core import session
+from directsuite.sandbox import credentials, server
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -60,9 +62,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of hypothesis's examples: a run without the wide tests is a fast one.
 
-    What this machine's user has configured is left out. The garbage collector works from the end of the collection on.
+    What this machine's user has configured is left out. In a worker the garbage collector rests during the collection.
     """
-    gc.disable()
+    if hasattr(config, "workerinput"):
+        gc.disable()
     for name in [each for each in os.environ if each.startswith("DIRECTSUITE_")]:
         del os.environ[name]
     os.environ["XDG_CONFIG_HOME"] = os.devnull
@@ -162,23 +165,21 @@ def _costly_parts_are_made_once() -> Generator[None]:
     parse: Callable[[object], object] = functools.cache(docstring_parser.parse_from_object)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rsa, "generate_private_key", made_before)
-        patch.setattr(ssl, "create_default_context", _trusting_the_same(ssl.create_default_context))
+        patch.setattr(session, "ssl", SimpleNamespace(create_default_context=_trusting_the_same))
         patch.setattr(docstring_parser, "parse_from_object", parse)
-        patch.setattr(credentials, "_COST", 2)
+        patch.setattr(credentials, "_COST", 2)  # a sandbox in a process of its own can't check these hashes
+        patch.setattr(server, "_LINGER", 0.5)  # aiohttp waits so long even where nobody sends
         yield
 
 
-def _trusting_the_same(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+def _trusting_the_same() -> ssl.SSLContext:
     """Give the context of the machine's trust store that was made where the same variables were set."""
-    made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
+    return _trusting(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
-    def context(**options: Any) -> ssl.SSLContext:
-        if options:
-            return make(**options)
-        key = tuple(map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
-        return made.get(key) or made.setdefault(key, make())
 
-    return context
+@functools.cache
+def _trusting(*_: str | None) -> ssl.SSLContext:
+    return ssl.create_default_context()
 
 
 def _new_server() -> Generator[PostgresServer]:

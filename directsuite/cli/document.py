@@ -118,12 +118,13 @@ def _command(*sources: Path) -> Command:
 
 
 def _refuse_options_of_folders(options: SignOptions) -> None:
-    """Raise RefusedError where an option was given that would be passed over."""
+    """Raise RefusedError where an option that would be passed over differs from its default."""
     fields = attrs.fields_dict(SignOptions)
     given = [name for name in _OF_FOLDERS if getattr(options, name) != fields[name].default]
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise RefusedError(f"only for folders: {names}; give --output FOLDER, or leave this out")
+        verb, them = ("are", "them") if len(given) > 1 else ("is", "it")
+        raise RefusedError(f"{names} {verb} for folders: give --output FOLDER, or leave {them} out")
 
 
 def _refuse_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
@@ -244,28 +245,38 @@ async def _verify(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
     """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
-    found, broken = list[_Verified](), 0
+    found, broken, are_valid = list[_Verified](), 0, False
     try:
         async with _suite(command, options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
             for file, problem in files:
                 try:
-                    found.append(await _verified(suite, file) if problem is None else _Verified(file, problem))
+                    if problem is not None:
+                        raise RefusedError(problem)
+                    found.append(await _verified(suite, file))
                     broken = 0
                 except RefusedError as error:
                     if is_one:
                         raise
                     found.append(_Verified(file, str(error)))
                 except DirectSuiteError as error:
-                    broken = broken + 1 if isinstance(error, ServerError) else 0
-                    if is_one or broken == _BROKEN or not _is_about_the_file(error):
+                    if is_one or not _is_about_the_file(error):
                         raise
                     message = error.message if isinstance(error, ServiceError) else None
                     found.append(_Verified(file, f"{in_own_words(error.explanation)}{quoted(message)}"))
+                    broken = broken + 1 if isinstance(error, ServerError) else 0
+                    if broken == _BROKEN:
+                        raise
                 bar.advance()
     finally:  # where the service fails meanwhile, and at Ctrl-C
         if found:
             end_line()
             _show_verified(found, options)
+            are_valid = _say_what_is_wrong(found, left=len(files) - len(found))
+    return ExitStatus.DONE if are_valid else ExitStatus.FAILED
+
+
+def _say_what_is_wrong(found: Sequence[_Verified], left: int) -> bool:
+    """Say on stderr which PDFs are not proven valid; return True where there is none. left: PDFs not looked at."""
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
     unknown = sum(
@@ -277,7 +288,9 @@ async def _verify(
         say(f"{invalid} of {len(found)} PDFs: a signature is not valid; {_WHY_NOT_VALID}")
     if unknown:
         say(f"{unknown} of {len(found)} PDFs could not be verified: the table says why")
-    return ExitStatus.FAILED if unsigned or invalid or unknown else ExitStatus.DONE
+    if left:
+        say(f"{left} of {len(found) + left} PDFs were not looked at")
+    return not (unsigned or invalid or unknown or left)
 
 
 async def _verified(suite: DirectSuite, file: Path) -> _Verified:

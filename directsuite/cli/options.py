@@ -251,7 +251,7 @@ class SignOptions(CommonOptions):
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
     """How many PDFs are processed at a time. Only if --output is a folder."""
     patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
-    """Seconds to wait for a service that fails. Only if --output is a folder."""
+    """Seconds to wait for a service that fails; with 0, nothing is tried again. Only if --output is a folder."""
     token_file: TokenFile = None
     json: Json = False
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from tenacity import stop_before_delay
 
 from directsuite.cli.command import Command, request_listeners
 from directsuite.cli.credentials import settings_for, token
@@ -147,6 +146,8 @@ async def _sign(
     settings: Settings, access_token: Secret, signatures: Sequence[Signature], sources: Sources, options: SignOptions
 ) -> int:
     """Sign, and report. Raises RefusedError, and DirectSuiteError where the job didn't begin."""
+    from tenacity import stop_before_delay  # commands that sign nothing don't pay for it
+
     target, path = _target(options.output, overwrite=options.overwrite), _journal_path(options.output)
     async with DirectSuite(
         settings, token=access_token, listeners=request_listeners()

@@ -41,8 +41,8 @@ _OTHER = (
 )
 _NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
 _FIELDS = (
-    "; `directsuite sign info` lists the fields that there are, and --widget makes one (into another --output, since "
-    "the signatures are others)"
+    "; `directsuite sign info` lists the fields that there are, and --widget makes one: then name another --output if "
+    "this one has signed PDFs"
 )
 _GONE = "it was signed, and the signed file is gone: give --overwrite to sign it again"
 

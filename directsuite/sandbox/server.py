@@ -53,7 +53,7 @@ _LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
-_LINGER = 1.0  # seconds in which the rest of a refused body is read; aiohttp waits so long even where nobody sends
+_LINGER = 10.0  # seconds in which the rest of a refused body is read, for clients that send all before they listen
 
 
 class Sandbox(SandboxState):

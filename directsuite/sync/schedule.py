@@ -196,13 +196,19 @@ class Worker:
 
     async def _open(self, status: MailboxProgress) -> Remote:
         try:
-            return DirectRemote(self._suite.mailbox(status.name, await self._password(status.name)))
-        except Exception as error:
+            return DirectRemote(self._suite.mailbox(status.name, await self._password_of(status.name)))
+        except DirectSuiteError:
             if status.number is None:  # no round has claimed it yet, and the event tells whose password it is
                 with contextlib.suppress(StoreError):
                     status.number = (await self._store.claim(status.name)).mailbox
-            if isinstance(error, DirectSuiteError):
-                raise
+            raise
+
+    async def _password_of(self, name: str) -> str | Secret:
+        try:
+            return await self._password(name)
+        except DirectSuiteError:
+            raise
+        except Exception as error:
             text = f"The source of passwords raised {type(error).__name__}: see to it."
             raise ConfigurationError(text) from error
 

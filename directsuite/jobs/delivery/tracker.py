@@ -177,9 +177,9 @@ class DeliveryTracker:
             began = await self._records.begin_send(self._name, mark, at=self._now(), content=content)
             if began.content != content:
                 raise InvalidArgumentError(
-                    "another message went under this key, or may have gone. Its sender, recipients, subject, text, "
-                    "header lines, and attachments with their names count: give the same message as it was, and only "
-                    "another one a key of its own",
+                    "another message went under this key, or may have gone: give a new message a key of its own, and "
+                    "the same one as it was, with its recipients, subject, text, header lines, and attachments in "
+                    "their order, with their names and content types",
                     parameter="key",
                 )
             if began.smtp_id is not None:

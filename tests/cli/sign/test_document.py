@@ -207,10 +207,12 @@ async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(desk: Desk) 
 
 async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(desk: Desk) -> None:
     desk.put(*(f"in/{number}.pdf" for number in range(9)))
+    desk.put("in/3.pdf", content=b"no PDF")  # which says nothing of the service
     desk.set("DIRECTSUITE_RETRY_ATTEMPTS", "1")
     desk.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
     ended = await desk.sign("verify", "in", "--json")
-    assert (ended.status, len(ended.document)) == (6, 5)  # one, and four of the five that it failed with
+    assert (ended.status, len(ended.document)) == (6, 7)  # one, the five that it failed with, and what is no PDF
+    assert "2 of 9 PDFs were not looked at" in ended.err
 
 
 async def test_verify_goes_on_past_some_that_the_service_fails_with(desk: Desk) -> None:
@@ -228,9 +230,10 @@ async def test_verify_goes_on_past_some_that_the_service_fails_with(desk: Desk) 
 async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, ...], desk: Desk) -> None:
     desk.put("consent.pdf")
     ended = await desk.sign("consent.pdf", "--output", "signed.pdf", *options)
-    named = ", ".join(each for each in options if each.startswith("-"))
-    assert ended.status == 2
-    assert ended.err == f"directsuite: only for folders: {named}; give --output FOLDER, or leave this out\n"
+    named = [each for each in options if each.startswith("-")]
+    are, them = ("are", "them") if len(named) > 1 else ("is", "it")
+    sentence = f"{', '.join(named)} {are} for folders: give --output FOLDER, or leave {them} out"
+    assert (ended.status, ended.err) == (2, f"directsuite: {sentence}\n")
     assert desk.files(".") == ["consent.pdf"]
 
 

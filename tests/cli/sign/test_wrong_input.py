@@ -195,7 +195,7 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(de
     assert "no connection to the signing service" in why
 
 
-async def test_no_call_waits_longer_than_patience(desk: Desk) -> None:
+async def test_no_call_is_tried_again_after_patience(desk: Desk) -> None:
     desk.put("a.pdf")
     desk.sandbox.inject_fault("Save", "status", status=503, times=None)  # a call by itself waits for half a minute
     async with asyncio.timeout(25):
