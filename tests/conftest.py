@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import settings
 
 from directsuite.core import session
-from directsuite.sandbox import credentials, server
+from directsuite.sandbox import credentials
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -168,7 +168,6 @@ def _costly_parts_are_made_once() -> Generator[None]:
         patch.setattr(session, "ssl", SimpleNamespace(create_default_context=_trusting_the_same))
         patch.setattr(docstring_parser, "parse_from_object", parse)
         patch.setattr(credentials, "_COST", 2)  # a sandbox in a process of its own can't check these hashes
-        patch.setattr(server, "_LINGER", 0.5)  # aiohttp waits so long even where nobody sends
         yield
 
 

@@ -327,7 +327,7 @@ def _candidate(name: str, file: Path) -> Candidate:
 
 def problem_of(failed: Entry) -> str:
     """Why a document failed, with the service's own words, or what else tells more."""
-    more = _FIELDS if failed.problem == f"it {FieldProblem.MISSING.value}" else quoted(failed.service_message)
+    more = _FIELDS if failed.problem == FieldProblem.MISSING.of_it else quoted(failed.service_message)
     return f"{failed.problem or 'it failed'}{more}"
 
 

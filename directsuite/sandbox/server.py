@@ -53,7 +53,6 @@ _LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
-_LINGER = 10.0  # seconds in which the rest of a refused body is read, for clients that send all before they listen
 
 
 class Sandbox(SandboxState):
@@ -130,11 +129,7 @@ class Sandbox(SandboxState):
             await self._open(opening)
             self.profile, self.csv_above, self.missing_status = self._habits
             runner = web.AppRunner(
-                self._application(),
-                access_log=None,
-                logger=protocol_logger,
-                shutdown_timeout=_STOP_WITHIN,
-                lingering_time=_LINGER,
+                self._application(), access_log=None, logger=protocol_logger, shutdown_timeout=_STOP_WITHIN
             )
             opening.push_async_callback(runner.cleanup)
             await runner.setup()

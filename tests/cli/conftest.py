@@ -60,6 +60,16 @@ class Typist:
         told = self.capsys.readouterr()
         return Ended(status, told.out, told.err)
 
+    def sit_down(self, address: str, password: str) -> None:
+        """Go to the folder, and have the sandbox and a mailbox in the environment, and nothing else of ours."""
+        self.monkeypatch.chdir(self.folder)
+        for name in VARIABLES:
+            self.monkeypatch.delenv(name, raising=False)
+        mailbox = {"MAILBOX": address, "MAILBOX_PASSWORD": password, "STATE": str(self.folder / "state")}
+        ours = {f"DIRECTSUITE_{name}": value for name, value in mailbox.items()}
+        for name, value in (self.sandbox.environment | ours).items():
+            self.monkeypatch.setenv(name, value)
+
     def private(self, name: str, text: str) -> str:
         """A file that others may not read; its name."""
         path = self.folder / name
@@ -96,21 +106,15 @@ async def typist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Typist]:
     """Alice, at her desk."""
-    monkeypatch.chdir(tmp_path)
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     async with Sandbox() as sandbox:
         for address in (ALICE, BOB):
             await sandbox.add_account(address, PASSWORD)
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
         for number in range(3):
             await sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}")
-        for name, value in sandbox.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-        monkeypatch.setenv("DIRECTSUITE_STATE", str(tmp_path / "state"))
-        yield Typist(sandbox, tmp_path, monkeypatch, capsys)
+        typist = Typist(sandbox, tmp_path, monkeypatch, capsys)
+        typist.sit_down(ALICE, PASSWORD)
+        yield typist
 
 
 @pytest.fixture

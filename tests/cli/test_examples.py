@@ -16,7 +16,7 @@ from directsuite.cli.demo import documents
 from directsuite.cli.examples import EXAMPLES
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, add_sample_content
-from tests.cli.conftest import VARIABLES, Typist, process_of
+from tests.cli.conftest import Typist, process_of
 
 UNTIL_CTRL_C = [
     (command, arguments)
@@ -44,22 +44,15 @@ async def reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Typist]:
     """Somebody who has the files that the examples name."""
-    monkeypatch.chdir(tmp_path)
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / "consents").mkdir()
     for name in PDFS:
         (tmp_path / name).write_bytes(documents.consent_form(documents.Form.numbered(1)))
     async with Sandbox(seed=add_sample_content) as sandbox:
         typist = Typist(sandbox, tmp_path, monkeypatch, capsys)
+        typist.sit_down(MAILBOXES[0], MAILBOX_LOGIN)
+        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
         for name, text in FILES.items():
             typist.private(name, text)
-        for name, value in sandbox.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX", MAILBOXES[0])
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", MAILBOX_LOGIN)
-        monkeypatch.setenv("DIRECTSUITE_STATE", str(tmp_path / "state"))
         yield typist
 
 

@@ -87,7 +87,7 @@ async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
 
 @functools.cache
 def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Play:
-    compressor = zlib.compressobj(1, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
     pieces = (compressor.compress(byte * 2**20) for _ in range(megabytes))
     coded = compressor.compress(head) + b"".join(pieces) + compressor.flush()
     return plays.answer(coded, Content_Encoding=encoding)

@@ -234,7 +234,7 @@ class DocumentWorkflow:
     async def _sign(self, entry: Entry, work: _Work) -> Entry:
         identifier = _present(entry.identifier)
         if self.check_fields and (problem := await self._field_problem(identifier, work.signatures)) is not None:
-            return await self._fail(entry, f"it {problem.value}")
+            return await self._fail(entry, problem.of_it)
         if isinstance(work.body, bytes) and len(work.body) <= SMALL:
             with _staged(work.output) as file:
                 signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))

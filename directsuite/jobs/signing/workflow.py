@@ -62,6 +62,11 @@ class FieldProblem(enum.Enum):
     SIGNED = "has a signature field of the name to sign under, and that is signed already"
     PLACED = "has a signature field of the name to sign under, which has its own position: leave the widget out"
 
+    @property
+    def of_it(self) -> str:
+        """What a journal keeps of it."""
+        return f"it {self.value}"
+
 
 def field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
     """Return why a signature with a name would not stand where that says, in a document with these fields."""
@@ -75,7 +80,7 @@ def field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> 
     return None if signature.widget is None else FieldProblem.PLACED
 
 
-ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, INCOMPLETE, NOT_A_PDF, *(f"it {each.value}" for each in FieldProblem)})
+ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, INCOMPLETE, NOT_A_PDF, *(each.of_it for each in FieldProblem)})
 """Problems that say nothing of the service, however many documents have them."""
 
 MISSING = (NotFoundError, BadRequestError)
