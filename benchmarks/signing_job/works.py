@@ -6,10 +6,13 @@ It prints JSON.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import resource
+import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -29,14 +32,14 @@ from directsuite.jobs.signing import Folder, Journal, SigningJob, TargetFolder
 DOCUMENTS, SIZE, AT_A_TIME = 400, 200_000, 10
 LATENCY = 0.05  # seconds of a signature
 
-_HEAD = b"%PDF-1.7\n"
+_HEAD, _END = b"%PDF-1.7\n", b"\n%%EOF\n"
 
 Figures = dict[str, float]
 
 
 def make_documents(folder: Path) -> None:
     """The documents to sign."""
-    content = _HEAD + (bytes(range(256)) * (SIZE // 256 + 1))[: SIZE - len(_HEAD)]
+    content = _HEAD + (bytes(range(256)) * (SIZE // 256 + 1))[: SIZE - len(_HEAD) - len(_END)] + _END
     for number in range(DOCUMENTS):
         (folder / f"{number}.pdf").write_bytes(content)
 
@@ -60,14 +63,86 @@ async def job_waiting(url: str, folder: Path) -> Figures:
     return await _job(_signing(url, LATENCY), folder)
 
 
+async def floor(url: str, folder: Path) -> Figures:
+    """With a service that signs at once."""
+    return await _by_hand(_signing(url), folder, SafeDisk(folder))
+
+
+async def floor_waiting(url: str, folder: Path) -> Figures:
+    """With one whose signatures take a while."""
+    return await _by_hand(_signing(url, LATENCY), folder, SafeDisk(folder))
+
+
 async def bare(url: str, folder: Path) -> Figures:
     """With a service that signs at once."""
-    return await _bare(_signing(url), folder)
+    return await _by_hand(_signing(url), folder, Disk(folder))
 
 
 async def bare_waiting(url: str, folder: Path) -> Figures:
     """With one whose signatures take a while."""
-    return await _bare(_signing(url, LATENCY), folder)
+    return await _by_hand(_signing(url, LATENCY), folder, Disk(folder))
+
+
+class Disk:
+    """Where bare aiohttp writes: it notes nothing, and leaves it to the system when a file is on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "out"
+        self.out.mkdir()
+
+    def read(self, file: Path) -> bytes:
+        """The document to sign."""
+        return file.read_bytes()
+
+    async def note(self, name: str, state: str, value: str = "") -> None:
+        """Nothing."""
+
+    def write(self, name: str, content: bytes) -> str:
+        """The signed document; nothing is known of it afterwards."""
+        (self.out / name).write_bytes(content)
+        return ""
+
+
+class SafeDisk(Disk):
+    """The plainest code that knows after a crash what it did: a commit for each step, each output on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(folder / "journal.db", isolation_level=None, check_same_thread=False)
+        self._database.executescript(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+            "CREATE TABLE documents (name TEXT PRIMARY KEY, state TEXT, source TEXT, value TEXT) WITHOUT ROWID;"
+        )
+
+    def read(self, file: Path) -> bytes:
+        """The document to sign, whose digest is noted."""
+        content = file.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        with self._lock:
+            self._database.execute("INSERT INTO documents VALUES (?, 'read', ?, '')", (file.name, digest))
+        return content
+
+    async def note(self, name: str, state: str, value: str = "") -> None:
+        """A step, which is on the disk afterwards."""
+        await asyncio.to_thread(self._note, name, state, value)
+
+    def write(self, name: str, content: bytes) -> str:
+        """The signed document, on the disk under its name; its digest."""
+        partial = self.out / f".{name}"
+        with partial.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self.out / name)
+        folder = os.open(self.out, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        return hashlib.sha256(content).hexdigest()
+
+    def _note(self, name: str, state: str, value: str) -> None:
+        with self._lock:
+            self._database.execute("UPDATE documents SET state = ?, value = ? WHERE name = ?", (state, value, name))
 
 
 async def _job(url: str, folder: Path) -> Figures:
@@ -90,39 +165,40 @@ async def _job(url: str, folder: Path) -> Figures:
     return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
 
 
-async def _bare(url: str, folder: Path) -> Figures:
-    """The same three calls by hand: a file read, saved, signed and pulled, written, and deleted. Nothing is noted."""
+async def _by_hand(url: str, folder: Path, disk: Disk) -> Figures:
+    """The same three calls by hand: a file read, saved, signed and pulled, written, and deleted."""
     pdf = f"{url}/pdf"
     bearer = {"Authorization": f"Bearer {work.TOKEN}"}
-    (folder / "out").mkdir()
     waiting = iter(sorted((folder.parent / "in").iterdir()))
 
     async def signer(session: aiohttp.ClientSession) -> None:
         for file in waiting:
-            body = pybase64.b64encode(await asyncio.to_thread(file.read_bytes))
+            body = pybase64.b64encode(await asyncio.to_thread(disk.read, file))
             async with session.post(pdf, data=body, headers={"Content-Type": "text/plain"}) as answer:
                 answer.raise_for_status()
                 identifier = msgspec.json.decode(await answer.read())["identifier"]
+            await disk.note(file.name, "being signed", str(identifier))
             body, json_type = msgspec.json.encode(work.SIGNATURE), {"Content-Type": "application/json"}
             async with session.patch(f"{pdf}/{identifier}/sign/pull", data=body, headers=json_type) as answer:
                 answer.raise_for_status()
                 signed = pybase64.b64decode(await answer.read(), validate=True)
-            await asyncio.to_thread((folder / "out" / file.name).write_bytes, signed)
+            await disk.note(file.name, "signed", await asyncio.to_thread(disk.write, file.name, signed))
             async with session.delete(f"{pdf}/{identifier}") as answer:
                 answer.raise_for_status()
                 await answer.read()
+            await disk.note(file.name, "done")
 
     connector = aiohttp.TCPConnector(limit=AT_A_TIME)
     async with aiohttp.ClientSession(connector=connector, headers=bearer) as session:
         began, used = time.perf_counter(), time.process_time()
         await asyncio.gather(*(signer(session) for _ in range(AT_A_TIME)))
         took, used = time.perf_counter() - began, time.process_time() - used
-    assert len(list((folder / "out").iterdir())) == DOCUMENTS
+    assert len(list(disk.out.iterdir())) == DOCUMENTS
     return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
 
 
 WORKS: dict[str, Callable[[str, Path], Coroutine[Any, Any, Figures]]] = {
-    each.__name__: each for each in (job, job_waiting, bare, bare_waiting)
+    each.__name__: each for each in (job, job_waiting, floor, floor_waiting, bare, bare_waiting)
 }
 """By name."""
 

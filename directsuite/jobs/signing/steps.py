@@ -351,8 +351,11 @@ def _why(error: DirectSuiteError | SourceError) -> str:
 def _staged(output: Path) -> Generator[BinaryIO]:
     """The file for a signed PDF, made before anything is signed. Raises StagingError where it can't be."""
     try:
-        output.unlink(missing_ok=True)
-        file = create(output)
+        try:
+            file = create(output)
+        except FileExistsError:  # of an earlier try
+            output.unlink()
+            file = create(output)
     except OSError as error:
         kind = reason_of(error)
     else:

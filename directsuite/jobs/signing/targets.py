@@ -243,18 +243,26 @@ def _removed(top: Path, folder: Path) -> None:
 
 def _named(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
     """Whether it is there by now, under its name. Otherwise another is."""
-    place = root.joinpath(name)
-    missing = [each for each in place.parents if each.is_relative_to(root) and not each.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    place, made = root.joinpath(name), list[Path]()
+    try:
+        is_there = _placed(file, place, overwrite=overwrite)
+    except FileNotFoundError:
+        made = [each for each in place.parents if each.is_relative_to(root) and not each.exists()]
+        for folder in reversed(made):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        is_there = _placed(file, place, overwrite=overwrite)
+    for folder in [place.parent, *(each.parent for each in made)] if is_there else ():
+        files.sync_folder(folder)
+    return is_there
+
+
+def _placed(file: Path, place: Path, *, overwrite: bool) -> bool:
     if overwrite:
         file.replace(place)
     elif not files.move_new(file, place):
         if not _is_of(place, examined(file).sha256):
             return False
         file.unlink()
-    for folder in [place.parent, *(each.parent for each in missing)]:
-        files.sync_folder(folder)
     return True
 
 
