@@ -1,7 +1,8 @@
 """`python -m benchmarks`: directsuite beside other clients; `… soak`: half an hour of load; `… sync`: mailboxes.
 
 `… signing-job`: many PDFs; `… sandbox`: the sandbox under load; `… walks`: how many files a piece of work passes;
-`… counts`: requests, statements and memory, which tests compare; `… latency`: from arrival to commit, simulated.
+`… counts`: requests, statements and memory, which tests compare; `… latency`: from arrival to commit, simulated;
+`… mailbox-tools`: mbsync and others.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ def main(arguments: Sequence[str]) -> int:
             from benchmarks.sync.latency import latency
 
             return latency()
+        case ["mailbox-tools"]:
+            from benchmarks.sync.mailbox_tools import mailbox_tools
+
+            return mailbox_tools()
         case ["walks"]:
             from benchmarks.walks import page
 

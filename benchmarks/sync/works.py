@@ -27,7 +27,7 @@ from benchmarks.soak.census import resident
 from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
-from directsuite.sync import Change, SqliteSink, SqliteStore, Synchronizer
+from directsuite.sync import Change, Deliver, MaildirSink, SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.identity import digest_of, identity_of, received_ms, size_of
 from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.remote import MOST, Remote
@@ -36,6 +36,7 @@ from directsuite.sync.status import MailboxProgress
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
 FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
+INTO_FILES = 4_000
 MAILBOXES, LARGE, SMALL = 1_000, 20_000, 3
 _PATIENCE = 0.05  # seconds between two looks at how the mailboxes stand
 
@@ -78,14 +79,16 @@ async def _kept(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, 
         yield suite, store
 
 
-def rounds_of(remote: CannedRemote, store: SqliteStore, name: str = "alice") -> MailboxRounds:
+def rounds_of(
+    remote: CannedRemote, store: SqliteStore, name: str = "alice", deliver: Deliver | None = None
+) -> MailboxRounds:
     """The rounds of a canned mailbox's INBOX."""
     return MailboxRounds(
         remote,
         store,
         name=name,
         folders=("INBOX",),
-        deliver=None,
+        deliver=deliver,
         clock=SystemClock(),
         now_ms=lambda: int(time.time() * 1000),
     )
@@ -200,6 +203,18 @@ def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> No
     connection.execute("COMMIT")
 
 
+async def maildir(url: str, folder: Path) -> Figures:
+    """Fewer of them into a Maildir."""
+    sink = MaildirSink(folder / "mail")
+    async with _suite(at(url, attachment=ATTACHED)) as suite, SqliteStore(folder / "sync.db") as store:
+        remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), INTO_FILES)
+        rounds = rounds_of(remote, store, deliver=sink)
+        began = time.perf_counter()
+        while (await rounds.round()).more:
+            pass
+        return {"messages": INTO_FILES, "messages a second": INTO_FILES / (time.perf_counter() - began)}
+
+
 async def fairness(url: str, folder: Path) -> Figures:
     """Small mailboxes beside a very large one: seconds until each is in step."""
     return await _in_step(url, folder, large=LARGE)
@@ -238,7 +253,7 @@ async def _password(_: str) -> str:
     return work.PASSWORD
 
 
-WORKS = {each.__name__: each for each in (idle, first, floor, iterated, fairness, fairness_without)}
+WORKS = {each.__name__: each for each in (idle, first, floor, iterated, maildir, fairness, fairness_without)}
 """By name."""
 
 

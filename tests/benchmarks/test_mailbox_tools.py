@@ -1,0 +1,26 @@
+"""The tools beside which synchronisation into files is measured."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.server import served
+from benchmarks.sync import mailbox_tools, works
+
+
+def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert mailbox_tools.mailbox_tools() == 2
+    assert capsys.readouterr().err == "This needs dovecot and mbsync: install dovecot-imapd and isync.\n"
+
+
+@pytest.mark.process
+async def test_ours_writes_a_file_for_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "INTO_FILES", 70)
+    with served() as url:
+        assert (await works.maildir(url, tmp_path))["messages"] == 70
+    written = [file for file in (tmp_path / "mail").rglob("*.eml") if file.stat().st_size > works.ATTACHED]
+    assert len(written) == 70
