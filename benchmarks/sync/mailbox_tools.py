@@ -1,7 +1,7 @@
 """`python -m benchmarks mailbox-tools`: a first synchronisation into files, beside tools that fetch by IMAP.
 
-The tools ask a local Dovecot that has the very messages which MaildirSink wrote. They are mbsync, which has each file on
-the disk before it goes on, as MaildirSink has, and imap_tools, whose program writes files and leaves that to the
+The tools ask a local Dovecot that has the very messages which MaildirSink wrote. They are mbsync, which has each file
+on the disk before it goes on, as MaildirSink has, and imap_tools, whose program writes files and leaves that to the
 system. Dovecot is written in C and answers from files, the server of canned answers from memory: the figures are those
 of both ends together, and tell what a user waits for.
 """
@@ -26,7 +26,7 @@ from benchmarks.sync.works import ATTACHED
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = 5
-_USER, _PASSWORD = "reader", "words"  # noqa: S105  of a server that lives for these minutes
+_USER, _PASSWORD = "reader", "words"
 _PATIENCE = 20.0  # seconds for Dovecot to start
 _DOVECOT = """\
 base_dir = {folder}/run

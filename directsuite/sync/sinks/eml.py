@@ -8,7 +8,6 @@ contain the boundary.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import contextlib
 import re
@@ -16,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.header import Header
 from email.utils import encode_rfc2231, format_datetime, quote, unquote
+
+import pybase64
 
 from directsuite.messaging.models import Attachment, MessageDetail
 
@@ -52,7 +53,7 @@ def eml_of(message: MessageDetail) -> Iterator[bytes]:
         yield f"\n--{_BOUNDARY}\n".encode() + _described(attachment)
         content = memoryview(attachment.content)
         for start in range(0, len(content), _PIECE):
-            yield base64.encodebytes(content[start : start + _PIECE])
+            yield pybase64.encodebytes(content[start : start + _PIECE])
     yield f"\n--{_BOUNDARY}--\n".encode()
 
 

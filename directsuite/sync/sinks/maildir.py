@@ -32,6 +32,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+import attrs
+
 from directsuite.core.failures import reason_of
 from directsuite.durable.files import DEVICE, replacing, sync_folder
 from directsuite.errors import InvalidArgumentError
@@ -45,6 +47,7 @@ _NAME = re.compile(
     r"(?P<seconds>\d+)\.(?P<key>[0-9a-f]{32})-(?P<digest>[0-9a-f]{16})\.eml(?P<marks>[:;!].*)?", re.DOTALL
 )
 _TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
+_MOST_KEYS = 250_000  # known of several Maildirs together
 _LATEST = 253_402_300_799  # the last second of the year 9999
 _LOOKS = 3  # at a Maildir in which a mail program renames files
 
@@ -61,6 +64,40 @@ class MaildirError(SinkError):
         self.errno = errno
 
 
+@attrs.define
+class _Known:
+    """What one delivery leaves to the next: the files that there may be, as long as the directories don't change."""
+
+    keys: set[int] = attrs.field(factory=set[int])
+    """Of all files, and of some that have gone, as numbers: a tenth of what their names would take."""
+    changed: tuple[tuple[int, int], ...] = ()
+    """Inode and last change of `new` and `cur`, in nanoseconds."""
+
+
+class _Memory:
+    """What is known of the Maildirs that were written last: in a large one, reading the directories takes longest."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Path, _Known] = {}
+        self._keys = 0
+
+    def take(self, path: Path) -> _Known:
+        """What is known of a Maildir, forgotten until it is kept again."""
+        with self._lock:
+            known = self._known.pop(path, _Known())
+            self._keys -= len(known.keys)
+            return known
+
+    def keep(self, path: Path, known: _Known) -> None:
+        """Know that of a Maildir, and forget others for it where it is much."""
+        with self._lock:
+            self._known[path] = known
+            self._keys += len(known.keys)
+            while self._keys > _MOST_KEYS and len(self._known) > 1:
+                self._keys -= len(self._known.pop(next(iter(self._known))).keys)
+
+
 class MaildirSink:
     """Delivers changes into Maildirs below a folder, which is made where its parent is there.
 
@@ -71,6 +108,7 @@ class MaildirSink:
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = Path(folder)
         self._keep_gone = keep_gone
+        self._memory = _Memory()
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
@@ -105,7 +143,7 @@ class MaildirSink:
 
     def _deliver(self, changes: Sequence[Change], stop: threading.Event) -> None:
         try:
-            delivery = _Delivery(self._root, changes, keep_gone=self._keep_gone)
+            delivery = _Delivery(self._root, changes, self._memory, keep_gone=self._keep_gone)
             for change in changes:
                 if stop.is_set():
                     return
@@ -125,9 +163,10 @@ class MaildirSink:
 class _Maildir:
     """One Maildir, and the files in it of the keys that concern a delivery."""
 
-    def __init__(self, path: Path, keys: set[str]) -> None:
+    def __init__(self, path: Path, keys: set[str], known: _Known) -> None:
         self.path = path
         self._keys = keys
+        self._known = known
         self._files: dict[tuple[str, str], Path] = {}
 
     def begin(self) -> None:
@@ -140,16 +179,19 @@ class _Maildir:
         for name in _names(self.path / "tmp"):
             if _TEMPORARY.fullmatch(name):
                 (self.path / "tmp" / name).unlink(missing_ok=True)
-        self.look()
+        if self._changed() != self._known.changed or not self._known.keys.isdisjoint(map(_number, self._keys)):
+            self.look()
 
     def look(self) -> None:
         """See which files there are."""
         self._files.clear()
+        self._known.keys.clear()
         for place in ("new", "cur"):  # in the order in which a mail program moves them
             for name in _names(self.path / place):
-                found = _NAME.fullmatch(name)
-                if found and found["key"] in self._keys:
-                    self._files[found["key"], found["digest"]] = self.path / place / name
+                if found := _NAME.fullmatch(name):
+                    self._known.keys.add(_number(found["key"]))
+                    if found["key"] in self._keys:
+                        self._files[found["key"], found["digest"]] = self.path / place / name
 
     def find(self, key: str, digest: str | None) -> Path | None:
         """The file of a message; any of its key where no digest is known."""
@@ -176,27 +218,37 @@ class _Maildir:
     def note(self, path: Path) -> None:
         """A file is there now."""
         if found := _NAME.fullmatch(path.name):
+            self._known.keys.add(_number(found["key"]))
             self._files[found["key"], found["digest"]] = path
 
     def forget(self, path: Path) -> None:
         """A file is there no more."""
         self._files = {identifier: each for identifier, each in self._files.items() if each != path}
 
-    def settle(self) -> None:
-        """Have all names on the disk."""
+    def settle(self) -> _Known:
+        """Have all names on the disk. Give what is known now."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
+        self._known.changed = self._changed()
+        return self._known
+
+    def _changed(self) -> tuple[tuple[int, int], ...]:
+        states = [(self.path / place).stat() for place in ("new", "cur")]
+        return tuple((state.st_ino, state.st_ctime_ns) for state in states)
 
 
 class _Delivery:
     """The changes of one call."""
 
-    def __init__(self, root: Path, changes: Sequence[Change], *, keep_gone: bool) -> None:
+    def __init__(self, root: Path, changes: Sequence[Change], memory: _Memory, *, keep_gone: bool) -> None:
         self._root = root
+        self._memory = memory
         self._keep_gone = keep_gone
         keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
         hashes = {_hash(key) for key in keys}
-        self._maildirs = {path: _Maildir(path, hashes) for path in map(self._path, keys)}
+        self._maildirs = {
+            path: _Maildir(path, hashes, memory.take(path)) for path in dict.fromkeys(map(self._path, keys))
+        }
         for maildir in self._maildirs.values():
             maildir.begin()
 
@@ -211,8 +263,8 @@ class _Delivery:
 
     def settle(self) -> None:
         """Have all on the disk."""
-        for maildir in self._maildirs.values():
-            maildir.settle()
+        for path, maildir in self._maildirs.items():
+            self._memory.keep(path, maildir.settle())
         sync_folder(self._root)
 
     def _take(self, change: Change) -> None:
@@ -263,6 +315,10 @@ def _hash(key: Key) -> str:
         octets = part.encode("utf-8", "surrogatepass")
         hashed.update(len(octets).to_bytes(8, "big") + octets)
     return hashed.hexdigest()
+
+
+def _number(key: str) -> int:
+    return int(key[:16], 16)
 
 
 def _short(digest: str) -> str:

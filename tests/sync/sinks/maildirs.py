@@ -9,13 +9,16 @@ from directsuite.sync.sinks.eml import eml_of
 from tests.sync.sinks.letters import letter
 
 
+def files_of(root: Path) -> list[Path]:
+    """The files of all messages that a mail program sees."""
+    return [path for path in sorted(root.rglob("*")) if path.is_file() and path.parent.name in ("new", "cur")]
+
+
 def files(root: Path) -> dict[str, list[bytes]]:
     """The contents of all messages that a mail program sees, by directory."""
     found: dict[str, list[bytes]] = {}
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and path.parent.name in ("new", "cur"):
-            name = str(path.parent.parent.relative_to(root))
-            found.setdefault(name, []).append(path.read_bytes())
+    for path in files_of(root):
+        found.setdefault(str(path.parent.parent.relative_to(root)), []).append(path.read_bytes())
     return {name: sorted(those) for name, those in found.items()}
 
 

@@ -19,7 +19,7 @@ from directsuite.sync.sinks import MaildirSink, maildir
 from directsuite.sync.sinks.eml import eml_of
 from tests.examples import examples
 from tests.sync.sinks.letters import RECEIVED, gone, key, letter, moved, new, restored
-from tests.sync.sinks.maildirs import composed, contents, expected, files, only_file, temporaries
+from tests.sync.sinks.maildirs import composed, contents, expected, files, files_of, only_file, temporaries
 
 A, B, C = key(1), key(2), key(3)
 SENT = key(7, "INBOX.Sent")
@@ -70,6 +70,40 @@ async def test_what_is_read_is_not_written_again(tmp_path: Path) -> None:
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
     await sink([new(A)])
     assert only_file(tmp_path).name.endswith(":2,S")
+
+
+async def test_new_messages_do_not_have_the_directories_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, read = MaildirSink(tmp_path), list[str]()
+    names = maildir._names
+
+    def noted(directory: Path) -> list[str]:
+        read.append(directory.name)
+        return names(directory)
+
+    monkeypatch.setattr(maildir, "_names", noted)
+    everything = ["tmp", "new", "cur"]
+    for told, expected_reads in ((A, everything), (B, ["tmp"]), (C, ["tmp"]), (A, everything), (key(4), ["tmp"])):
+        await sink([new(told)])
+        assert read == expected_reads
+        read.clear()
+
+
+@pytest.mark.parametrize("most", [250_000, 1])
+async def test_what_another_process_wrote_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(maildir, "_MOST_KEYS", most)
+    sink = MaildirSink(tmp_path)
+    await sink([new(A), new(SENT, 2)])
+    await MaildirSink(tmp_path)([new(B, 3)])
+    path = next(path for path in files_of(tmp_path) if b"<3@" in path.read_bytes())
+    before = path.parent.stat().st_ctime_ns
+    path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
+    while path.parent.stat().st_ctime_ns == before:  # the file system's clock moves every few milliseconds
+        path.touch()
+        path.unlink()
+    await sink([new(B, 3)])
+    assert files(tmp_path) == expected(inbox=[1, 3], sent=[2])
 
 
 async def test_gone_removes_the_file(tmp_path: Path) -> None:
