@@ -25,6 +25,7 @@ from benchmarks.measuring.machine import described, figures_of
 from benchmarks.peers import work
 from benchmarks.server import at, served
 from benchmarks.soak.census import resident
+from benchmarks.sync.postgres import INTERVAL, MAILBOXES, workers
 from benchmarks.sync.remotes import CannedRemote
 from benchmarks.sync.works import rounds_of
 from directsuite.durable.database import sql
@@ -66,6 +67,17 @@ GROWTHS = (
             "changing": "CPU of a mailbox and round in which one of a hundred changed, ms",
             "statements": "statements of a mailbox and round in which one of a hundred changed",
             "memory": "memory of a mailbox, KB",
+        },
+    ),
+    Growth(
+        "workers",
+        f"workers of a fleet on PostgreSQL, {MAILBOXES} mailboxes each of which is due every {INTERVAL:.0f} seconds",
+        (1, 2, 4),
+        {
+            "rounds": "rounds, of those that are due",
+            "CPU": "CPU of a round, all workers together, ms",
+            "PostgreSQL": "CPU of PostgreSQL for a round, ms",
+            "transactions": "transactions of a round",
         },
     ),
     Growth(
@@ -195,7 +207,7 @@ async def _password(_: str) -> str:
 
 
 WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {
-    each.__name__: each for each in (mailboxes, messages, tracked, documents)
+    each.__name__: each for each in (mailboxes, workers, messages, tracked, documents)
 }
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from directsuite.sync.model import ChangeSet, Lease
 from directsuite.sync.remote import MOST, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import MailboxProgress
+from directsuite.sync.store import DatabaseStore
 
 FOLDER_OF_MANY, POLLS = 100_000, 200
 FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
@@ -66,21 +68,22 @@ class CountingStore(SqliteStore):
         await super().commit(lease, change_set, changes)
 
 
-def _suite(url: str) -> ds.DirectSuite:
-    settings = ds.Settings(message_url=url + work.MESSAGING, requests_per_second=1e9, burst=10**9)
-    return ds.DirectSuite(settings)
+def suite_of(url: str, **scenario: int) -> ds.DirectSuite:
+    """A client of the server of canned answers that nothing limits."""
+    url = at(url, **scenario) + work.MESSAGING
+    return ds.DirectSuite(ds.Settings(message_url=url, requests_per_second=1e9, burst=10**9))
 
 
 @contextlib.asynccontextmanager
 async def _kept(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, SqliteStore]]:
     """A client of mailboxes with attachments, and a store that keeps them."""
     store = SqliteStore(folder / "sync.db", sink=SqliteSink())
-    async with _suite(at(url, attachment=ATTACHED)) as suite, store:
+    async with suite_of(url, attachment=ATTACHED) as suite, store:
         yield suite, store
 
 
 def rounds_of(
-    remote: CannedRemote, store: SqliteStore, name: str = "alice", deliver: Deliver | None = None
+    remote: CannedRemote, store: DatabaseStore, name: str = "alice", deliver: Deliver | None = None
 ) -> MailboxRounds:
     """The rounds of a canned mailbox's INBOX."""
     return MailboxRounds(
@@ -97,7 +100,7 @@ def rounds_of(
 async def idle(url: str, folder: Path) -> Figures:
     """Looks at a folder in which nothing happened, beside the same listing asked for and parsed by bare aiohttp."""
     requests = Requests()
-    async with _suite(at(url)) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
+    async with suite_of(url) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
         box = suite.mailbox(work.USERNAME, work.PASSWORD)
         rounds = rounds_of(CannedRemote(box, FOLDER_OF_MANY), store)
         while (await rounds.round()).more:
@@ -147,7 +150,7 @@ async def first(url: str, folder: Path) -> Figures:
 
 async def iterated(url: str, folder: Path) -> Figures:
     """The same messages by the bare iterator, which keeps nothing."""
-    async with _suite(at(url, attachment=ATTACHED)) as suite:
+    async with suite_of(url, attachment=ATTACHED) as suite:
         began, count = time.perf_counter(), 0
         async with suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}") as messages:
             async for _ in messages:
@@ -161,7 +164,7 @@ async def floor(url: str, folder: Path) -> Figures:
     async with _kept(url, folder) as (_, store):
         await store.folder(await store.claim("alice"), "INBOX")
     rows = contextlib.closing(sqlite3.connect(folder / "sync.db", isolation_level=None))
-    async with _suite(at(url, attachment=ATTACHED)) as suite:
+    async with suite_of(url, attachment=ATTACHED) as suite:
         began, batch = time.perf_counter(), list[ds.MessageDetail]()
         messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}", batch_size=MOST)
         with rows as connection:
@@ -177,6 +180,19 @@ async def floor(url: str, folder: Path) -> Figures:
 
 
 def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> None:
+    def as_text(records: list[dict[str, Any]]) -> str:
+        return msgspec.json.encode(records).decode()
+
+    connection.execute("BEGIN IMMEDIATE")
+    for table, rows in rows_of(batch, time=datetime.isoformat, json=as_text).items():
+        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
+    connection.execute("COMMIT")
+
+
+def rows_of(
+    batch: Sequence[ds.MessageDetail], *, time: Callable[[datetime], Any], json: Callable[[list[dict[str, Any]]], Any]
+) -> dict[str, list[tuple[Any, ...]]]:
+    """What the store and its sink keep of messages, for each table. time, json: what the database takes for them."""
     digests = [digest_of(message) for message in batch]
     known = [
         (1, 1, each.uid, 1, identity_of(each), digest, size_of(each), received_ms(each), 0, None)
@@ -185,10 +201,10 @@ def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> No
     kept = [
         (
             *(each.uid, "alice", "INBOX", 1, each.uid, True, digest.hex(), each.msg_id),
-            *(time and time.isoformat() for time in (each.sent_date, each.received_date)),
+            *(moment and time(moment) for moment in (each.sent_date, each.received_date)),
             *(each.sender, each.reply_to, each.subject, each.body, each.html_body),
-            msgspec.json.encode([{"type": str(to.type), "email": to.email} for to in each.recipients]).decode(),
-            msgspec.json.encode([{"name": line.name, "value": line.value} for line in each.headers]).decode(),
+            json([{"type": str(to.type), "email": to.email} for to in each.recipients]),
+            json([{"name": line.name, "value": line.value} for line in each.headers]),
         )
         for each, digest in zip(batch, digests, strict=True)
     ]
@@ -197,16 +213,13 @@ def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> No
         for each in batch
         for number, attachment in enumerate(each.attachments, start=1)
     ]
-    connection.execute("BEGIN IMMEDIATE")
-    for table, rows in (("msg", known), ("message", kept), ("attachment", attached)):
-        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
-    connection.execute("COMMIT")
+    return {"msg": known, "message": kept, "attachment": attached}
 
 
 async def maildir(url: str, folder: Path) -> Figures:
     """Fewer of them into a Maildir."""
     sink = MaildirSink(folder / "mail")
-    async with _suite(at(url, attachment=ATTACHED)) as suite, SqliteStore(folder / "sync.db") as store:
+    async with suite_of(url, attachment=ATTACHED) as suite, SqliteStore(folder / "sync.db") as store:
         remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), INTO_FILES)
         rounds = rounds_of(remote, store, deliver=sink)
         began = time.perf_counter()

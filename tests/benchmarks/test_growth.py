@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.growth import GROWTHS, WORKS, Growth, drawing, section, slope, wholes
 from benchmarks.server import served
+from benchmarks.sync import postgres
+from tests.sync.fleet.postgres_server import binaries
 
 GROWTH = Growth("things", "things", (10, 100, 1_000), {"each": "CPU of a message, ms", "all": "time, ms"})
 FOUND = [{"each": 2.0, "all": 3.0}, {"each": 2.0, "all": 3.0}, {"each": 2.0, "all": 3.0}]
@@ -30,7 +32,14 @@ def test_a_curve_becomes_a_table_and_a_drawing() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("growth", GROWTHS, ids=lambda growth: growth.name)
-async def test_each_work_gives_the_figures_that_are_drawn(growth: Growth, tmp_path: Path) -> None:
+async def test_each_work_gives_the_figures_that_are_drawn(
+    growth: Growth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if growth.name == "workers" and binaries() is None:
+        pytest.skip("PostgreSQL isn't installed: initdb was not found")
+    monkeypatch.setattr(postgres, "MAILBOXES", 4)
+    monkeypatch.setattr(postgres, "INTERVAL", 0.5)
+    monkeypatch.setattr(postgres, "_SECONDS", 2.0)
     with served() as url:
-        figures = await WORKS[growth.name](url, tmp_path, 10)
+        figures = await WORKS[growth.name](url, tmp_path, 1 if growth.name == "workers" else 10)
     assert set(figures) == set(growth.figures)

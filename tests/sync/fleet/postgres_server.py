@@ -65,6 +65,11 @@ class PostgresServer:
         """Stop it, as a crash would unless mode says otherwise."""
         self._run("pg_ctl", "-D", self._folder / "pg", "-m", mode, "-w", "stop")
 
+    @property
+    def pid(self) -> int:
+        """Of the process that has all others as children."""
+        return int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
+
     def conninfo(self, database: str = "postgres") -> str:
         """Where it is."""
         return f"host=127.0.0.1 port={self.port} user=tester dbname={database}"
@@ -90,7 +95,7 @@ class PostgresServer:
     @contextlib.contextmanager
     def frozen(self) -> Generator[None]:
         """Meanwhile it takes connections and answers nothing."""
-        postmaster = int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
+        postmaster = self.pid
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         pids = [postmaster, *map(int, children)]
         for pid in pids:

@@ -1,0 +1,177 @@
+"""What is kept in PostgreSQL: a first synchronisation beside its floor, and the rounds of a fleet's workers.
+
+`python -m benchmarks.sync.postgres first|floor URL CONNINFO` prints figures, and `… worker URL CONNINFO INTERVAL` works
+until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+import directsuite as ds
+from benchmarks.peers import work
+from benchmarks.sync.remotes import CannedRemote
+from benchmarks.sync.works import ATTACHED, FIRST, rounds_of, rows_of, suite_of
+from directsuite.sync.fleet import Fleet
+from directsuite.sync.postgres import PostgresSink, PostgresStore
+from directsuite.sync.remote import MOST, Remote
+from directsuite.sync.status import MailboxProgress
+from tests.sync.fleet.postgres_server import PostgresServer, a_server, binaries
+
+MAILBOXES, INTERVAL = 500, 10.0  # of a fleet, and seconds between the rounds of each
+_SMALL = 3  # messages of each
+_SECONDS = 20.0  # in which rounds are counted
+_PATIENCE = 60.0  # seconds until all have had two rounds
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ROOT = Path(__file__).resolve().parents[2]
+
+Figures = dict[str, float]
+
+
+async def first(url: str, conninfo: str) -> Figures:
+    """A first synchronisation into PostgreSQL, in the store's own transactions."""
+    store = PostgresStore(conninfo, sink=PostgresSink())
+    async with suite_of(url, attachment=ATTACHED) as suite, store:
+        rounds = rounds_of(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST), store)
+        began = time.perf_counter()
+        while (await rounds.round()).more:
+            pass
+        return {"messages a second": FIRST / (time.perf_counter() - began)}
+
+
+async def floor(url: str, conninfo: str) -> Figures:
+    """The bare iterator, with the same rows put in by COPY in batches of the same size."""
+    async with PostgresStore(conninfo, sink=PostgresSink()) as store:
+        await store.folder(await store.claim("alice"), "INBOX")
+    async with (
+        suite_of(url, attachment=ATTACHED) as suite,
+        await psycopg.AsyncConnection.connect(conninfo) as connection,
+    ):
+        began, batch = time.perf_counter(), list[ds.MessageDetail]()
+        messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}", batch_size=MOST)
+        async with messages:
+            async for message in messages:
+                batch.append(message)
+                if len(batch) == MOST:
+                    await _copy(connection, batch)
+                    batch = []
+        return {"messages a second": FIRST / (time.perf_counter() - began)}
+
+
+async def _copy(connection: psycopg.AsyncConnection, batch: Sequence[ds.MessageDetail]) -> None:
+    for table, rows in rows_of(batch, time=lambda moment: moment, json=Jsonb).items():
+        async with connection.cursor() as cursor, cursor.copy(f"COPY directsuite.{table} FROM STDIN".encode()) as copy:
+            for row in rows:
+                await copy.write_row(row)
+    await connection.commit()
+
+
+async def worker(url: str, conninfo: str, interval: str) -> None:
+    """One of a fleet's, until SIGTERM."""
+    async with suite_of(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
+        seconds = float(interval)
+        fleet = Fleet(suite, store, _password, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
+
+        async def opened(status: MailboxProgress) -> Remote:
+            """A canned mailbox."""
+            return CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _SMALL)
+
+        fleet._worker._open = opened  # type: ignore[method-assign]
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
+        await fleet.run()
+
+
+async def _password(_: str) -> str:
+    return work.PASSWORD
+
+
+async def workers(url: str, _: Path, size: int) -> Figures:
+    """So many workers, each a process, of one fleet of mailboxes in which nothing happens."""
+    with served_by_postgresql() as server, contextlib.ExitStack() as stack:
+        conninfo = server.new_database()
+        async with suite_of(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
+            await Fleet(suite, store, _password).add([f"mailbox-{number}" for number in range(MAILBOXES)])
+
+            async def fences() -> list[int]:
+                """How many rounds each mailbox had."""
+                return [number for (number,) in await store.connections.fetch("SELECT fence FROM directsuite.schedule")]
+
+            async def statements() -> int:
+                """Transactions of the database so far: outside of one, a statement is one."""
+                query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+                ((count,),) = await store.connections.fetch(query)
+                return int(count)
+
+            command = [sys.executable, "-m", "benchmarks.sync.postgres", "worker", url, conninfo, str(INTERVAL)]
+            pids = [stack.enter_context(_process(command)) for _ in range(size)]
+            async with asyncio.timeout(_PATIENCE):
+                while min(await fences()) < 2:  # noqa: ASYNC110  of real processes
+                    await asyncio.sleep(0.2)
+            before = (sum(await fences()), _cpu(pids), _cpu(_of_postgresql(server)), await statements())
+            await asyncio.sleep(_SECONDS)
+            after = (sum(await fences()), _cpu(pids), _cpu(_of_postgresql(server)), await statements())
+    rounds, cpu, of_postgresql, transactions = (now - then for now, then in zip(after, before, strict=True))
+    return {
+        "rounds": rounds / _SECONDS / (MAILBOXES / INTERVAL),
+        "CPU": 1000 * cpu / rounds,
+        "PostgreSQL": 1000 * of_postgresql / rounds,
+        "transactions": transactions / rounds,
+    }
+
+
+@contextlib.contextmanager
+def served_by_postgresql() -> Generator[PostgresServer]:
+    """A server of its own while the block runs."""
+    where = binaries()
+    if where is None:
+        raise FileNotFoundError("PostgreSQL isn't installed: initdb was not found")
+    with a_server(where) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _process(command: Sequence[str]) -> Generator[int]:
+    with subprocess.Popen(command, cwd=_ROOT) as process:  # noqa: S603  our own module
+        yield process.pid
+        process.terminate()
+
+
+def _of_postgresql(server: PostgresServer) -> list[int]:
+    """The processes of a server."""
+    postmaster = server.pid
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    return [postmaster, *map(int, children)]
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """Seconds of CPU of processes so far, those of children that have ended included."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+async def main(name: str, *arguments: str) -> None:
+    """Print the figures of a first synchronisation, or work."""
+    if name == "worker":
+        await worker(*arguments)
+    else:
+        print(json.dumps(await {"first": first, "floor": floor}[name](*arguments)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
