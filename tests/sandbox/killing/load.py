@@ -1,0 +1,249 @@
+"""Clients of a sandbox that is killed meanwhile: what they know that it keeps, and what it keeps.
+
+What was answered is known. What was under way is doubtful: it happened as a whole or not at all, which shows at the
+next start.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import json
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import aiohttp
+import attrs
+import pikepdf
+
+from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES
+from tests.sandbox.signing import documents
+
+ALICE, BOB = MAILBOXES
+SENT, RECEIVED = (ALICE, "INBOX.Sent"), (BOB, "INBOX")
+Copy: TypeAlias = tuple[str, str, str]
+"""A mailbox, a folder in it, and the subject of a message there."""
+_NOISE = random.Random(1).randbytes(1_200_000)
+_JSON = {"Content-Type": "application/json"}
+_NUMBER = b"number 00000000"
+
+
+def _document() -> bytes:
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        pdf.Root.Noise = documents.stream(pdf, _NUMBER + _NOISE)
+        return documents.saved(pdf)
+
+
+_DOCUMENT = _document()
+
+
+def _numbered(content: bytes, number: int) -> bytes:
+    return content.replace(_NUMBER, b"number %08d" % number, 1)
+
+
+@attrs.define
+class Load:
+    """Documents and messages of more than 1 MiB, saved, signed, sent and deleted."""
+
+    folder: Path
+    dice: random.Random
+    number: int = 0
+    documents: dict[str, str] = attrs.Factory(dict[str, str])
+    """The digest of each document, by its identifier."""
+    copies: set[Copy] = attrs.Factory(set[Copy])
+    doubts: set[tuple[str, str]] = attrs.Factory(set[tuple[str, str]])
+    """Operations under way, each with the digest, identifier or subject that it concerns."""
+    cleared: int = 0
+    """Doubts that a start has cleared up: how often what was under way had happened."""
+
+    @contextlib.contextmanager
+    def _doubting(self, operation: str, subject: str) -> Generator[None]:
+        self.doubts.add((operation, subject))
+        yield
+        self.doubts.remove((operation, subject))
+
+    async def save(self, caller: Caller) -> None:
+        """Save another document."""
+        self.number += 1
+        content = _numbered(_DOCUMENT, self.number)
+        digest = hashlib.sha256(content).hexdigest()
+        with self._doubting("Save", digest):
+            saved = await caller.signing("POST", data=io.BytesIO(base64.b64encode(content)))
+            assert saved["documentDigest"] == digest
+            self.documents[saved["identifier"]] = digest
+
+    async def sign(self, caller: Caller) -> None:
+        """Sign a document that nobody else changes."""
+        if identifier := self._chosen(each for each in self.documents if not self._is_doubtful(each)):
+            with self._doubting("Sign", identifier):
+                signed = await caller.signing("PATCH", f"/{identifier}/sign", json={})
+                self.documents[identifier] = signed["documentDigest"]
+
+    async def delete(self, caller: Caller) -> None:
+        """Delete a document that nobody else changes."""
+        if identifier := self._chosen(each for each in self.documents if not self._is_doubtful(each)):
+            with self._doubting("Delete", identifier):
+                await caller.signing("DELETE", f"/{identifier}")
+                del self.documents[identifier]
+
+    async def send(self, caller: Caller) -> None:
+        """Send another message."""
+        self.number += 1
+        subject = f"load {self.number}"
+        attached = {
+            "content": base64.b64encode(attachment(subject)).decode(),
+            "contentType": "image/x",
+            "filename": "a",
+        }
+        message = {"sender": ALICE, "subject": subject, "body": "Please.", "htmlBody": False}
+        message |= {"recipients": [{"email": BOB, "type": self.dice.choice(("TO", "BCC"))}]}
+        message |= {"attachmentList": [attached]}
+        with self._doubting("Send", subject):
+            await caller.messaging("PUT", "Send", {"authentication": _login(ALICE), "message": message})
+            self.copies |= {(*SENT, subject), (*RECEIVED, subject)}
+
+    async def remove(self, caller: Caller) -> None:
+        """Delete all copies of a message for good."""
+        subject = self._chosen(each for _, _, each in self.copies if not self._is_doubtful(each))
+        if not subject:
+            return
+        with self._doubting("DeleteMessagesByUIDs", subject):
+            for address, folder, _ in sorted(each for each in self.copies if each[2] == subject):
+                [uid] = (await caller.uids(address, folder))[subject]
+                body = {"auth": _login(address), "uids": [uid]}
+                await caller.messaging("POST", f"DeleteMessagesByUIDs/{folder}/true", body)
+                self.copies.remove((address, folder, subject))
+
+    async def go_on(self, caller: Caller) -> None:
+        """Until the sandbox has gone."""
+        with contextlib.suppress(aiohttp.ClientError):
+            while True:
+                keep = len(self.documents) + len(self.copies) < 12
+                weights = (4, 3, 1, 4, 1) if keep else (1, 3, 4, 1, 4)
+                works = (self.save, self.sign, self.delete, self.send, self.remove)
+                await self.dice.choices(works, weights)[0](caller)
+
+    def _chosen(self, among: Iterable[str]) -> str | None:
+        every = sorted({*among})
+        return self.dice.choice(every) if every else None
+
+    def _is_doubtful(self, subject: str) -> bool:
+        return any(subject == each for _, each in self.doubts)
+
+    async def assert_kept(self, caller: Caller) -> None:
+        """All that was answered is there, once and whole, what was in doubt as well or not at all; and no file more."""
+        documents_kept, copies_kept = self._files_and_rows(), Counter[Copy]()
+        for address, folder in (SENT, RECEIVED):
+            copies_kept.update(
+                {
+                    (address, folder, subject): len(uids)
+                    for subject, uids in (await caller.uids(address, folder)).items()
+                }
+            )
+        self._compare(documents_kept, copies_kept)
+        for identifier, digest in self.documents.items():
+            assert hashlib.sha256(await caller.document(identifier)).hexdigest() == digest
+        for address, folder in (SENT, RECEIVED):
+            found = await caller.messaging("POST", f"GetMessages/{folder}", _login(address))
+            for message in (each for each in found["messages"] if (address, folder, each["subject"]) in self.copies):
+                [part] = message["attachments"]
+                assert base64.b64decode(part["content"], validate=True) == attachment(message["subject"])
+
+    def _files_and_rows(self) -> dict[str, str]:
+        """The digests by identifier. Each file has its row, and each row its file, which is whole."""
+        with contextlib.closing(sqlite3.connect(self.folder / "sandbox.sqlite3")) as database:
+            rows = database.execute(
+                "SELECT identifier, digest, name FROM signing_document LEFT JOIN signing_file USING(identifier)"
+            ).fetchall()
+            contents = database.execute("SELECT digest, name FROM content JOIN content_file ON content = id").fetchall()
+            effects = database.execute("SELECT operation, subject FROM effect WHERE operation IN ('Save', 'Delete')")
+            ledger = Counter(effects.fetchall())
+        for folder, named in (
+            ("documents", [(name, digest) for _, digest, name in rows]),
+            ("messages", [(name, digest) for digest, name in contents]),
+        ):
+            kept = {file.name: file for file in (self.folder / folder).iterdir()}
+            assert sorted(kept) == sorted(name for name, _ in named)
+            assert all(hashlib.sha256(kept[name].read_bytes()).hexdigest() == digest for name, digest in named)
+        assert set(ledger.values()) <= {1}
+        deleted = {subject for operation, subject in ledger if operation == "Delete"}
+        assert {subject for operation, subject in ledger if operation == "Save"} - deleted == {row[0] for row in rows}
+        return {identifier: digest for identifier, digest, _ in rows}
+
+    def _compare(self, documents_kept: dict[str, str], copies_kept: Counter[Copy]) -> None:
+        """Compare what is kept with what is known; then that is known."""
+        new = [digest for identifier, digest in documents_kept.items() if identifier not in self.documents]
+        gone = self.documents.keys() - documents_kept.keys()
+        changed = [each for each, digest in self.documents.items() if documents_kept.get(each, digest) != digest]
+        assert set(Counter(new).values()) <= {1}
+        assert {("Save", digest) for digest in new} <= self.doubts
+        assert {("Delete", identifier) for identifier in gone} <= self.doubts
+        assert {("Sign", identifier) for identifier in changed} <= self.doubts
+        assert set(copies_kept.values()) <= {1}
+        sent, removed = copies_kept.keys() - self.copies, self.copies - copies_kept.keys()
+        assert {("Send", subject) for _, _, subject in sent} <= self.doubts
+        assert {("DeleteMessagesByUIDs", subject) for _, _, subject in removed} <= self.doubts
+        assert len(sent) == 2 * len({subject for _, _, subject in sent})
+        self.cleared += len(new) + len(gone) + len(changed) + len(sent) // 2 + len(removed)
+        self.documents, self.copies = documents_kept, {*copies_kept}
+        self.doubts.clear()
+
+
+def attachment(subject: str) -> bytes:
+    """What the message of this subject carries."""
+    return subject.encode() + _NOISE
+
+
+def _login(address: str) -> dict[str, str]:
+    return {"username": address, "password": MAILBOX_LOGIN}
+
+
+@attrs.frozen
+class Caller:
+    """Calls a sandbox that is in another process."""
+
+    http: aiohttp.ClientSession
+    urls: dict[str, str]
+    token: str
+
+    async def signing(self, method: str, path: str = "", **options: Any) -> dict[str, Any]:
+        """An operation on documents, which succeeds."""
+        async with self.http.request(
+            method, f"{self.urls['signing']}/pdf{path}", headers=self._bearer, **options
+        ) as got:
+            answer: dict[str, Any] = await got.json()
+            assert got.status == 200, answer
+            return answer
+
+    async def document(self, identifier: str) -> bytes:
+        """A document's content."""
+        async with self.http.get(f"{self.urls['signing']}/pdf/{identifier}", headers=self._bearer) as got:
+            assert got.status == 200
+            return base64.b64decode(await got.read(), validate=True)
+
+    async def messaging(self, method: str, path: str, body: object) -> dict[str, Any]:
+        """An operation on messages, which succeeds."""
+        content = io.BytesIO(json.dumps(body).encode())
+        async with self.http.request(method, f"{self.urls['message']}/{path}", data=content, headers=_JSON) as got:
+            answer: dict[str, Any] = await got.json()
+            assert answer["success"] is True, answer
+            return answer
+
+    async def uids(self, address: str, folder: str) -> dict[str, list[int]]:
+        """The uids in a folder by subject."""
+        found = await self.messaging("POST", f"GetMessageMetaData/{folder}", _login(address))
+        uids: dict[str, list[int]] = {}
+        for message in found["messages"]:
+            if message["subject"].startswith("load "):
+                uids.setdefault(message["subject"], []).append(message["uid"])
+        return uids
+
+    @property
+    def _bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "Content-Type": "text/plain"}

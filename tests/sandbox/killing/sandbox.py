@@ -1,0 +1,86 @@
+"""A sandbox that kills itself: `python -m tests.sandbox.killing.sandbox MOMENT COUNT WHEN --data FOLDER …`.
+
+MOMENT: a regular expression for what it is about to do, or has just done, and for the last operation of which it has
+recorded an effect since it counts: `before unlink Delete`. COUNT: how many such moments end it. WHEN: they count from
+the start (`now`), or from SIGUSR1 (`later`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from directsuite.sandbox import __main__ as program
+from directsuite.sandbox.files import StoredFiles
+from directsuite.sandbox.messaging.receiving import DividedBody
+from directsuite.sandbox.signing.request import Base64File
+
+
+class Moments:
+    """What the process does, and when that ends."""
+
+    def __init__(self, moment: str, count: int, *, counting: bool) -> None:
+        self.operation = ""
+        self.counting = counting
+        self._moment = re.compile(moment)
+        self._remaining = count
+
+    def start_counting(self, *_: object) -> None:
+        """Count from now on."""
+        self.operation, self.counting = "", True
+
+    def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same work, with a moment before it and one after it."""
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            self._come(f"before {name}")
+            done = work(*arguments, **named)
+            self._come(f"after {name}")
+            return done
+
+        return watched
+
+    def _come(self, moment: str) -> None:
+        if self.counting and self._moment.match(f"{moment} {self.operation}"):
+            self._remaining -= 1
+            if self._remaining == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(moments: Moments) -> None:
+    """Have moments where files are written and removed, and where the database commits."""
+
+    class Watched(sqlite3.Connection):
+        """Says which effects it wrote, and when it commits."""
+
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            """Run a statement."""
+            if sql.startswith("INSERT INTO effect"):
+                moments.operation = parameters[0][0]
+            run = moments.around("commit", super().execute) if sql == "COMMIT" else super().execute
+            cursor: sqlite3.Cursor = run(sql, *parameters)
+            return cursor
+
+    replaced: Any = sqlite3
+    replaced.connect = partial(sqlite3.connect, factory=Watched)
+    for owner, method in ((Path, "unlink"), (StoredFiles, "sync"), (Base64File, "write"), (DividedBody, "feed")):
+        setattr(owner, method, moments.around(method, getattr(owner, method)))
+
+
+def main(moment: str, count: str, when: str, *arguments: str) -> int:
+    """Serve until killed."""
+    moments = Moments(moment, int(count), counting=when == "now")
+    signal.signal(signal.SIGUSR1, moments.start_counting)
+    watch(moments)
+    return program.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
