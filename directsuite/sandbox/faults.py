@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import attrs
 import msgspec
 from aiohttp import web
-from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import FAULT
-from directsuite.sandbox.files import is_small, receive
+from directsuite.sandbox.files import PiecesPayload, is_small, receive
 from directsuite.sandbox.refusals import refusal_of
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Exp
             case "truncate":
                 return await _truncated(request, await answer())
             case "malformed":
-                return await _malformed(await answer())
+                return _malformed(await answer())
             case "expire_token":
                 await expire_token(request)
                 return await answer()
@@ -261,22 +260,26 @@ def _status_answer(fault: Fault) -> web.Response:
 
 
 async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.StreamResponse:
-    body = await _body_of(whole)
+    body, size = _body_of(whole)
     answer = web.StreamResponse(status=whole.status, reason=whole.reason, headers=whole.headers)
-    answer.content_length = len(body)
-    await answer.prepare(request)
-    await answer.write(body[: len(body) // 2])
+    answer.content_length = size
+    writer = await answer.prepare(request)
+    half = _cut(body, size // 2)
+    if isinstance(half, bytes):
+        await answer.write(half)
+    elif writer is not None:
+        await half.write(writer)
     if request.transport is not None:
         request.transport.close()  # flushes what was written, then FIN
     return answer
 
 
-async def _malformed(answer: web.StreamResponse) -> web.Response:
-    body = await _body_of(answer)
+def _malformed(answer: web.StreamResponse) -> web.Response:
+    body, size = _body_of(answer)
     headers = answer.headers.copy()
     headers.popall("Content-Length", None)
-    broken = broken_json(body) if answer.content_type == "application/json" else broken_base64(body)
-    return web.Response(status=answer.status, headers=headers, body=broken)
+    breaking = broken_json if answer.content_type == "application/json" else broken_base64
+    return web.Response(status=answer.status, headers=headers, body=_cut(body, *breaking(size)))
 
 
 def _has_left(request: web.Request) -> bool:
@@ -293,19 +296,28 @@ def _reset(request: web.Request) -> web.Response:
     return web.Response()  # aiohttp wants one even where the connection is gone; not a byte of it is sent
 
 
-async def _body_of(response: web.StreamResponse) -> bytes:
+def _body_of(response: web.StreamResponse) -> tuple[bytes | PiecesPayload, int]:
+    """The body and its size: what is large is in files, and is not read here."""
     body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, Payload):
-        return await body.as_bytes()
-    return bytes(body) if isinstance(body, bytes | bytearray) else b""
+    if isinstance(body, PiecesPayload):
+        return body, body.size
+    octets = bytes(body) if isinstance(body, bytes | bytearray) else b""
+    return octets, len(octets)
 
 
-def broken_json(body: bytes) -> bytes:
-    """The first half of a JSON object or array is never JSON."""
-    return body[: max(1, len(body) // 2)]
+def _cut(body: bytes | PiecesPayload, size: int, before: bytes = b"", after: bytes = b"") -> bytes | PiecesPayload:
+    """The first `size` bytes of a body, with others around them."""
+    return before + body[:size] + after if isinstance(body, bytes) else body.cut(size, before, after)
 
 
-def broken_base64(body: bytes) -> bytes:
-    """One character more than whole groups is no base64, even for a decoder that skips foreign characters."""
-    characters = b"".join(body.split()).rstrip(b"=")
-    return b"!" + characters[: max(0, len(characters) - 1) // 4 * 4] + b"A"
+def broken_json(size: int) -> tuple[int, bytes, bytes]:
+    """What spoils JSON of this size, as `_cut` takes it: the first half of an object or array is never JSON."""
+    return max(1, size // 2), b"", b""
+
+
+def broken_base64(size: int) -> tuple[int, bytes, bytes]:
+    """What spoils base64 of this size, as `_cut` takes it.
+
+    One character more than whole groups is no base64, even for a decoder that skips foreign characters.
+    """
+    return max(0, size - 1) // 4 * 4, b"!", b"A"

@@ -313,6 +313,21 @@ class PiecesPayload(Payload):
         """Bytes that are sent."""
         return self._length
 
+    def cut(self, size: int, before: bytes, after: bytes) -> PiecesPayload:
+        """Its first `size` bytes with others around them, to be sent in its place."""
+
+        def pieces() -> Iterator[bytes]:
+            yield before
+            remaining = size
+            for piece in self._pieces():
+                yield piece[:remaining]
+                remaining -= len(piece)
+                if remaining <= 0:
+                    break
+            yield after
+
+        return PiecesPayload(pieces, len(before) + size + len(after), self._release)
+
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The whole body as text."""
         return b"".join(self._pieces()).decode(encoding, errors)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
+import os
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.sandbox.faults import Fault, Faults, broken_base64, broken_json
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from tests.sandbox.signing import documents
 
 if TYPE_CHECKING:
-    import aiohttp
+    from pathlib import Path
 
 LIST = "api/fax/getMessageList/15550100100/0"
 
@@ -103,17 +108,22 @@ def test_rule_that_does_not_fit_is_refused(members: dict[str, Any]) -> None:
         faults.add(Fault.from_members(members))
 
 
+def cut(content: bytes, size: int, before: bytes, after: bytes) -> bytes:
+    return before + content[:size] + after
+
+
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
 def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
+    text = json.dumps(value).encode()
     with pytest.raises(ValueError):
-        json.loads(broken_json(json.dumps(value).encode()))
+        json.loads(cut(text, *broken_json(len(text))))
 
 
-@given(st.binary(max_size=200), st.booleans())
-def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
-    text = base64.encodebytes(content) if folded else base64.b64encode(content)
+@given(st.binary(max_size=200))
+def test_broken_base64_is_never_base64(content: bytes) -> None:
+    text = base64.b64encode(content)
     with pytest.raises(binascii.Error):
-        base64.b64decode(broken_base64(text))
+        base64.b64decode(cut(text, *broken_base64(len(text))))
 
 
 async def test_status_fault_answers_with_its_own_body_and_retry_after(
@@ -200,3 +210,31 @@ async def test_a_refusal_is_spoilt_as_an_answer_is(sandbox: Sandbox, http: aioht
         assert (answer.status, answer.content_type) == (400 if body == b"{" else 200, "application/json")
         with pytest.raises(ValueError):
             json.loads(await answer.read())
+
+
+@pytest.mark.parametrize(("kind", "share"), [("truncate", 2), ("malformed", 1)])
+async def test_a_large_answer_is_spoilt_while_it_is_sent(tmp_path: Path, kind: str, share: int) -> None:
+    size, body = 48 * 2**20, base64.b64encode(documents.plain())
+    async with Sandbox(tmp_path) as sandbox, aiohttp.ClientSession(headers=text_from(sandbox)) as http:
+        async with http.post(f"{sandbox.signing_url}/pdf", data=body) as answer:
+            identifier = (await answer.json())["identifier"]
+        [file] = (tmp_path / "documents").iterdir()
+        os.truncate(file, size)
+        sandbox.inject_fault("GetDoc", kind)
+        tracemalloc.start()
+        try:
+            async with http.get(f"{sandbox.signing_url}/pdf/{identifier}") as answer:
+                received = 0
+                with contextlib.suppress(aiohttp.ClientPayloadError):
+                    async for piece in answer.content.iter_any():
+                        received += len(piece)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert abs(received - size // 3 * 4 // share) < 10
+    assert peak < size / 4
+
+
+def text_from(sandbox: Sandbox) -> dict[str, str]:
+    """The headers of the demo account's documents."""
+    return {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}", "Content-Type": "text/plain"}

@@ -28,7 +28,7 @@ POINTS = [
     ("save", "before sync"),
     ("save", "before commit Save"),
     ("sign", "before unlink Sign"),
-    ("delete", "before unlink Delete"),
+    ("delete", "after unlink Delete"),
     ("send", "after commit Send"),
     ("remove", "before unlink DeleteMessagesByUIDs"),
 ]
