@@ -69,7 +69,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sandbox account": ("carol@direct.example.test", "dan@direct.example.test secret"),
     "sandbox patient": ("Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31"),
     "sandbox fax": ("15550100100 --status waiting", "15550100100 --handle HANDLE --status complete"),
-    "sandbox clock": ("", "--advance 600"),
+    "sandbox clock": ("", "--advance 10m"),
     "sandbox fault": ("Send reset_after", "'*' status --status 503 --times 3", "--clear"),
     "sandbox ledger": ("", "Send --json"),
     "sandbox reset": ("", "--at http://127.0.0.1:8025"),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import attrs
-from cyclopts import Group, Parameter, Token, convert
+from cyclopts import CycloptsError, Group, Parameter, Token, convert
 from cyclopts.validators import Number, mutually_exclusive
 
 MAIL = Group("Mail", sort_key=1)
@@ -51,6 +52,20 @@ def size(kind: Any, tokens: Sequence[Token]) -> int:
     from directsuite.sandbox.serving import size_of  # other commands don't pay for it
 
     return size_of(tokens[0].value)
+
+
+def duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
+    """A time such as 31m or 2h30m, or seconds: a converter. Raises ValueError."""
+    text = tokens[0].value
+    try:
+        with suppress(ValueError):
+            text = f"{float(text):f}s"
+        value: timedelta = cast("Any", convert)(timedelta, [text])
+    except (ValueError, OverflowError, CycloptsError):
+        value = timedelta()
+    if value <= timedelta():
+        raise ValueError("give a time such as 31m or 2h30m, or a number of seconds above 0")
+    return value
 
 
 def whole_day(kind: Any, tokens: Sequence[Token]) -> datetime:
@@ -689,8 +704,8 @@ class SandboxFaxOptions(ControlOptions):
 class SandboxClockOptions(ControlOptions):
     """The options of `sandbox clock`."""
 
-    advance: Annotated[float | None, _Seconds, Parameter(group=_TIME)] = None
-    """Advance the clock by so many seconds."""
+    advance: Annotated[timedelta | None, Parameter(group=_TIME, converter=duration)] = None
+    """Advance the clock by a time such as 31m or 2h30m, or by so many seconds."""
     set: Annotated[datetime | None, Parameter(group=_TIME)] = None
     """Set the clock: 2026-05-01T09:00, in this machine's time zone unless it names another."""
     freeze: Annotated[bool, Flag, Parameter(group=_TIME)] = False

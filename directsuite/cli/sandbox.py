@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -26,6 +26,9 @@ from directsuite.core.failures import reason_of
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.serving import Serving, exports
+
+_STILL = {None: "always", 0: "used up"}
+"""How often a fault still applies, where that is no number."""
 
 P = ParamSpec("P")
 Chosen = TypeVar("Chosen", bound=ControlOptions)
@@ -121,7 +124,7 @@ async def fax(control: Control, options: SandboxFaxOptions, number: str) -> None
 async def clock(control: Control, options: SandboxClockOptions) -> None:
     """Show or change the time."""
     if options.advance is not None:
-        now = await control.advance(timedelta(seconds=options.advance))
+        now = await control.advance(options.advance)
     elif options.set is not None:
         now = await control.set_clock(options.set if options.set.utcoffset() is not None else options.set.astimezone())
     elif options.freeze:
@@ -152,8 +155,9 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
     if options.json:
         show_json(faults)
     elif faults:
-        titles = ("id", "operation", "kind", "times", "applied")
-        show_table(titles, [[each.get(name) for name in titles] for each in faults], right=("id", "applied"))
+        names = ("id", "operation", "kind", "applied")
+        rows = [[*(each[name] for name in names), _STILL.get(each["remaining"], each["remaining"])] for each in faults]
+        show_table((*names, "still"), rows, right=("id", "applied"))
     else:
         say("nothing goes wrong")
 

@@ -74,9 +74,13 @@ async def test_a_fax_is_added_and_changed(operator: Operator) -> None:
 async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
     assert (await operator.run("clock", "--set", "2026-05-01T09:00+00:00")).out.startswith("2026-05-01 ")
     await operator.run("clock", "--freeze")
-    before = operator.sandbox.clock.now()
-    await operator.run("clock", "--advance", "600")
-    assert operator.sandbox.clock.now() - before == timedelta(minutes=10)
+    for text, seconds in (("600", 600), ("0.5", 0.5), ("31m", 31 * 60), ("2h30m", 9000)):
+        before = operator.sandbox.clock.now()
+        await operator.run("clock", "--advance", text)
+        assert operator.sandbox.clock.now() - before == timedelta(seconds=seconds)
+    for text in ("soon", "0", "-5m", "nan", "inf", "1e300", "31x"):
+        wrong = await operator.run("clock", f"--advance={text}")
+        assert (wrong.status, "such as 31m or 2h30m" in wrong.err) == (2, True), text
     assert (await operator.run("clock", "--resume")).status == 0
     assert operator.sandbox.clock.frozen is False
     assert (await operator.run("clock", "--freeze", "--resume")).status == 2
@@ -85,7 +89,7 @@ async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
 async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert (await operator.run("fault")).err == "directsuite: nothing goes wrong\n"
     ended = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
-    assert ended.out.splitlines()[1].split() == ["1", "Send", "status", "0"]
+    assert ended.out.splitlines()[1].split() == ["1", "Send", "status", "0", "always"]
     (rule,) = json.loads((await operator.run("fault", "--json")).out)
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
     assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
@@ -98,6 +102,16 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2
     assert "its kind is one of status, latency" in wrong.err
+
+
+async def test_faults_are_listed_with_how_often_they_still_apply(operator: Operator) -> None:
+    for times in ("1", "2"):
+        await operator.run("fault", "GetUIDs", "status", "--times", times)
+    async with ds.DirectSuite.from_env({**operator.sandbox.environment, "DIRECTSUITE_RETRY_ATTEMPTS": "1"}) as suite:
+        with pytest.raises(ds.DirectSuiteError):
+            await suite.mailbox(ALICE, "secret").get_uids()
+    lines = (await operator.run("fault")).out.splitlines()
+    assert [line.split()[3:] for line in lines] == [["applied", "still"], ["1", "used", "up"], ["0", "2"]]
 
 
 async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: Path) -> None:

@@ -59,6 +59,14 @@ async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.Cl
     assert (await submit(sandbox, http, "DELETE/faults/1", {}))[0] == 404
 
 
+async def test_a_fault_that_is_used_up_is_greyed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    for _ in range(2):
+        sandbox.inject_fault("Send", "status")
+    assert 'class="nothing"' not in await view(sandbox, http, "/page/controls")
+    sandbox._faults.take("Send")
+    assert (await view(sandbox, http, "/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
+
+
 async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     forms: dict[str, list[dict[str, Any]]] = {
         "POST/accounts": [
