@@ -12,6 +12,7 @@ A request passes, from the outside in:
 from __future__ import annotations
 
 import asyncio
+import weakref
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import cache
@@ -39,6 +40,8 @@ from directsuite.sandbox.state import SandboxState, Seed
 if TYPE_CHECKING:
     import sqlite3
     from types import TracebackType
+
+    from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.messaging.service import Profiles
     from directsuite.sandbox.signing.keys import KeySource
@@ -119,6 +122,8 @@ class Sandbox(SandboxState):
         self.calls = Calls()
         """What was answered since it was made."""
         self._access = Access(token)
+        # Requests answered before their bodies had come, which aiohttp reads on for 10 s; by id, for they have no hash.
+        self._unread = weakref.WeakValueDictionary[int, web.Request]()
         self._closing = AsyncExitStack()
         self._demo_token = credentials.new_secret()
 
@@ -133,7 +138,7 @@ class Sandbox(SandboxState):
             )
             opening.push_async_callback(runner.cleanup)
             await runner.setup()
-            opening.callback(self._release_hanging_requests)
+            opening.callback(self._release_requests)
             site = web.TCPSite(runner, self._host, self._port)
             await site.start()
             self._name_urls(runner.addresses[0][1])
@@ -157,6 +162,7 @@ class Sandbox(SandboxState):
 
     def _application(self) -> web.Application:
         middlewares = [
+            self._note_unread,
             self.calls.recording(),
             imitation(self._imitated),
             refusals,
@@ -191,8 +197,20 @@ class Sandbox(SandboxState):
             ]
         return [*signing, *services.fax.routes(), *services.messaging.routes(), *services.registration.routes()]
 
-    def _release_hanging_requests(self) -> None:
+    @web.middleware
+    async def _note_unread(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Note a request whose body is not read to its end."""
+        try:
+            return await handler(request)
+        finally:
+            if not request.content.is_eof():
+                self._unread[id(request)] = request
+
+    def _release_requests(self) -> None:
+        """End the requests that hang, and the reading of bodies that were refused."""
         self._faults.stopped = True
+        for request in [*self._unread.values()]:
+            request.content.set_exception(TimeoutError())  # as if aiohttp had waited long enough
         self._page.close()
 
     def _name_urls(self, port: int) -> None:

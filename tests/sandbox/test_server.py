@@ -222,6 +222,18 @@ async def test_port_in_use_is_an_error_that_leaves_nothing_open(sandbox: Sandbox
         await Sandbox(port=port).__aenter__()
 
 
+async def test_sandbox_stops_at_once_although_the_rest_of_a_refused_body_is_awaited() -> None:
+    async with Sandbox() as sandbox:
+        address, token = urlsplit(sandbox.signing_url), sandbox.environment["DIRECTSUITE_TOKEN"]
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        head = f"POST {address.path}/pdf HTTP/1.1\r\nHost: sandbox\r\nAuthorization: Bearer {token}\r\n"
+        writer.write(f"{head}Content-Length: {2**40}\r\n\r\nAAAA".encode())
+        assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2
+    writer.close()
+
+
 async def test_closed_sandbox_takes_no_more_work(http: aiohttp.ClientSession) -> None:
     async with Sandbox() as sandbox:
         pass
