@@ -84,7 +84,7 @@ def status_of(refused: Exception) -> HTTPStatus:
 
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
-_Number = int | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\Z")]
+_Number = int | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}$(?!\n)")]  # JSON Schema has no \Z
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_153_600_000)]  # a hundred years
 
 
@@ -338,35 +338,86 @@ class Entry:
     """The type that the document describes the body by, where that is another; bytes where the body is no JSON."""
     query: str | None = None
     """A parameter of the URL."""
+    example: Any = None
+    """A body that does something with the samples, as the document has it."""
+    subject: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    """What the document says about the path's parameter: an example, or which operation's answer has the value."""
+    after: str | None = None
+    """The operation that goes before in an example."""
+
+
+_AT = "2026-05-01T12:00:00+00:00"
+_ADDED = {"member": "/created"}
 
 
 CONTROLS = (
     Entry("GET", "clock", "The sandbox's time.", _clock),
-    Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze),
-    Entry("POST", "clock/set", "Set the clock.", _set, _Set),
-    Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance),
+    Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze, example={"at": _AT}),
+    Entry("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _AT}),
+    Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance, example={"seconds": 600}),
     Entry("POST", "clock/resume", "Let the clock go on.", _resume),
     Entry("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
-    Entry("POST", "faults", "Add a rule; its id.", _add_fault, dict[str, Any], Fault),
+    Entry(
+        "POST",
+        "faults",
+        "Add a rule; its id.",
+        _add_fault,
+        dict[str, Any],
+        Fault,
+        example={"operation": "Send", "kind": "reset_after"},
+    ),
     Entry("DELETE", "faults", "Remove all rules.", _clear_faults),
-    Entry("DELETE", r"faults/{id:[0-9]{1,9}}", "Remove a rule.", _remove_fault),
+    Entry(
+        "DELETE",
+        r"faults/{id:[0-9]{1,9}}",
+        "Remove a rule.",
+        _remove_fault,
+        subject={"x-source": {"operationId": "add_fault", **_ADDED}},
+    ),
     Entry(
         "POST",
         "accounts",
         "Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client.",
         _add_account,
         _Mailbox | _TUser | _Reseller | _Client,
+        example={"kind": "mailbox", "address": "carol@direct.example.test", "password": "sandbox"},
     ),
-    Entry("POST", "individuals", "Add an identity-proofed individual; the id.", _add_individual, _Individual),
+    Entry(
+        "POST",
+        "individuals",
+        "Add an identity-proofed individual; the id.",
+        _add_individual,
+        _Individual,
+        example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
+    ),
     Entry(
         "POST",
         "patients/{address}/state",
         "Force a patient's state; null lets it follow the clock again.",
         _set_patient_state,
         _PatientState,
+        example={"state": "disabled"},
+        subject={"example": "ada@direct.example.test"},
+        after="ProvisionIDProofedPatient",
     ),
-    Entry("POST", "fax", "Add a fax; its handle.", _add_fax, dict[str, Any], NewFax),
-    Entry("PATCH", "fax/{handle}", "Give a fax another status.", _set_fax_status, _FaxStatus),
+    Entry(
+        "POST",
+        "fax",
+        "Add a fax; its handle.",
+        _add_fax,
+        dict[str, Any],
+        NewFax,
+        example={"fax_number": "15550100100", "status": "waiting"},
+    ),
+    Entry(
+        "PATCH",
+        "fax/{handle}",
+        "Give a fax another status.",
+        _set_fax_status,
+        _FaxStatus,
+        example={"status": "complete"},
+        subject={"x-source": {"operationId": "add_fax", **_ADDED}},
+    ),
     Entry(
         "POST",
         "inbound/{address}",
@@ -374,6 +425,8 @@ CONTROLS = (
         _inbound,
         described_as=bytes,
         query="folder",
+        example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
+        subject={"example": "alice@direct.example.test"},
     ),
     Entry(
         "POST",
@@ -381,6 +434,8 @@ CONTROLS = (
         "Give the delivery to a recipient a status for good.",
         _force_status,
         _DeliveryStatus,
+        example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
+        subject={"x-source": {"operationId": "Send", "member": "/smtpId"}},
     ),
     Entry(
         "POST",
@@ -388,10 +443,19 @@ CONTROLS = (
         "Give a folder's messages other uids, as a restore does.",
         _renumber,
         _Renumber,
+        example={"folder": "INBOX", "first": 1000},
+        subject={"example": "alice@direct.example.test"},
     ),
     Entry("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
-    Entry("POST", "profile", "Have it answer so: one profile, or several.", _set_profile, _Profile),
-    Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token),
+    Entry(
+        "POST",
+        "profile",
+        "Have it answer so: one profile, or several.",
+        _set_profile,
+        _Profile,
+        example={"profile": "java"},
+    ),
+    Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token, example={"seconds": 60}),
     Entry("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
     Entry("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
     Entry("GET", "ledger", "What really happened: every side effect, or an operation's.", _ledger, query="operation"),
@@ -410,8 +474,10 @@ def control_document() -> dict[str, Any]:
         operation: dict[str, Any] = {
             "operationId": entry.control.__name__.removeprefix("_"),
             "summary": entry.summary,
+            "tags": ["control"],
             "parameters": [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                | dict(entry.subject)
                 for name in re.findall(r"{(\w+)}", path)
             ],
             "responses": {
@@ -421,14 +487,18 @@ def control_document() -> dict[str, Any]:
         }
         if entry.query is not None:
             operation["parameters"].append({"name": entry.query, "in": "query", "schema": {"type": "string"}})
+        if entry.after is not None:
+            operation["x-after"] = entry.after
+        example = {} if entry.example is None else {"example": entry.example}
         if entry.body is not None:
-            operation["requestBody"] = {"content": {"application/json": {"schema": next(described)}}}
+            operation["requestBody"] = {"content": {"application/json": {"schema": next(described), **example}}}
         elif entry.described_as is bytes:
-            operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+            operation["requestBody"] = {"required": True, "content": {"application/octet-stream": example}}
         paths.setdefault(f"{BASE}/{path}", {})[entry.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "The sandbox's control API", "version": __version__},
+        "tags": [{"name": "control", "description": "Drives the sandbox from outside: not a part of the services."}],
         "paths": paths,
         "components": {"schemas": components},
     }

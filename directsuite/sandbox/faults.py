@@ -52,7 +52,7 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EVERY_OPERATION = "*"
 
-_HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+\Z")]
+_HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 

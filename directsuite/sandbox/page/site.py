@@ -3,7 +3,7 @@
     GET   /, /page/…              a view: a function that reads, and a template
     POST  /page/do/METHOD/PATH    a control of the control API, with a form for its body
     GET   /page/events            server-sent events: `call` after a call, `change` after a change of the state
-    GET   /docs                   the two OpenAPI documents
+    GET   /docs, /docs/NAME       the operations of the two OpenAPI documents
 
 A browser is told to run this page's own scripts only, to load nothing from elsewhere, and to show the page in no other.
 Mail's HTML, attachments and documents have policies of their own. jinja2 is imported with the first view.
@@ -17,20 +17,20 @@ import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
+from functools import cache, cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
-import msgspec
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
 from directsuite.sandbox.access import COOKIE, Access, Answer, is_same
 from directsuite.sandbox.calls import masked
+from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
-from directsuite.sandbox.control import BASE, CONTROLS, REFUSALS, Entry, control_document, status_of
+from directsuite.sandbox.control import CONTROLS, REFUSALS, control_document, status_of
 from directsuite.sandbox.faults import EVERY_OPERATION, KINDS
 from directsuite.sandbox.files import FilePayload, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_MS
@@ -40,9 +40,9 @@ from directsuite.sandbox.messaging.service import PROFILES
 from directsuite.sandbox.page import content
 from directsuite.sandbox.page.content import NEWEST, PAGE
 from directsuite.sandbox.page.drawing import draw_page, neutral_html
-from directsuite.sandbox.page.inbound import deliver
+from directsuite.sandbox.page.forms import Act, act_of
 from directsuite.sandbox.page.live import Live
-from directsuite.sandbox.page.reference import operations_of
+from directsuite.sandbox.page.reference import Operation, example_of, operations_of
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.refusals import RefusedError, too_large
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 View = Callable[["Page", web.Request], Awaitable[Mapping[str, Any]]]
-Act = Callable[["SandboxState", web.Request, "MultiDictProxy[Any]"], Awaitable[None]]
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -101,7 +100,6 @@ class Page:
     ) -> None:
         self.sandbox, self.calls, self.live = sandbox, calls, Live()
         self._services_document = services_document
-        self._described: list[tuple[str, str, list[dict[str, Any]]]] | None = None
         self._access = access
         self._drawing = asyncio.Semaphore(1)
         calls.listeners.append(self._tell_call)
@@ -116,10 +114,7 @@ class Page:
             ),
             *(web.get(path, self._guarded(_bound(self, file)), allow_head=False) for path, file in _FILES),
             *(
-                web.post(
-                    f"/page/do/{entry.method}/{entry.path}",
-                    self._guarded(self._doing(deliver if entry.described_as is bytes else _control_of(entry))),
-                )
+                web.post(f"/page/do/{entry.method}/{entry.path}", self._guarded(self._doing(act_of(entry))))
                 for entry in CONTROLS
                 if entry.method != "GET"
             ),
@@ -235,14 +230,16 @@ class Page:
             self.live.forget(event)
         return response
 
-    def described(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
-        """Both OpenAPI documents, read once: name, path and operations. Raises ImportError without PyYAML."""
-        if self._described is None:
-            self._described = [
-                ("services", "/openapi.json", operations_of(self._services_document())),
-                ("control", f"{BASE}/openapi.json", operations_of(control_document())),
-            ]
-        return self._described
+    @cached_property
+    def operations(self) -> dict[str, Operation]:
+        """Those of both OpenAPI documents, by their names. Raises ImportError without PyYAML."""
+        both = [*operations_of(self._services_document()), *operations_of(control_document())]
+        return {each.name: each for each in both}
+
+    def example(self, name: str, here: str) -> str:
+        """The example of an operation as commands for a shell. here: the URL of the page's server."""
+        token = None if self._access.token is None else TOKEN_VARIABLE
+        return "\n".join(each.command(here, token) for each in example_of(self.operations, name))
 
     @property
     def now(self) -> int:
@@ -413,7 +410,16 @@ async def _controls(page: Page, request: web.Request) -> Mapping[str, Any]:
 
 
 async def _docs(page: Page, request: web.Request) -> Mapping[str, Any]:
-    return {"documents": await asyncio.to_thread(page.described)}
+    text = _text(request)
+    operations = await asyncio.to_thread(lambda: page.operations)
+    return {"text": text, "rows": [each for each in operations.values() if each.matches(text)]}
+
+
+async def _operation(page: Page, request: web.Request) -> Mapping[str, Any]:
+    operations = await asyncio.to_thread(lambda: page.operations)
+    operation = _there(operations.get(request.match_info["name"]))
+    example = page.example(operation.name, str(request.url.origin()))
+    return {"operation": operation, "example": example, **operation.described()}
 
 
 _ONE_MESSAGE = "/page/mail/{address}/{folder:[0-9]{1,15}}/{uid:[0-9]{1,15}}"
@@ -431,6 +437,7 @@ _VIEWS: dict[str, tuple[str, View]] = {
     "/page/effects": ("effects.html", _effects),
     "/page/controls": ("controls.html", _controls),
     "/docs": ("docs.html", _docs),
+    "/docs/{name}": ("operation.html", _operation),
 }
 
 
@@ -553,37 +560,6 @@ def _newest(calls: Calls, text: str, before: int) -> list[AnsweredCall]:
             if len(found) > PAGE:
                 break
     return found
-
-
-def _members(form: MultiDictProxy[Any]) -> dict[str, Any]:
-    """A form as members of JSON: what is left empty is left out, and a name with [] has a list of words."""
-    members = dict[str, Any]()
-    for name in form.keys() - {"form_token", "back"}:
-        texts = [text for text in map(str, form.getall(name)) if text.strip()]
-        if name.endswith("[]"):
-            members[name[:-2]] = " ".join(texts).replace(",", " ").split()
-        elif texts:
-            members[name] = texts[0]
-    if "at" in members and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
-        members["at"] = members["at"].removesuffix("Z") + "+00:00"  # what a browser's field gives has no offset
-    return members
-
-
-def _control_of(entry: Entry) -> Act:
-    """The control with a form for its JSON."""
-
-    async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
-        await entry.control(sandbox, request, _body_of(entry, _members(form)))
-
-    return act
-
-
-def _body_of(entry: Entry, members: dict[str, Any]) -> Any:
-    """The body that a control takes, of a form's texts. Raises ValueError."""
-    if entry.body is None:
-        return None
-    body = msgspec.convert(members, entry.described_as or entry.body, strict=False)
-    return body if entry.described_as is None else msgspec.to_builtins(body)
 
 
 def _moment(milliseconds: int) -> str:

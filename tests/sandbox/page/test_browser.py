@@ -234,6 +234,23 @@ async def test_messages_are_found_and_read_by_keys(filled: Sandbox, tab: Watched
     assert tab.complaints == []
 
 
+async def test_operations_are_found_and_read_by_keys(tab: Watched) -> None:
+    await tab.open("/docs")
+    keys, page = tab.page.keyboard, tab.page
+    await keys.press("/")
+    await keys.type("with tuser status")
+    await page.wait_for_url("**q=with**status")
+    await page.locator("#live tbody tr:only-child").wait_for()
+    await keys.press("Escape")
+    await keys.press("j")
+    await keys.press("Enter")
+    await page.get_by_role("heading", name="GetMessageStatusWithTuser", exact=True).wait_for()
+    await page.get_by_text("curl -sS -X POST").wait_for()
+    await keys.press("u")
+    await page.get_by_role("link", name="SignAndPull", exact=True).wait_for()
+    assert tab.complaints == []
+
+
 async def test_what_happens_is_shown_as_it_happens(filled: Sandbox, tab: Watched, http: aiohttp.ClientSession) -> None:
     page = tab.page
     await tab.open("/page/calls")
@@ -342,6 +359,7 @@ async def test_the_page_is_accessible(
     page = await browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 844})
     views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
     views += [f"/page/documents/{signed}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
+    views += ["/docs?q=nothing", "/docs/MultiSignAndPull"]
     views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(filled, "<p>text</p>")]
     views += [await message_of(filled, "<p>text</p>", plain="text")]
     trouble = dict[str, Any]()

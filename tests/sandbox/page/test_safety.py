@@ -107,6 +107,7 @@ async def test_browsers_are_told_to_load_and_run_nothing_else(
         f"/page/documents/{signed}/1.png",
         "/nothing",
         "/docs",
+        "/docs/Send",
     ):
         async with http.get(f"{filled.root_url}{path}") as answer:
             if path == "/nothing":
@@ -215,7 +216,13 @@ def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
         *("/?q={0}&after={0}", "/page/mail/{0}", f"/page/mail/{ALICE}?folder={{0}}&before={{0}}", "/page/sent?q={0}"),
         *(f"/page/mail/{ALICE}/{{0}}/1", f"/page/mail/{ALICE}/1/{{0}}", f"/page/mail/{ALICE}/1/1/attachments/{{0}}"),
         *("/page/calls?q={0}&before={0}", "/page/calls/{0}", "/page/documents/{0}", "/page/documents/{0}/1.png"),
-        *("/page/faxes?q={0}&before={0}", "/page/patients?q={0}&after={0}", "/page/static/{0}", "/docs?{0}"),
+        *(
+            "/page/faxes?q={0}&before={0}",
+            "/page/patients?q={0}&after={0}",
+            "/page/static/{0}",
+            "/docs?q={0}",
+            "/docs/{0}",
+        ),
     ],
 )
 async def test_no_address_makes_it_fail(path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:

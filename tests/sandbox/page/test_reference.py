@@ -1,0 +1,149 @@
+"""The page's reference of the API: the examples that it makes, and the search for operations."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import jsonschema_rs
+import pytest
+
+from directsuite.sandbox.control import control_document
+from directsuite.sandbox.page.reference import Request, example, example_of, operations_of
+from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
+from directsuite.sandbox.server import Sandbox, openapi_document
+from tests.sandbox.page.conftest import view
+
+OPERATIONS = {each.name: each for each in [*operations_of(openapi_document()), *operations_of(control_document())]}
+
+
+async def run(request: Request, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]) -> bytes:
+    """Send one request of an example, keep what it says is to be kept, and return the answer to it."""
+    path, body = (
+        re.sub(r"\$(\w+)", lambda match: variables[match[1]], text or "") for text in (request.path, request.body)
+    )
+    headers = {"Content-Type": request.media_type} if request.media_type and request.body else {}
+    if request.takes_bearer:
+        headers["Authorization"] = f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"
+    async with http.request(
+        request.method, sandbox.root_url + path, data=body.encode() or None, headers=headers
+    ) as answer:
+        assert answer.status in {200, 201}, await answer.text()
+        if answer.content_type != "application/json":
+            return await answer.read()
+        value = await answer.json()
+        assert value.get("success", True), value
+        for name in (request.kept or "").split("/")[1:]:
+            value = value[int(name) if name.isdecimal() else name]
+        if request.kept:
+            variables[request.variable] = str(value)
+        return await answer.read()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_an_example_is_answered_with_success(
+    operation: str, filled: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    variables = dict[str, str]()
+    for request in example_of(OPERATIONS, operation):
+        assert await run(request, filled, http, variables)
+
+
+@pytest.fixture
+async def shell(tmp_path: Path) -> AsyncIterator[tuple[Sandbox, dict[str, str]]]:
+    """A sandbox with samples, and the environment of a shell in which curl fails where it is refused."""
+    async with Sandbox(seed=add_sample_content) as sandbox:
+        (tmp_path / ".curlrc").write_text("fail\n")
+        own = {"PATH": os.environ["PATH"], "CURL_HOME": str(tmp_path)}
+        mailbox = {"DIRECTSUITE_MAILBOX": ALICE, "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
+        yield sandbox, {**own, **sandbox.environment, **mailbox}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_an_example_works_in_a_shell(
+    operation: str, shell: tuple[Sandbox, dict[str, str]], http: aiohttp.ClientSession
+) -> None:
+    sandbox, environment = shell
+    page = await view(sandbox, http, f"/docs/{operation}")
+    command = html.unescape(page.partition('id="example">')[2].partition("</pre>")[0])
+    bash = await asyncio.create_subprocess_exec(
+        "bash", "-euo", "pipefail", "-c", command, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    answer, _ = await bash.communicate()
+    assert bash.returncode == 0
+    assert answer
+    assert not any(call.refused for call in sandbox.calls.answered)
+
+
+def test_examples_conform_to_the_schemas() -> None:
+    checked = 0
+    for operation in OPERATIONS.values():
+        content = operation.definition.get("requestBody", {}).get("content", {})
+        for part in (*operation.definition["parameters"], *content.values()):
+            value = example(operation.document, part, [])
+            if "schema" in part and value is not None:
+                schema = {**part["schema"], "components": operation.document["components"]}
+                jsonschema_rs.Draft202012Validator(schema, validate_formats=True).validate(value)
+                checked += 1
+            else:
+                assert not part.get("required"), f"{operation.name} has no example for {part['name']}"
+    assert checked > 100
+
+
+def test_a_command_is_one_of_a_shell_whatever_it_sends() -> None:
+    body = 'it\'s $(id) `id` \\ "x"\n! $smtpId'
+    words = shlex.split(Request("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).command(""))
+    assert words[words.index("-d") + 1] == body
+    assert words[:5] == ["curl", "-sS", "-X", "PUT", "$DIRECTSUITE_MESSAGE_URL/Send"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SENDwith", {"SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser"}),
+        ("fax messages", {"getMultipleMessageInfo"}),
+        ("clock/adv", {"advance"}),
+        ("patch pull", {"FlattenAndPull", "ClearUnsignedFieldsAndPull", "SignAndPull", "MultiSignAndPull"}),
+        ("registration finds", {"GetPatientAddressByMeta", "GetPatientAddressByUsername"}),
+        ("'\"><b>", set[str]()),
+        (" ", set(OPERATIONS)),
+    ],
+)
+async def test_operations_are_found(text: str, found: set[str], sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{sandbox.root_url}/docs", params={"q": text}) as answer:
+        page = await answer.text()
+    assert set(re.findall(r'href="/docs/(\w+)"', page)) == found
+    assert ("Nothing is found" in page) == (not found)
+    assert "<b>" not in page
+
+
+async def test_both_documents_are_shown_offline_and_in_little(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    pages = [await view(sandbox, http, path) for path in ("/docs", "/docs/Send", "/docs/advance")]
+    assert "/_sandbox/clock/advance" in pages[0]
+    for page in pages:
+        assert "http://" not in page.replace(sandbox.root_url, "")
+        assert len(page) < 40_000
+    async with http.get(f"{sandbox.root_url}/docs/Nothing") as answer:
+        assert answer.status == 404
+
+
+async def test_an_example_of_a_control_beyond_this_machine_has_the_token(http: aiohttp.ClientSession) -> None:
+    token = "a token of the sandbox"
+    async with Sandbox(token=token) as sandbox:
+        form = {"token": token}
+        async with http.post(f"{sandbox.root_url}/page/token", data=form, allow_redirects=False) as answer:
+            cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+        shown = dict[str, str]()
+        for name in ("clock", "Send"):
+            async with http.get(f"{sandbox.root_url}/docs/{name}", cookies=cookies) as answer:
+                shown[name] = html.unescape(await answer.text())
+        assert '-H "Authorization: Bearer $DIRECTSUITE_SANDBOX_TOKEN"' in shown["clock"]
+        assert "SANDBOX_TOKEN" not in shown["Send"]
+        assert token not in shown["clock"]
