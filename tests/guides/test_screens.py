@@ -59,6 +59,42 @@ PICTURED = (
     "directsuite inbox reply 6 --body 'Thank you.' --attach signed/first.pdf",
     "directsuite inbox move 6 --to INBOX.Done",
 )
+ASKING = (
+    "send --to bob@direct.example.test --subject Referral --body x",
+    "send --to bob@direct.example.test --subject Referral --body x --key referral",
+    "status none",
+    "inbox list",
+    "inbox list --all-folders",
+    "inbox list --since 2026-01-01",
+    "inbox list --unread",
+    "inbox folders",
+    "inbox read 1",
+    "inbox save 6 --into received",
+    "inbox save 1 --eml --into received",
+    "inbox mark 4",
+    "inbox mark 4 --unread",
+    "inbox reply 1 --body x",
+    "inbox forward 1 --to bob@direct.example.test",
+    "inbox copy 1 --to INBOX.Referrals",
+    "inbox move 1 --to INBOX.Referrals",
+    "inbox delete 2 --yes",
+    "sync run --once --store sync.db",
+    "sign consents --output invisible",
+    "sign consent.pdf --output signed.pdf --name PatientSignature",
+    "sign consent.pdf --output both.pdf --name A --widget 72,620,200,70 --name B --widget 72,520,200,70",
+    "sign info consent.pdf",
+    "sign verify consent.pdf",
+    "sign flatten consent.pdf --output flat.pdf",
+    "sign clear consent.pdf --output cleared.pdf",
+    "fax list 15550100100",
+    "fax watch 15550100100 --status waiting",
+    "fax show 15550100100 none",
+    "patient find ada.toml --domain direct.example.test",
+    "patient add ada.toml --domain direct.example.test --yes",
+    "patient by-username ada --domain direct.example.test",
+    "patient passwords passwords.toml --domain direct.example.test",
+)
+"""One command for each row of the table of the guide `sandbox`."""
 FILES = {
     "letter.txt": "Dear Bob,\n\nplease see my patient.\n",
     "ada.toml": 'first_name = "Ada"\nlast_name = "Example"\nssn4 = "1234"\ndob = 1980-02-29\ndirect_username = "ada"\n'
@@ -107,7 +143,14 @@ def _show_nothing(_: Progress) -> None:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A sandbox with its sample content."""
+    async with Sandbox(seed=add_sample_content) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files, at a terminal of 80 columns, with the sandbox's sample content in the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
@@ -121,13 +164,12 @@ async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         (tmp_path / name).write_bytes(documents.consent_form(documents.Form.numbered(1)))
     for name, value in {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "DIRECTSUITE_STATE": "state"}.items():
         monkeypatch.setenv(name, value)
-    async with Sandbox(seed=add_sample_content) as sandbox:
-        for name, value in sandbox.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX", MAILBOXES[0])
-        monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", MAILBOX_LOGIN)
-        yield tmp_path
+    for name, value in sandbox.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX", MAILBOXES[0])
+    monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", MAILBOX_LOGIN)
+    return tmp_path
 
 
 async def screen_of(command: str, monkeypatch: pytest.MonkeyPatch, ids: Ids) -> str:
@@ -156,6 +198,21 @@ async def test_the_guide_shows_what_the_commands_print(desk: Path, monkeypatch: 
     if os.environ.get("WRITE_SCREENS"):
         DOCUMENTS["screens"].write_text(guide, "utf-8")
     assert guide == written
+
+
+async def test_the_table_has_the_operations_that_each_command_asks_for(
+    sandbox: Sandbox, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = text_of("sandbox").partition("| command | operations |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(.*)` \| (.*) \|$", table, flags=re.MULTILINE)
+    written = {command: set(cell.split(", ")) for commands, cell in rows for command in commands.split("`, `")}
+    asked = dict[str, set[str]]()
+    for command in ASKING:
+        before, words = sandbox.calls.count, set(command.split())
+        await screen_of(f"directsuite {command}", monkeypatch, Ids())
+        row = max((each for each in written if words >= set(each.split())), key=len)
+        asked[row] = {call.operation for call in list(sandbox.calls.answered)[before:]}
+    assert asked == written
 
 
 async def test_readme_has_a_picture_of_the_terminal(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
