@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import sqlite3
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from directsuite.sandbox.messaging.delivery import Status, fate_of
+from directsuite.sandbox.messaging import delivery
+from directsuite.sandbox.messaging.delivery import Fate, Sent, Status, fate_of
 from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, credentials, message
-
-if TYPE_CHECKING:
-    pass
 
 SERVED = {"direct.clinic.test", "direct.real.org"}
 
@@ -61,6 +60,22 @@ async def test_a_confirmation_after_the_hour_is_called_late(mail: MessagingServe
 def test_a_served_domain_that_is_no_test_domain_knows_no_magic() -> None:
     assert fate_of("nomdn@direct.real.org", SERVED).outcome is Status.REMOTELY_FAILED
     assert fate_of("nomdn@contest", SERVED).outcome is Status.LOCALLY_FAILED
+
+
+def test_a_report_costs_no_more_where_the_account_has_sent_much() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    connection.executescript(delivery.SCHEMA)
+    steps = list[None]()
+    connection.set_progress_handler(lambda: steps.append(None), 1)
+    costs = list[int]()
+    for number in range(300):
+        delivery.record_sent(connection, Sent(f"<{number}@x>", 1, ALICE, 1, 0), [(BOB, Fate(None, ""))])
+        steps.clear()
+        assert len(delivery.report(connection, 1, ["0@x"], now_ms=0)) == 1
+        costs.append(len(steps))
+    connection.close()
+    assert costs[-1] < 1.5 * costs[0]
 
 
 async def test_a_report_has_a_record_for_each_recipient(mail: MessagingServer) -> None:
