@@ -1,198 +1,201 @@
-"""`python -m benchmarks sandbox`: the sandbox, in a process of its own, under many callers at a time.
+"""`python -m benchmarks sandbox`: all operations of the sandbox, in a process of its own, under many callers at a time.
 
-Each operation is called by all callers, of whom each gives its next request once it has the answer. An answer that is
-no success, such as one for a locked database, ends the measurement.
+Each operation is called by all callers, of whom each gives its next request once it has the answer. Before and after it
+they do the same with the sandbox's health answer, which the operation's requests a second are compared with.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
+import itertools
+import statistics
 import sys
 import tempfile
 import time
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import attrs
+from yarl import URL
 
 from benchmarks.measuring.machine import described
-from directsuite.cli.demo import documents
-from directsuite.sandbox import Control
+from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, Answer, Caller, Request
+from benchmarks.soak.census import MEGABYTE, resident
+from benchmarks.soak.server import running_server
 
 RESULTS = Path(__file__).parent / "results" / "sandbox-load.md"
 CALLERS = 200
-_ROUNDS = 3
-_LOGIN = {"username": "alice@direct.example.test", "password": "sandbox"}
-_MEGABYTE = 1_000_000
-
-Call = Callable[[], Awaitable[None]]
+_LONGEST = 240  # seconds, after which the whole run is given up
+_LOCKED = b"database is locked"
 
 
-@attrs.frozen(kw_only=True)
-class Rate:
-    """How many requests of an operation there were, the seconds of each and of all, and the peak of memory after."""
+@attrs.frozen
+class Load:
+    """The seconds of each request, those of all together, and what failed, by kind."""
 
-    operation: str
     seconds: list[float]
     elapsed: float
-    peak: int
+    failures: Counter[str]
 
     @property
-    def slowest(self) -> float:
-        """The milliseconds within which 99 of 100 were answered."""
-        return sorted(self.seconds)[len(self.seconds) * 99 // 100] * 1000
+    def rate(self) -> float:
+        """Requests a second."""
+        return len(self.seconds) / self.elapsed
+
+    def within(self, percent: int) -> float:
+        """The milliseconds within which so many of 100 were answered."""
+        return sorted(self.seconds)[len(self.seconds) * percent // 100] * 1000
+
+
+@attrs.frozen
+class Measured:
+    """An operation's load, those of the health answer around it, and the sandbox's memory after it, in bytes."""
+
+    operation: str
+    load: Load
+    health: tuple[Load, Load]
+    memory: int
+
+    @property
+    def ratio(self) -> float:
+        """The operation's requests a second to the health answer's."""
+        return self.load.rate * len(self.health) / sum(each.rate for each in self.health)
 
 
 @attrs.frozen(kw_only=True)
 class Running:
-    """A sandbox that runs, and what calls it."""
+    """A sandbox that runs, and what calls it. log: what the sandbox writes to its standard error."""
 
-    http: aiohttp.ClientSession
-    urls: dict[str, str]
-    headers: dict[str, str]
+    caller: Caller
+    health: Request
     process: int
+    log: Path
     started_in: float
     """Seconds from the start of the process to its being ready."""
-
-    async def call(self, method: str, url: str, body: object, **headers: str) -> Any:
-        """Return the answer. Raises RuntimeError for one that is no success."""
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        given = {"Content-Type": "application/json", **headers}
-        async with self.http.request(method, url, data=content, headers=given) as answer:
-            text = await answer.read()
-        answered: Any = json.loads(text) if answer.status == HTTPStatus.OK else {}
-        if answer.status != HTTPStatus.OK or answered.get("success") is False:
-            raise RuntimeError(f"{method} was answered with {answer.status}: {text[:200]!r}")
-        return answered
+    memory: int
+    """Bytes that it had then."""
 
     def peak(self) -> int:
         """The most memory that the process has had, in bytes."""
         lines = Path(f"/proc/{self.process}/status").read_text("ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
-    async def calls(self) -> dict[str, Call]:
-        """What is measured: one request of each operation."""
-        signing, message = f"{self.urls['signing']}/pdf", self.urls["message"]
-        pdf = base64.b64encode(documents.consent_form(documents.Form.numbered(1)))
-        stored = (await self.call("POST", signing, pdf, **self.headers))["identifier"]
-        sent = {
-            "subject": "load",
-            "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
-            "sender": _LOGIN["username"],
-            "body": "text",
-            "htmlBody": False,
-        }
-
-        async def save() -> None:
-            await self.call("POST", signing, pdf, **self.headers)
-
-        async def describe() -> None:
-            await self.call("GET", f"{signing}/{stored}/info", b"", **self.headers)
-
-        async def save_and_sign() -> None:
-            own = (await self.call("POST", signing, pdf, **self.headers))["identifier"]
-            await self.call("PATCH", f"{signing}/{own}/sign", {}, **self.headers)
-
-        async def faxes() -> None:
-            await self.call("GET", f"{self.urls['fax']}/api/fax/getMessageList/15550100100/10", b"", **self.headers)
-
-        async def count() -> None:
-            await self.call("POST", f"{message}/GetMessageCount/INBOX", _LOGIN)
-
-        async def send() -> None:
-            await self.call("PUT", f"{message}/Send", {"authentication": _LOGIN, "message": sent})
-
-        async def log_in() -> None:
-            body = {"username": "demo-tuser", "password": "demo-login"}
-            await self.call("POST", f"{self.urls['registration']}/login", body)
-
-        return {
-            "getMessageList (fax)": faxes,
-            "GetMessageCount": count,
-            "Send": send,
-            "login": log_in,
-            "Save": save,
-            "GetDocInfo": describe,
-            "Save, then Sign": save_and_sign,
-        }
+    def locked(self) -> int:
+        """How many lines of the log tell of a locked database."""
+        return self.log.read_bytes().count(_LOCKED)
 
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncGenerator[Running]:
-    """A sandbox with its state in `folder`."""
-    command = ["-m", "directsuite.sandbox", "--port", "0", "--json", "--data", str(folder)]
-    begun = time.perf_counter()
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=PIPE)
-    try:
-        if process.stdout is None:
-            raise RuntimeError("the sandbox has no output")
-        urls = json.loads(await process.stdout.readline())["urls"]
-        started_in = time.perf_counter() - begun
-        async with Control(urls["control"].removesuffix("/_sandbox")) as control:
-            headers = {"Authorization": f"Bearer {(await control.environment())['DIRECTSUITE_TOKEN']}"}
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as http:
-            yield Running(http=http, urls=urls, headers=headers, process=process.pid, started_in=started_in)
-    finally:
-        process.terminate()
-        await process.communicate()
+    """A sandbox with its state and its log in `folder`."""
+    path, begun = folder / "log", time.perf_counter()
+    with path.open("wb") as log:
+        async with running_server(folder / "state", log) as server:
+            started_in, memory = time.perf_counter() - begun, resident(server.pid)
+            connector, timeout = aiohttp.TCPConnector(limit=CALLERS), aiohttp.ClientTimeout(total=_LONGEST)
+            async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
+                yield Running(
+                    caller=await Caller.of(http, server),
+                    health=Request("GET", URL(f"{server.urls['control']}/health")),
+                    process=server.pid,
+                    log=path,
+                    started_in=started_in,
+                    memory=memory,
+                )
 
 
-async def measure(sandbox: Running, *, callers: int = CALLERS, lasting: float = 3.0) -> list[Rate]:
-    """Have so many callers call each operation for `lasting` seconds, and once at least.
+async def measure(sandbox: Running, *, callers: int = CALLERS, lasting: float = 1.0) -> list[Measured]:
+    """Have so many callers call each operation for `lasting` seconds, or less where its requests come to an end first.
 
-    Raises RuntimeError for an answer that is no success.
+    Each caller gives one request at least. What the requests use up is made before the time is taken.
     """
-    rates = list[Rate]()
-    for operation, call in (await sandbox.calls()).items():
-        seconds = list[float]()
-        begun = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(callers):
-                group.create_task(_call_again_and_again(call, begun + lasting, seconds))
-        elapsed = time.perf_counter() - begun
-        rates.append(Rate(operation=operation, seconds=seconds, elapsed=elapsed, peak=sandbox.peak()))
-    return rates
+
+    async def health() -> Load:
+        return await load(sandbox.caller, itertools.repeat(sandbox.health), callers, lasting / 4)
+
+    found, after = list[Measured](), await health()
+    for operation in OPERATIONS:
+        requests, before = iter(await sandbox.caller.requests(operation, callers)), after
+        measured = await load(sandbox.caller, requests, callers, lasting)
+        after, memory = await health(), resident(sandbox.process)
+        found.append(Measured(operation, measured, (before, after), memory))
+    return found
 
 
-async def _call_again_and_again(call: Call, until: float, seconds: list[float]) -> None:
-    while True:
-        begun = time.perf_counter()
-        await call()
-        ended = time.perf_counter()
-        seconds.append(ended - begun)
-        if ended >= until:
-            return
+async def load(caller: Caller, requests: Iterator[Request], callers: int, lasting: float) -> Load:
+    """Have so many callers share the requests for `lasting` seconds."""
+    seconds, failures = list[float](), Counter[str]()
+    begun = time.perf_counter()
+
+    async def call_again_and_again() -> None:
+        for request in requests:
+            sent = time.perf_counter()
+            answer = await caller.send(request)
+            answered = time.perf_counter()
+            seconds.append(answered - sent)
+            failures.update(failures_of(answer))
+            if answered >= begun + lasting:
+                return
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(call_again_and_again())
+    return Load(seconds, time.perf_counter() - begun, failures)
 
 
-def page(rounds: Sequence[Sequence[Rate]], started_in: float) -> str:
-    """The results as a page: of each operation the slowest round and the fastest, by requests a second."""
+def failures_of(answer: Answer) -> Iterable[str]:
+    """The kinds of failure that an answer tells of: none where the operation was carried out."""
+    if not answer.succeeded:
+        yield "5xx" if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
+        if _LOCKED in answer.content:
+            yield "locked"
+
+
+def failed(found: Sequence[Measured], locked: int) -> list[str]:
+    """What must not be, a line each. locked: lines of the sandbox's log that tell of a locked database."""
+    lines = [
+        f"{each.operation}: {kind}: {number} of {len(each.load.seconds)} requests"
+        for each in found
+        for kind, number in (each.load.failures + each.health[1].failures).items()
+    ]
+    return [*lines, *([f"the sandbox's log: {locked} lines of a locked database"] if locked else [])]
+
+
+def page(found: Sequence[Measured], sandbox: Running) -> str:
+    """The results as a page."""
     machine = described()
-    lines = ["| operation | requests | a second | 99 of 100 within, ms | peak of memory since the start, MB |"]
-    lines.append("|---|---:|---:|---:|---:|")
-    for rates in zip(*rounds, strict=True):
-        of_one = sorted(rates, key=lambda rate: len(rate.seconds) / rate.elapsed)
-        slowest, fastest = of_one[0], of_one[-1]
-        each = [f"{len(rate.seconds) / rate.elapsed:.0f}" for rate in (slowest, fastest)]
-        within = f"{fastest.slowest:.0f} to {slowest.slowest:.0f}"
-        peak = max(rate.peak for rate in rates) / _MEGABYTE
-        number = sum(len(rate.seconds) for rate in rates)
-        lines.append(f"| {slowest.operation} | {number} | {' to '.join(each)} | {within} | {peak:.0f} |")
+    failures = sum((each.load.failures for each in found), Counter[str]())
+    lines = [
+        "| operation | requests | to the health answer | a second | p50, ms | p99, ms | memory after, MB | each has |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for each in found:
+        calls, row = each.load, PREPARATIONS.get(each.operation)
+        lines.append(
+            f"| {each.operation} | {len(calls.seconds)} | {each.ratio:.3f} | {calls.rate:.0f} | {calls.within(50):.0f} "
+            f"| {calls.within(99):.0f} | {each.memory / MEGABYTE:.0f} | {'' if row is None else row.what} |"
+        )
+    health = statistics.quantiles([each.health[1].rate for each in found], n=4)
+    before, after, peak = (size / MEGABYTE for size in (sandbox.memory, found[-1].memory, sandbox.peak()))
     return f"""# The sandbox under load
 
 Written by `python -m benchmarks sandbox`. The sandbox runs in a process of its own, with its state in a folder.
-{CALLERS} callers call one operation after the other at the same time; they share the machine's cores with it. All
-requests succeeded: none was answered with a locked database. PDFs are the demo's forms.
-Of {_ROUNDS} rounds the table has the slowest and the fastest: where they lie far apart, other work had the cores.
+{CALLERS} callers call one operation after the other at the same time; they share the machine's cores with it. PDFs are
+the demo's forms. The last column names what a request uses up: each has its own, made before the time is taken.
 
-From the start of the process to its first request it takes {started_in:.1f} seconds.
+"To the health answer" is the operation's requests a second over those of `/_sandbox/health`, taken before and after it
+by the same callers: compare these. What is a second or in milliseconds describes this run alone. The health answer came
+{health[1]:.0f} times a second (half of all measurements: {health[0]:.0f} to {health[2]:.0f}).
+
+{len(found)} operations; answers of 5xx: {failures["5xx"]}; refused: {failures["refused"]}; with a locked database:
+{failures["locked"]}, and {sandbox.locked()} in the sandbox's log.
+
+From the start of the process to its being ready it took {sandbox.started_in:.1f} seconds.
+Its memory was {before:.0f} MB then, {after:.0f} MB at the end, {peak:.0f} MB at its peak.
 {machine["python"]}, {machine["system"]}, {machine["cores"]} cores; load average {machine["load average"]}.
 
 {chr(10).join(lines)}
@@ -200,12 +203,18 @@ From the start of the process to its first request it takes {started_in:.1f} sec
 
 
 def sandbox_load() -> int:
-    """Measure, and write the page."""
+    """Measure, write the page, and return 1 where a request failed or it took too long."""
 
-    async def measured() -> str:
+    async def measured() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
-            async with running(Path(folder)) as sandbox:
-                return page([await measure(sandbox) for _ in range(_ROUNDS)], sandbox.started_in)
+            async with asyncio.timeout(_LONGEST), running(Path(folder)) as sandbox:
+                found = await measure(sandbox)
+                RESULTS.write_text(page(found, sandbox), "utf-8")
+                return failed(found, sandbox.locked())
 
-    RESULTS.write_text(asyncio.run(measured()), "utf-8")
-    return 0
+    try:
+        lines = asyncio.run(measured())
+    except TimeoutError:
+        lines = [f"the measurement did not end within {_LONGEST} seconds"]
+    sys.stderr.writelines(f"{line}\n" for line in lines)
+    return 1 if lines else 0

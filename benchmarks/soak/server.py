@@ -8,7 +8,7 @@ import json
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import aiohttp
 
@@ -16,6 +16,7 @@ import directsuite as ds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
+    from pathlib import Path
 
 CONNECTIONS = 2
 """Sockets that the control API may take, which are not the client's but are counted with them."""
@@ -51,10 +52,11 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def running_server() -> AsyncGenerator[Server]:
-    """A sandbox with sample content, in memory, ended by SIGTERM."""
-    command = (sys.executable, "-m", "directsuite.sandbox", "--memory", "--port", "0", "--json")
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+async def running_server(data: Path | None = None, log: IO[bytes] | int = DEVNULL) -> AsyncGenerator[Server]:
+    """A sandbox with sample content, its state in a folder or in memory, ended by SIGTERM. log: its standard error."""
+    kept = ("--memory",) if data is None else ("--data", str(data))
+    command = (sys.executable, "-m", "directsuite.sandbox", *kept, "--port", "0", "--json")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
     try:
         async with asyncio.timeout(_PATIENCE):
             urls = await _ready(process)
