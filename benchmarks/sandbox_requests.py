@@ -43,9 +43,8 @@ _WIDGET = {"x": 72, "y": 300, "width": 200, "height": 60, "page": 1}
 _USER = {"username": TUSER[0], "password": TUSER[1]}
 _FOR_ALICE = {**_USER, "directAddr": ALICE}
 _UTC = {"beginTime": "20000101000000", "endTime": "20991231235959"}
-_ADA, _GRACE = (
-    dict(zip(("firstName", "lastName", "ssn4", "dob"), person[:4], strict=True)) for person in INDIVIDUALS[:2]
-)
+_NAMES: tuple[str, ...] = ("firstName", "lastName", "ssn4", "dob")
+_ADA, _GRACE = (dict(zip(_NAMES, person[:4], strict=True)) for person in INDIVIDUALS[:2])
 
 _VALUES: Values = {
     "username": ALICE,
@@ -247,7 +246,7 @@ _CHANGED = ("Delete", "Flatten", "FlattenAndPull", "ClearUnsignedFields", "Clear
 _SIGNED = ("Sign", "SignAndPull", "MultiSign", "MultiSignAndPull")
 _UNREAD = ("MoveMessagesByUIDs", "DeleteMessagesByUIDs", "MarkMessagesAsReadByUIDs")
 PREPARATIONS: Mapping[str, Preparation] = {
-    **dict.fromkeys(_CHANGED, Preparation("a document", _documents)),
+    **dict.fromkeys(_CHANGED, Preparation("a document", _documents, 2)),
     **dict.fromkeys(_SIGNED, Preparation("a document", _documents, 1)),
     **dict.fromkeys(_UNREAD, Preparation("an unread message", _messages)),
     "MarkMessagesAsUnreadByUIDs": Preparation("a read message", _read_messages),

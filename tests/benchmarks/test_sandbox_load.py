@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from benchmarks import sandbox_load
 from benchmarks.__main__ import main
-from benchmarks.sandbox_load import Load, Measured, failed, failures_of, load, measure, page, running
+from benchmarks.sandbox_load import Load, Measured, Running, failed, failures_of, load, measure, page, running
 from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, Answer
 from tests.specification import METHODS
 
@@ -63,15 +62,15 @@ def test_answer_of_a_locked_database_is_a_failure() -> None:
 def test_failure_is_told_and_is_the_exit_status(
     ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def measured(sandbox: sandbox_load.Running) -> list[Measured]:
+    async def measured(sandbox: Running) -> list[Measured]:
         if not ends:
             raise TimeoutError
         sandbox.log.write_text("sqlite3.OperationalError: database is locked\n", "utf-8")
         good, bad = (Load([0.1], 0.1, Counter(each)) for each in ([], ["5xx"]))
         return [Measured("Save", bad, (good, good), 1), Measured("Delete", good, (good, good), 1)]
 
-    monkeypatch.setattr(sandbox_load, "RESULTS", tmp_path / "page.md")
-    monkeypatch.setattr(sandbox_load, "measure", measured)
+    monkeypatch.setattr("benchmarks.sandbox_load.RESULTS", tmp_path / "page.md")
+    monkeypatch.setattr("benchmarks.sandbox_load.measure", measured)
     assert main(["sandbox"]) == 1
     printed = capsys.readouterr().err
     if ends:
