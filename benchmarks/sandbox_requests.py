@@ -43,8 +43,10 @@ _WIDGET = {"x": 72, "y": 300, "width": 200, "height": 60, "page": 1}
 _USER = {"username": TUSER[0], "password": TUSER[1]}
 _FOR_ALICE = {**_USER, "directAddr": ALICE}
 _UTC = {"beginTime": "20000101000000", "endTime": "20991231235959"}
-_NAMES: tuple[str, ...] = ("firstName", "lastName", "ssn4", "dob")
-_ADA, _GRACE = (dict(zip(_NAMES, person[:4], strict=True)) for person in INDIVIDUALS[:2])
+_ADA, _GRACE = (
+    dict[str, Any](firstName=first_name, lastName=last_name, ssn4=ssn4, dob=dob)
+    for first_name, last_name, ssn4, dob, _ in INDIVIDUALS[:2]
+)
 
 _VALUES: Values = {
     "username": ALICE,
