@@ -42,20 +42,35 @@ CLOSED = "the sandbox is closed"
 EFFECTS = ContextVar[list[str]]("EFFECTS")
 """The effects of the request under way, as they go into the ledger: operation and subject."""
 
-_FILE = "sandbox.sqlite3"
+_FILE, _LOCK = "sandbox.sqlite3", "sandbox.lock"
 _GROUP = 256  # pieces of work that share one commit at the most
+
+
+class FolderInUseError(OSError):
+    """Another sandbox keeps its state in the folder: it would lose the files that no row of its names yet."""
+
+    def __init__(self) -> None:
+        super().__init__("another sandbox keeps its state in this folder: end it, or choose another folder")
 
 
 class Database:
     """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema.
 
-    Raises sqlite3.Error where the file cannot be read, and OSError where others can't be kept from reading it.
-    Once it is closed, all work is refused with RuntimeError.
+    Raises FolderInUseError, sqlite3.Error where the file cannot be read, and OSError where others can't be kept from
+    reading it. Once it is closed, all work is refused with RuntimeError.
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
+        self._lock = contextlib.ExitStack()
+        with contextlib.ExitStack() as failing:
+            failing.callback(self._lock.close)
+            self._open(folder, schemas)
+            failing.pop_all()
+
+    def _open(self, folder: Path | None, schemas: Iterable[str]) -> None:
         if folder is not None:
             folder.mkdir(0o700, parents=True, exist_ok=True)
+            self._lock.callback(_locked(folder / _LOCK).close)
             (folder / _FILE).touch(0o600)
             make_private(*(folder / (_FILE + suffix) for suffix in ("", "-wal", "-shm")))
         location = str(folder / _FILE) if folder is not None else ":memory:"
@@ -101,6 +116,7 @@ class Database:
         if self._reader is not self._writer:
             self._reader.close()
         self._writer.close()
+        self._lock.close()
 
 
 def record_effect(connection: sqlite3.Connection, *, operation: str, subject: str, at: int, **detail: Any) -> None:
@@ -136,6 +152,22 @@ def make_private(*files: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_mode & 0o077 and sys.platform != "win32":
                 file.chmod(0o600)
+
+
+def _locked(file: Path) -> sqlite3.Connection:
+    """A connection that has the file locked until it is closed, or the process ends. Raises FolderInUseError."""
+    file.touch(0o600)
+    make_private(file)
+    connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except BaseException as error:
+        connection.close()
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+            raise
+    else:
+        return connection
+    raise FolderInUseError
 
 
 def _connect(location: str, script: str) -> sqlite3.Connection:

@@ -25,6 +25,7 @@ import attrs
 
 from directsuite.sandbox.calls import AnsweredCall
 from directsuite.sandbox.client import TOKEN_VARIABLE
+from directsuite.sandbox.database import FolderInUseError
 from directsuite.sandbox.imitation import differences_of
 from directsuite.sandbox.refusals import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
@@ -197,6 +198,8 @@ def _key_in_token(options: Serving) -> TokenKeyStore | None:
 
 def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str:
     """What has failed tells by itself whether it was a file: it names that."""
+    if isinstance(error, FolderInUseError):
+        return f"another sandbox keeps its state in {folder}: end it, or give --memory, or another folder with --data"
     reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return f"the state can't be kept in {folder}: it is a file, or within one; choose a folder"

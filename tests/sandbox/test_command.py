@@ -171,6 +171,18 @@ def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program
     assert ended.stderr.count("\n") == 1
 
 
+async def test_a_folder_is_one_sandboxs_at_a_time_and_the_first_loses_nothing(tmp_path: Path) -> None:
+    document = tmp_path / "documents" / "not named by a row yet"
+    async with Sandbox(tmp_path):
+        document.parent.mkdir(exist_ok=True)
+        document.write_bytes(b"%PDF-1.7")
+        with pytest.raises(serving.CannotStartError, match=r"another sandbox keeps its state in .*: end it, or give"):
+            await serving.serve(Serving(folder=tmp_path, port=0))
+        assert document.exists()
+    async with Sandbox(tmp_path):
+        assert not document.exists()
+
+
 async def test_error_while_serving_is_not_called_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> str:
         raise BrokenPipeError
