@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.measuring.machine import described, figures_of
 from benchmarks.server import served
+from benchmarks.sync.postgres import served_by_postgresql
 from benchmarks.sync.works import ATTACHED, FIRST, FOLDER_OF_MANY, LARGE, MAILBOXES, POLLS, SMALL, WORKS
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,13 @@ def sync(out: Path = _ROOT / "benchmarks" / "results") -> int:
     with served() as url:
         found = {name: _run(name, url) for name in WORKS}
         rounds = [{name: _run(name, url)["messages a second"] for name in _OF_A_ROUND} for _ in range(_ROUNDS)]
+        with served_by_postgresql() as server:
+            for each in rounds:
+                for name in ("first", "floor"):
+                    figures = figures_of("benchmarks.sync.postgres", name, url, server.new_database())
+                    each[f"{name}, PostgreSQL"] = figures["messages a second"]
     ratios = {name: sorted(each["first"] / each[name] for each in rounds) for name in ("iterated", "floor")}
+    ratios["PostgreSQL"] = sorted(each["first, PostgreSQL"] / each["floor, PostgreSQL"] for each in rounds)
     page = _page(found, ratios)
     (out / "sync.json").write_text(json.dumps({"works": found, "ratios": ratios}, indent=1) + "\n", encoding="utf-8")
     (out / "sync.md").write_text(page, encoding="utf-8")
@@ -36,7 +43,9 @@ def _run(name: str, url: str) -> dict[str, float]:
 def _page(found: dict[str, dict[str, float]], ratios: dict[str, list[float]]) -> str:
     idle, first, iterated = found["idle"], found["first"], found["iterated"]
     beside, alone = found["fairness"], found["fairness_without"]
-    to_iterator, to_floor = (f"{each[_ROUNDS // 2]:.2f} [{each[0]:.2f}-{each[-1]:.2f}] x" for each in ratios.values())
+    to_iterator, to_floor, to_copy = (
+        f"{each[_ROUNDS // 2]:.2f} [{each[0]:.2f}-{each[-1]:.2f}] x" for each in ratios.values()
+    )
     about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
     return f"""# Synchronisation
 
@@ -54,12 +63,13 @@ The median of {POLLS}; beside it bare aiohttp, which asks for the same listing a
 ## {FIRST:,} messages with {ATTACHED / 1000:.0f} KB attached, for the first time
 
 Into the store's own SQLite file, message and checkpoint in one transaction. Beside it: the bare iterator, which keeps
-nothing; and the floor, the iterator with the same rows put in by plain sqlite3 in batches of the same size. One after
-the other, {_ROUNDS} times; the median with the lowest and the highest.
+nothing; and the floor, the iterator with the same rows put in by plain sqlite3 in batches of the same size. Into
+PostgreSQL, whose floor is the iterator with COPY. One after the other, {_ROUNDS} times; the median with the lowest and
+the highest.
 
-| messages a second / iterator | messages a second / floor | peak memory, MB | iterator's peak memory, MB |
-|---|---|---|---|
-| {to_iterator} | {to_floor} | {first["peak memory above the start, MB"]:.0f} \
+| messages a second / iterator | / floor | into PostgreSQL / floor | peak memory, MB | iterator's peak memory, MB |
+|---|---|---|---|---|
+| {to_iterator} | {to_floor} | {to_copy} | {first["peak memory above the start, MB"]:.0f} \
 | {iterated["peak memory above the start, MB"]:.0f} |
 
 ## {MAILBOXES:,} mailboxes, one of them with {LARGE:,} messages, all others with {SMALL}
