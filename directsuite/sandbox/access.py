@@ -107,6 +107,8 @@ def _netloc(origin: str) -> str | None:
 
 def _host(header: str) -> str:
     try:
-        return urlsplit(f"//{header}").hostname or ""
+        split = urlsplit(f"//{header}")
+        _ = split.port  # raises where it is no number
     except ValueError:
         return ""
+    return split.hostname or ""

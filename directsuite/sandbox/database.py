@@ -47,7 +47,7 @@ _GROUP = 256  # pieces of work that share one commit at the most
 
 
 class FolderInUseError(OSError):
-    """Another sandbox keeps its state in the folder: it would lose the files that no row of its names yet."""
+    """Another sandbox keeps its state in the folder. Two of them would remove each other's new files."""
 
     def __init__(self) -> None:
         super().__init__("another sandbox keeps its state in this folder: end it, or choose another folder")
@@ -61,16 +61,18 @@ class Database:
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
-        self._lock = contextlib.ExitStack()
-        with contextlib.ExitStack() as failing:
-            failing.callback(self._lock.close)
+        self._lock: sqlite3.Connection | None = None
+        if folder is not None:
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+            self._lock = _locked(folder / _LOCK)
+        try:
             self._open(folder, schemas)
-            failing.pop_all()
+        except BaseException:
+            self._unlock()
+            raise
 
     def _open(self, folder: Path | None, schemas: Iterable[str]) -> None:
         if folder is not None:
-            folder.mkdir(0o700, parents=True, exist_ok=True)
-            self._lock.callback(_locked(folder / _LOCK).close)
             (folder / _FILE).touch(0o600)
             make_private(*(folder / (_FILE + suffix) for suffix in ("", "-wal", "-shm")))
         location = str(folder / _FILE) if folder is not None else ":memory:"
@@ -113,10 +115,16 @@ class Database:
 
     def close(self) -> None:
         """Finish what was submitted, then close the connections."""
-        if self._reader is not self._writer:
-            self._reader.close()
-        self._writer.close()
-        self._lock.close()
+        try:
+            if self._reader is not self._writer:
+                self._reader.close()
+            self._writer.close()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
 
 
 def record_effect(connection: sqlite3.Connection, *, operation: str, subject: str, at: int, **detail: Any) -> None:

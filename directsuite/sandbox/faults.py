@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import attrs
 import msgspec
 from aiohttp import web
+from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import FAULT
 from directsuite.sandbox.files import PiecesPayload, is_small, receive
@@ -301,6 +302,8 @@ def _body_of(response: web.StreamResponse) -> tuple[bytes | PiecesPayload, int]:
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, PiecesPayload):
         return body, body.size
+    if isinstance(body, Payload):
+        raise TypeError(f"a fault can't spoil a {type(body).__name__}")
     octets = bytes(body) if isinstance(body, bytes | bytearray) else b""
     return octets, len(octets)
 
@@ -316,7 +319,7 @@ def broken_json(size: int) -> tuple[int, bytes, bytes]:
 
 
 def broken_base64(size: int) -> tuple[int, bytes, bytes]:
-    """What spoils base64 of this size, as `_cut` takes it.
+    """What spoils base64 of this size that is on one line, as the sandbox's is; as `_cut` takes it.
 
     One character more than whole groups is no base64, even for a decoder that skips foreign characters.
     """

@@ -314,7 +314,8 @@ class PiecesPayload(Payload):
         return self._length
 
     def cut(self, size: int, before: bytes, after: bytes) -> PiecesPayload:
-        """Its first `size` bytes with others around them, to be sent in its place."""
+        """Return a payload of its first `size` bytes, with others around them, to be sent in its place."""
+        size = min(size, self._length)
 
         def pieces() -> Iterator[bytes]:
             yield before

@@ -45,7 +45,7 @@ class Operation:
 
     @property
     def texts(self) -> list[str]:
-        """What it does, in short and perhaps at length, and what holds for all of its tag."""
+        """Its summary, its description where it has one, and the description of its tag."""
         [of_tag] = [each["description"] for each in self.document["tags"] if each["name"] == self.tag]
         return [*(self.definition[key] for key in ("summary", "description") if key in self.definition), of_tag]
 
@@ -120,14 +120,14 @@ def example_of(operations: Mapping[str, Operation], name: str) -> list[Request]:
 def _add_step(operations: Mapping[str, Operation], name: str, kept: str | None, steps: dict[str, Request]) -> None:
     operation = operations[name]
     definition, document = operation.definition, operation.document
-    path, query, sources = operation.path, "", list[Json]()
+    path, query, sources = operation.path, list[str](), list[Json]()
     for parameter in definition["parameters"]:
         value = example(document, parameter, sources)
         text = quote(_text(value), safe="$@")
         if parameter["in"] == "path":
             path = path.replace(f"{{{parameter['name']}}}", text)
         elif value is not None:
-            query = f"?{parameter['name']}={text}"
+            query.append(f"{parameter['name']}={text}")
     bodies: dict[str, Json] = definition.get("requestBody", {}).get("content", {})
     media_type = next(iter(bodies), None)
     body = None if media_type is None else example(document, bodies[media_type], sources)
@@ -135,11 +135,13 @@ def _add_step(operations: Mapping[str, Operation], name: str, kept: str | None, 
         _add_step(operations, source["operationId"], source["member"], steps)
     if "x-after" in definition:
         _add_step(operations, definition["x-after"], None, steps)
+    if name in steps and steps[name].kept != kept:
+        raise ValueError(f"the example of another operation needs two answers of {name}")
     steps.setdefault(
         name,
         Request(
             operation.method,
-            path + query,
+            f"{path}?{'&'.join(query)}" if query else path,
             media_type,
             _text(body) if body else None,
             {"bearer": []} in definition.get("security", []),

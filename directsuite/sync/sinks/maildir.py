@@ -66,7 +66,10 @@ class MaildirError(SinkError):
 
 @attrs.define
 class _Known:
-    """What one delivery leaves to the next: the files that there may be, as long as the directories don't change."""
+    """What one delivery leaves to the next: the files that there may be, as long as the directories don't change.
+
+    It is believed for messages that are new, which would be written again at worst; for all else the files are listed.
+    """
 
     keys: set[int] = attrs.field(factory=set[int])
     """Of all files, and of some that have gone, as numbers: a tenth of what their names would take."""
@@ -92,6 +95,9 @@ class _Memory:
     def keep(self, path: Path, known: _Known) -> None:
         """Know that of a Maildir, and forget others for it where it is much."""
         with self._lock:
+            if path in self._known:  # two deliveries at once: neither knows all
+                self._keys -= len(self._known.pop(path).keys)
+                return
             self._known[path] = known
             self._keys += len(known.keys)
             while self._keys > _MOST_KEYS and len(self._known) > 1:
@@ -246,9 +252,9 @@ class _Delivery:
         self._keep_gone = keep_gone
         keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
         hashes = {_hash(key) for key in keys}
-        self._maildirs = {
-            path: _Maildir(path, hashes, memory.take(path)) for path in dict.fromkeys(map(self._path, keys))
-        }
+        is_new = all(change.kind is Kind.NEW and change.previous is None for change in changes)
+        known = {path: memory.take(path) for path in dict.fromkeys(map(self._path, keys))}
+        self._maildirs = {path: _Maildir(path, hashes, its if is_new else _Known()) for path, its in known.items()}
         for maildir in self._maildirs.values():
             maildir.begin()
 

@@ -31,6 +31,7 @@ TOKEN = "a token of the sandbox"
         {"Host": "evil.test"},
         {"Host": "127.0.0.1.evil.test:8025"},
         {"Host": ""},
+        {"Host": "localhost:$(id)"},
         {"Origin": "http://evil.test"},
         {"Origin": "null"},
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},

@@ -106,6 +106,26 @@ async def test_what_another_process_wrote_is_found(tmp_path: Path, monkeypatch: 
     assert files(tmp_path) == expected(inbox=[1, 3], sent=[2])
 
 
+async def test_what_is_gone_is_looked_for_although_the_directories_seem_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maildir._Maildir, "_changed", lambda self: ((1, 1), (1, 1)))  # a coarse clock
+    sink = MaildirSink(tmp_path)
+    await sink([new(A)])
+    await MaildirSink(tmp_path)([new(B, 3)])
+    await sink([gone(B, 3)])
+    assert files(tmp_path) == expected(inbox=[1])
+
+
+def test_two_deliveries_at_once_leave_nothing_known() -> None:
+    memory, path = maildir._Memory(), Path("INBOX")
+    memory.keep(path, maildir._Known({1, 2, 3}))
+    assert memory.take(path).keys == {1, 2, 3}
+    memory.keep(path, maildir._Known({1}))
+    memory.keep(path, maildir._Known({2}))
+    assert (memory.take(path).keys, memory._keys) == (set(), 0)
+
+
 async def test_gone_removes_the_file(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([new(A), new(B, 2)])
