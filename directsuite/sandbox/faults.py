@@ -23,7 +23,7 @@ import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import attrs
 import msgspec
@@ -52,6 +52,9 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EVERY_OPERATION = "*"
+
+Body: TypeAlias = bytes | PiecesPayload
+"""The body of an answer: what is large is in files, and is not read to be spoilt."""
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -261,11 +264,11 @@ def _status_answer(fault: Fault) -> web.Response:
 
 
 async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.StreamResponse:
-    body, size = _body_of(whole)
+    body = _body_of(whole)
     answer = web.StreamResponse(status=whole.status, reason=whole.reason, headers=whole.headers)
-    answer.content_length = size
+    answer.content_length = _size_of(body)
     writer = await answer.prepare(request)
-    half = _cut(body, size // 2)
+    half = _first(body, _size_of(body) // 2)
     if isinstance(half, bytes):
         await answer.write(half)
     elif writer is not None:
@@ -276,11 +279,10 @@ async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.Str
 
 
 def _malformed(answer: web.StreamResponse) -> web.Response:
-    body, size = _body_of(answer)
     headers = answer.headers.copy()
     headers.popall("Content-Length", None)
     breaking = broken_json if answer.content_type == "application/json" else broken_base64
-    return web.Response(status=answer.status, headers=headers, body=_cut(body, *breaking(size)))
+    return web.Response(status=answer.status, headers=headers, body=breaking(_body_of(answer)))
 
 
 def _has_left(request: web.Request) -> bool:
@@ -297,30 +299,32 @@ def _reset(request: web.Request) -> web.Response:
     return web.Response()  # aiohttp wants one even where the connection is gone; not a byte of it is sent
 
 
-def _body_of(response: web.StreamResponse) -> tuple[bytes | PiecesPayload, int]:
-    """The body and its size: what is large is in files, and is not read here."""
+def _body_of(response: web.StreamResponse) -> Body:
     body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, PiecesPayload):
-        return body, body.size
-    if isinstance(body, Payload):
+    if isinstance(body, Payload) and not isinstance(body, PiecesPayload):
         raise TypeError(f"a fault can't spoil a {type(body).__name__}")
-    octets = bytes(body) if isinstance(body, bytes | bytearray) else b""
-    return octets, len(octets)
+    return bytes(body or b"") if not isinstance(body, PiecesPayload) else body
 
 
-def _cut(body: bytes | PiecesPayload, size: int, before: bytes = b"", after: bytes = b"") -> bytes | PiecesPayload:
-    """The first `size` bytes of a body, with others around them."""
-    return before + body[:size] + after if isinstance(body, bytes) else body.cut(size, before, after)
+def _size_of(body: Body) -> int:
+    return len(body) if isinstance(body, bytes) else body.size
 
 
-def broken_json(size: int) -> tuple[int, bytes, bytes]:
-    """What spoils JSON of this size, as `_cut` takes it: the first half of an object or array is never JSON."""
-    return max(1, size // 2), b"", b""
+def _first(body: Body, size: int) -> Body:
+    return body[:size] if isinstance(body, bytes) else body.cut(size)
 
 
-def broken_base64(size: int) -> tuple[int, bytes, bytes]:
-    """What spoils base64 of this size that is on one line, as the sandbox's is; as `_cut` takes it.
+def broken_json(body: Body) -> Body:
+    """The first half of a JSON object or array is never JSON."""
+    return _first(body, max(1, _size_of(body) // 2))
 
-    One character more than whole groups is no base64, even for a decoder that skips foreign characters.
+
+def broken_base64(body: Body) -> Body:
+    """One character more than whole groups is no base64, even for a decoder that skips foreign characters.
+
+    What is in files has no line breaks.
     """
-    return max(0, size - 1) // 4 * 4, b"!", b"A"
+    if not isinstance(body, bytes):
+        return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")
+    characters = b"".join(body.split()).rstrip(b"=")
+    return b"!" + characters[: max(0, len(characters) - 1) // 4 * 4] + b"A"

@@ -313,7 +313,7 @@ class PiecesPayload(Payload):
         """Bytes that are sent."""
         return self._length
 
-    def cut(self, size: int, before: bytes, after: bytes) -> PiecesPayload:
+    def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
         """Return a payload of its first `size` bytes, with others around them, to be sent in its place."""
         size = min(size, self._length)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from benchmarks.sync import mailbox_tools, works
 
 
 def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", "")
     assert mailbox_tools.mailbox_tools() == 2
     assert capsys.readouterr().err == "This needs dovecot and mbsync: install dovecot-imapd and isync.\n"
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.sandbox.faults import Fault, Faults, broken_base64, broken_json
+from directsuite.sandbox.files import PiecesPayload
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing import documents
 
@@ -108,22 +109,32 @@ def test_rule_that_does_not_fit_is_refused(members: dict[str, Any]) -> None:
         faults.add(Fault.from_members(members))
 
 
-def cut(content: bytes, size: int, before: bytes, after: bytes) -> bytes:
-    return before + content[:size] + after
-
-
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
 def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
-    text = json.dumps(value).encode()
+    broken = broken_json(json.dumps(value).encode())
+    assert isinstance(broken, bytes)
     with pytest.raises(ValueError):
-        json.loads(cut(text, *broken_json(len(text))))
+        json.loads(broken)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
+    text = base64.encodebytes(content) if folded else base64.b64encode(content)
+    broken = broken_base64(text)
+    assert isinstance(broken, bytes)
+    with pytest.raises(binascii.Error):
+        base64.b64decode(broken)
 
 
 @given(st.binary(max_size=200))
-def test_broken_base64_is_never_base64(content: bytes) -> None:
+def test_what_is_in_files_is_spoilt_as_it_is_in_memory(content: bytes) -> None:
     text = base64.b64encode(content)
+    broken = broken_base64(PiecesPayload(lambda: iter((text[:9], text[9:])), len(text), lambda: None))
+    assert isinstance(broken, PiecesPayload)
+    sent = broken.decode().encode()
+    assert len(sent) == broken.size
     with pytest.raises(binascii.Error):
-        base64.b64decode(cut(text, *broken_base64(len(text))))
+        base64.b64decode(sent)
 
 
 async def test_status_fault_answers_with_its_own_body_and_retry_after(

@@ -109,7 +109,11 @@ async def test_what_another_process_wrote_is_found(tmp_path: Path, monkeypatch: 
 async def test_what_is_gone_is_looked_for_although_the_directories_seem_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maildir._Maildir, "_changed", lambda self: ((1, 1), (1, 1)))  # a coarse clock
+    def unchanged(_: maildir._Maildir) -> tuple[tuple[int, int], ...]:
+        """As a coarse clock has it."""
+        return ((1, 1), (1, 1))
+
+    monkeypatch.setattr(maildir._Maildir, "_changed", unchanged)
     sink = MaildirSink(tmp_path)
     await sink([new(A)])
     await MaildirSink(tmp_path)([new(B, 3)])
