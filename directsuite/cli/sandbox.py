@@ -89,7 +89,8 @@ def serve(options: SandboxOptions) -> int:
 @_driving
 async def env(control: Control, options: ControlOptions) -> None:
     """Print the environment for a shell."""
-    sys.stdout.writelines(f"{line}\n" for line in exports(await control.environment()))
+    environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
+    sys.stdout.writelines(f"{line}\n" for line in exports(environment))
 
 
 @_driving

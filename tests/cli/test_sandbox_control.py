@@ -41,7 +41,8 @@ async def operator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 async def test_the_environment_is_printed_for_a_shell(operator: Operator) -> None:
     ended = await operator.run("env")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.splitlines() == [f"export {name}={value}" for name, value in operator.sandbox.environment.items()]
+    expected = operator.sandbox.environment | {"DIRECTSUITE_SANDBOX": operator.sandbox.root_url}
+    assert ended.out.splitlines() == [f"export {name}={value}" for name, value in expected.items()]
 
 
 async def test_an_account_can_be_used_at_once(operator: Operator) -> None:

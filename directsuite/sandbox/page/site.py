@@ -28,7 +28,7 @@ from aiohttp.helpers import content_disposition_header
 
 from directsuite.sandbox.access import COOKIE, Access, Answer, is_same
 from directsuite.sandbox.calls import masked
-from directsuite.sandbox.client import TOKEN_VARIABLE
+from directsuite.sandbox.client import DEFAULT_URL, TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.control import CONTROLS, REFUSALS, control_document, status_of
 from directsuite.sandbox.faults import EVERY_OPERATION, KINDS
@@ -418,8 +418,9 @@ async def _docs(page: Page, request: web.Request) -> Mapping[str, Any]:
 async def _operation(page: Page, request: web.Request) -> Mapping[str, Any]:
     operations = await asyncio.to_thread(lambda: page.operations)
     operation = _there(operations.get(request.match_info["name"]))
-    example = page.example(operation.name, str(request.url.origin()))
-    return {"operation": operation, "example": example, **operation.described()}
+    root = str(request.url.origin())
+    at = "" if root == DEFAULT_URL else f" --at {root}"
+    return {"operation": operation, "example": page.example(operation.name, root), "at": at, **operation.described()}
 
 
 _ONE_MESSAGE = "/page/mail/{address}/{folder:[0-9]{1,15}}/{uid:[0-9]{1,15}}"
