@@ -27,7 +27,7 @@ from benchmarks.server import at, served
 from benchmarks.soak.census import resident
 from benchmarks.sync.postgres import INTERVAL, MAILBOXES, workers
 from benchmarks.sync.remotes import CannedRemote
-from benchmarks.sync.works import rounds_of
+from benchmarks.sync.works import password_of, rounds_of, suite_of
 from directsuite.durable.database import sql
 from directsuite.jobs.delivery import DeliveryTracker
 from directsuite.jobs.delivery import Journal as DeliveryJournal
@@ -111,11 +111,11 @@ GROWTHS = (
 
 async def mailboxes(url: str, folder: Path, size: int) -> Figures:
     """Rounds of many small mailboxes, in which nothing or little happens."""
-    gauge, settings = Gauge(), _settings(url)
+    gauge = Gauge()
     names, held = [f"mailbox-{number}" for number in range(size)], dict[str, CannedRemote]()
     with gauge.watching():
-        async with ds.DirectSuite(settings) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
-            sync = Synchronizer(suite, store, names, _password)
+        async with suite_of(url) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
+            sync = Synchronizer(suite, store, names, password_of)
 
             async def opened(status: MailboxProgress) -> Remote:
                 """A canned mailbox."""
@@ -142,7 +142,7 @@ async def mailboxes(url: str, folder: Path, size: int) -> Figures:
 
 async def messages(url: str, folder: Path, size: int) -> Figures:
     """Looks at a large mailbox, and the round after one new message."""
-    async with ds.DirectSuite(_settings(url)) as suite, SqliteStore(folder / "sync.db") as store:
+    async with suite_of(url) as suite, SqliteStore(folder / "sync.db") as store:
         remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), size)
         rounds, before = rounds_of(remote, store), resident(os.getpid())
         while (await rounds.round()).more:
@@ -157,7 +157,7 @@ async def messages(url: str, folder: Path, size: int) -> Figures:
 
 async def tracked(url: str, folder: Path, size: int) -> Figures:
     """A tracker whose journal has so many messages, read anew."""
-    async with ds.DirectSuite(_settings(url)) as suite:
+    async with suite_of(url) as suite:
         box = suite.mailbox(work.USERNAME, work.PASSWORD)
         async with DeliveryJournal(folder / "delivery.db") as journal:
             tracker = DeliveryTracker(box, journal=journal)
@@ -196,14 +196,6 @@ async def _cpu(do: Callable[[], Awaitable[object]]) -> float:
     began = time.process_time()
     await do()
     return time.process_time() - began
-
-
-def _settings(url: str) -> ds.Settings:
-    return ds.Settings(message_url=at(url) + work.MESSAGING, requests_per_second=1e9, burst=10**9)
-
-
-async def _password(_: str) -> str:
-    return work.PASSWORD
 
 
 WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {

@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 import directsuite as ds
 from benchmarks.peers import work
 from benchmarks.sync.remotes import CannedRemote
-from benchmarks.sync.works import ATTACHED, FIRST, rounds_of, rows_of, suite_of
+from benchmarks.sync.works import ATTACHED, FIRST, password_of, rounds_of, rows_of, suite_of
 from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresSink, PostgresStore
 from directsuite.sync.remote import MOST, Remote
@@ -82,7 +82,7 @@ async def worker(url: str, conninfo: str, interval: str) -> None:
     """One of a fleet's, until SIGTERM."""
     async with suite_of(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
         seconds = float(interval)
-        fleet = Fleet(suite, store, _password, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
+        fleet = Fleet(suite, store, password_of, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
 
         async def opened(status: MailboxProgress) -> Remote:
             """A canned mailbox."""
@@ -93,16 +93,12 @@ async def worker(url: str, conninfo: str, interval: str) -> None:
         await fleet.run()
 
 
-async def _password(_: str) -> str:
-    return work.PASSWORD
-
-
 async def workers(url: str, _: Path, size: int) -> Figures:
     """So many workers, each a process, of one fleet of mailboxes in which nothing happens."""
     with served_by_postgresql() as server, contextlib.ExitStack() as stack:
         conninfo = server.new_database()
         async with suite_of(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
-            await Fleet(suite, store, _password).add([f"mailbox-{number}" for number in range(MAILBOXES)])
+            await Fleet(suite, store, password_of).add([f"mailbox-{number}" for number in range(MAILBOXES)])
 
             async def fences() -> list[int]:
                 """How many rounds each mailbox had."""
@@ -119,9 +115,9 @@ async def workers(url: str, _: Path, size: int) -> Figures:
             async with asyncio.timeout(_PATIENCE):
                 while min(await fences()) < 2:  # noqa: ASYNC110  of real processes
                     await asyncio.sleep(0.2)
-            before = (sum(await fences()), _cpu(pids), _cpu(_of_postgresql(server)), await statements())
+            before = (sum(await fences()), _cpu(pids), _cpu(server.pids), await statements())
             await asyncio.sleep(_SECONDS)
-            after = (sum(await fences()), _cpu(pids), _cpu(_of_postgresql(server)), await statements())
+            after = (sum(await fences()), _cpu(pids), _cpu(server.pids), await statements())
     rounds, cpu, of_postgresql, transactions = (now - then for now, then in zip(after, before, strict=True))
     return {
         "rounds": rounds / _SECONDS / (MAILBOXES / INTERVAL),
@@ -146,13 +142,6 @@ def _process(command: Sequence[str]) -> Generator[int]:
     with subprocess.Popen(command, cwd=_ROOT) as process:  # noqa: S603  our own module
         yield process.pid
         process.terminate()
-
-
-def _of_postgresql(server: PostgresServer) -> list[int]:
-    """The processes of a server."""
-    postmaster = server.pid
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return [postmaster, *map(int, children)]
 
 
 def _cpu(pids: Sequence[int]) -> float:

@@ -241,7 +241,7 @@ async def fairness_without(url: str, folder: Path) -> Figures:
 async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
     names = [f"mailbox-{number}" for number in range(MAILBOXES)]
     async with _kept(url, folder) as (suite, store):
-        sync = Synchronizer(suite, store, names, _password)
+        sync = Synchronizer(suite, store, names, password_of)
 
         async def opened(status: MailboxProgress) -> Remote:
             """A canned mailbox; the first is the large one."""
@@ -262,7 +262,8 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
     return {"median, seconds": statistics.median(seconds), "last, seconds": seconds[-1]}
 
 
-async def _password(_: str) -> str:
+async def password_of(_: str) -> str:
+    """That of all canned mailboxes."""
     return work.PASSWORD
 
 

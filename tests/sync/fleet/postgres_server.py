@@ -66,9 +66,11 @@ class PostgresServer:
         self._run("pg_ctl", "-D", self._folder / "pg", "-m", mode, "-w", "stop")
 
     @property
-    def pid(self) -> int:
-        """Of the process that has all others as children."""
-        return int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
+    def pids(self) -> list[int]:
+        """Of its processes: the postmaster and its children."""
+        postmaster = int((self._folder / "pg" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        return [postmaster, *map(int, children)]
 
     def conninfo(self, database: str = "postgres") -> str:
         """Where it is."""
@@ -95,9 +97,7 @@ class PostgresServer:
     @contextlib.contextmanager
     def frozen(self) -> Generator[None]:
         """Meanwhile it takes connections and answers nothing."""
-        postmaster = self.pid
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-        pids = [postmaster, *map(int, children)]
+        pids = self.pids
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
