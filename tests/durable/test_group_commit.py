@@ -102,7 +102,7 @@ async def queued(
         yield tasks
     finally:
         held.let_go.set()
-        await until(lambda: all(task.done() for task in (holding, *tasks)))
+        await asyncio.wait([holding, *tasks])
 
 
 async def test_a_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
