@@ -3,6 +3,8 @@
     run ─► queue ─► BEGIN ─► SAVEPOINT, work, RELEASE ─► … ─► COMMIT ─► callers get what their works gave
                                 └─ raises: ROLLBACK TO, and only its caller gets the exception
 
+A work that is alone in its transaction needs no SAVEPOINT: the transaction is undone with it.
+
 A commit costs a flush of the disk, whoever waits for it: two hundred callers share one. Reads go the same way on a
 connection of their own, where BEGIN locks nothing: each group of them sees what was committed before it began.
 """
@@ -164,11 +166,12 @@ class GroupCommitter:
             if connection.in_transaction:
                 connection.rollback()  # the last one could not be undone
             connection.execute(self._begin)
+            is_alone = len(waiting) == 1
             while waiting:
                 job = waiting.popleft()
                 if not job.future.cancelled():
                     begun.append(job)
-                    self._attempt(connection, job)
+                    self._attempt(connection, job, is_alone=is_alone)
             connection.commit()
         except BaseException as error:  # noqa: BLE001  its callers get it
             self._is_at_work = False
@@ -181,9 +184,10 @@ class GroupCommitter:
                 if connection.in_transaction:
                     connection.rollback()
 
-    def _attempt(self, connection: sqlite3.Connection, job: _Job) -> None:
-        """Do one work, or undo it. Raises where the transaction is lost."""
-        connection.execute("SAVEPOINT directsuite")
+    def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
+        """Do one work, or undo it, with the transaction where it is alone in that. Raises where that is lost."""
+        if not is_alone:
+            connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
         try:
             job.result = job.work(connection)
@@ -192,11 +196,12 @@ class GroupCommitter:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
                 error.add_note(_OVERSTEPPED)
             job.fail(RuntimeError("The work raised StopIteration.") if isinstance(error, StopIteration) else error)
-            if not connection.in_transaction:
+            if is_alone or not connection.in_transaction:
                 raise  # on a full disk, for one, SQLite may undo the whole transaction by itself
             connection.execute("ROLLBACK TO directsuite")
         self._is_at_work = False
-        connection.execute("RELEASE directsuite")
+        if not is_alone:
+            connection.execute("RELEASE directsuite")
 
     def _authorize(self, action: int, *_: str | None) -> int:
         """A work must not end the transaction that it shares with others."""

@@ -214,7 +214,7 @@ class Chunk(JobJournal):
         return {"chunk": self.id, "fence": self.fence}
 
     def _values(self, entry: Entry) -> dict[str, Any]:
-        return attrs.asdict(entry) | {"state": int(entry.state)} | self._lease
+        return attrs.asdict(entry, recurse=False) | {"state": int(entry.state)} | self._lease
 
     def _refuse_lost(self, found: Sequence[object]) -> None:
         if not found:

@@ -115,6 +115,9 @@ class DocumentWorkflow:
                     entry = await self._take(step, entry, work)
                 except (DirectSuiteError, SourceError) as error:
                     entry = await self._react(step, entry, work, error)
+                except StagingError:
+                    await self.journal.put(entry)
+                    raise
                 if entry.state is State.FAILED:  # it begins anew in another run
                     break
         finally:
@@ -193,7 +196,7 @@ class DocumentWorkflow:
 
     async def _verify_output(self, entry: Entry, work: _Work) -> Entry:
         """Ask whether an earlier run had the target keep it, and ended before it had noted that."""
-        work.facts = attrs.evolve(work.facts, is_output_verified=True)
+        work.facts.is_output_verified = True
         if entry.output_sha is not None and await self.target.holds(entry.name, entry.output_sha):
             return await self.journal.put(attrs.evolve(entry, state=State.SIGNED))
         return entry
@@ -209,7 +212,7 @@ class DocumentWorkflow:
                 work.content = await work.pdf.read(work.fetched)
             work.body, source = await asyncio.to_thread(loaded, work.content)
         self.outage.read += is_new
-        work.facts = attrs.evolve(work.facts, source=source)
+        work.facts.source = source
         return entry
 
     async def _save(self, entry: Entry, work: _Work) -> Entry:
@@ -229,7 +232,7 @@ class DocumentWorkflow:
             source_sha=source.sha256,
             source_stamp=work.stamp,
         )
-        return await self.journal.put(saved)
+        return await self.journal.put(saved) if self.check_fields else saved  # else SIGNING is written at once
 
     async def _sign(self, entry: Entry, work: _Work) -> Entry:
         identifier = _present(entry.identifier)
@@ -239,7 +242,7 @@ class DocumentWorkflow:
             with _staged(work.output) as file:
                 signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
                 signed: bytes = await self._signed(identifier, work.signatures)
-                work.facts = attrs.evolve(work.facts, output=await asyncio.to_thread(_written, file, signed))
+                work.facts.output = await asyncio.to_thread(_written, file, signed)
             return signing
         signing = await self.journal.put(attrs.evolve(entry, state=State.SIGNING))
         await self._signed(identifier, work.signatures, destination=work.output)
@@ -267,7 +270,7 @@ class DocumentWorkflow:
         return await self._examine_output(entry, work)
 
     async def _examine_output(self, entry: Entry, work: _Work) -> Entry:
-        work.facts = attrs.evolve(work.facts, output=await asyncio.to_thread(examined, work.output))
+        work.facts.output = await asyncio.to_thread(examined, work.output)
         return entry
 
     async def store_output(self, entry: Entry, work: _Work) -> Entry:
@@ -321,7 +324,7 @@ class DocumentWorkflow:
         if is_try and failure is None and is_last_try(entry):
             return await self._fail(entry, LOST)
         self._stored.discard(entry.identifier)
-        work.facts = attrs.evolve(work.facts, source=None, output=None)
+        work.facts.source = work.facts.output = None
         entry = await self.journal.abandon(entry, at=self.now(), is_try=is_try)
         if failure is not None:
             raise failure

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from directsuite.core.failures import reason_of
@@ -118,7 +118,7 @@ class TargetFolder:
     def check(self, name: str) -> None:
         """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
-        if Path(name).is_absolute() or Path(name).as_posix() != name:  # by the rules of this system
+        if os.name == "nt" and (Path(name).is_absolute() or Path(name).as_posix() != name):
             raise InvalidArgumentError(_NO_PATH, parameter="name")
         refuse_unwritable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
@@ -153,10 +153,11 @@ class TargetFolder:
 
 def refuse_outside(name: str) -> None:
     """Refuse a name that is no path downwards, or one of several of the same place. Raises InvalidArgumentError."""
-    path = PurePosixPath(name)
-    if not path.parts or name.startswith("/") or not {"..", STAGING}.isdisjoint(path.parts) or "\0" in name:
+    parts = name.split("/")
+    is_empty = {"", "."}.issuperset(parts)
+    if is_empty or name.startswith("/") or not {"..", STAGING}.isdisjoint(parts) or "\0" in name:
         raise InvalidArgumentError(_NO_PATH, parameter="name")
-    if path.as_posix() != name:
+    if not {"", "."}.isdisjoint(parts):
         raise InvalidArgumentError(_NO_NORMAL_FORM, parameter="name")
 
 

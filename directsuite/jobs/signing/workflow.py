@@ -18,7 +18,8 @@ SIGNING          that it has not                   ABANDON        it is saved an
 SIGNED                                             DELETE         what is stored
 DONE                                               END
 
-Each step is in the journal before the next begins. After an unknown outcome nothing is signed again, for the first
+Each step is in the journal before the next begins; but SIGNING is written in place of SAVED where nothing comes between
+the two. After an unknown outcome nothing is signed again, for the first
 request may still be on its way: what is stored is adopted where it has exactly our signatures more than the source.
 """
 
@@ -208,7 +209,7 @@ class Step(enum.Enum):
     END = enum.auto()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Facts:
     """What this run knows of a document beside its entry."""
 

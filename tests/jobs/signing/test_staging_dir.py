@@ -42,5 +42,6 @@ async def test_nothing_is_asked_for_that_nobody_could_take(jobs: Jobs) -> None:
         await jobs.job(after_its_staging_folder_has_gone(jobs)).run()
     tally = await jobs.journal.tally()
     assert (tally.states[State.FAILED], tally.abandoned, jobs.service.asked.total()) == (0, 0, 0)
+    assert tally.states[State.SAVED] == len(jobs.service.stored) > 0  # none is left there that the journal doesn't know
     assert (await jobs.job(pdfs(*NAMES)).run()).done == len(NAMES)
     assert jobs.service.asked.total() == len(NAMES)
