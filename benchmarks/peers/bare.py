@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +12,7 @@ import msgspec
 import pybase64
 
 from benchmarks.peers import work
-from benchmarks.peers.files import content_of, written
+from benchmarks.peers.files import content_of, opened, written
 from benchmarks.peers.folder import read_in_order
 
 _CREDENTIALS = {"username": work.USERNAME, "password": work.PASSWORD}
@@ -120,14 +120,17 @@ class Client:
         async with self._opened.post(self._pdf, data=_blocks(size), headers=headers) as response:
             return work.received(msgspec.json.decode(await response.read())["description"])
 
-    async def floor_download(self) -> int:
-        """Read and drop what GetDoc answers; its length, coded."""
-        return await self._drop("GET", f"{self._pdf}/{work.DOCUMENT}", None)
+    async def floor_download(self, path: Path) -> int:
+        """Read what GetDoc answers, and write as many bytes as it stands for, uncoded; how many came."""
+        with opened(path) as file:
+            return await self._floor(
+                "GET", f"{self._pdf}/{work.DOCUMENT}", None, lambda text: file.write(_decoded(text))
+            )
 
     async def floor_read_messages(self) -> int:
         """Read and drop what GetMessages answers; its length."""
         body = msgspec.json.encode(_CREDENTIALS)
-        return await self._drop("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body)
+        return await self._floor("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body, len)
 
     @property
     def _opened(self) -> aiohttp.ClientSession:
@@ -150,9 +153,18 @@ class Client:
         text = await self._read("GET", f"{self._pdf}/{identifier}", {**_JSON, **_BEARER}, None)
         return pybase64.b64decode(text, validate=True)
 
-    async def _drop(self, method: str, url: str, body: bytes | None) -> int:
+    async def _floor(self, method: str, url: str, body: bytes | None, take: Callable[[bytes], int]) -> int:
+        size = 0
         async with self._opened.request(method, url, data=body, headers={**_JSON, **_BEARER}) as response:
-            return sum([len(piece) async for piece in response.content.iter_any()])
+            async for piece in response.content.iter_any():
+                take(piece)
+                size += len(piece)
+        return size
+
+
+def _decoded(text: bytes) -> memoryview:
+    """As many bytes as a text in base64 stands for."""
+    return memoryview(text)[: 3 * len(text) // 4]
 
 
 async def _blocks(size: int) -> AsyncIterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO, cast
 
 
 def content_of(path: Path) -> bytes:
@@ -13,6 +14,11 @@ def content_of(path: Path) -> bytes:
 def written(path: Path, content: bytes) -> int:
     """Write all of it; how many bytes that were."""
     return path.write_bytes(content)
+
+
+def opened(path: Path) -> BinaryIO:
+    """To be written piece by piece, each of which goes to the system at once."""
+    return cast("BinaryIO", path.open("wb", buffering=0))
 
 
 def size_of(path: Path) -> int:

@@ -59,12 +59,13 @@ _READING = """\
 Every round has each client do one turn, in an order that rotates; a figure is the median of the rounds' ratios (or of
 the quantity itself), with the quartiles in brackets. Clients run on one core, in processes of their own, and the
 server of canned answers on another. `bare` is aiohttp with the same JSON and base64 codec, as one writes it by hand:
-no retries, no types, whole payloads. `floor` is bare aiohttp that moves as many bytes and neither codes nor keeps
-them; `untyped` is msgspec's parse into dictionaries. The generated peers are made of the same OpenAPI document as the
-sandbox's, in which dates are plain `date-time` strings (in their favour), and run in the same interpreter with the
-same aiohttp. Peak memory is resident memory above what there was before the turn; turns that are measured for it have
-a new, warm process each. A payload is the answer's JSON, which is in memory before. The longest pause is how much
-later than asked a task that sleeps 2 ms is woken; that of an idle loop stands beside it."""
+no retries, no types, whole payloads. `floor` is bare aiohttp that moves as many bytes, writes a download to its file,
+and neither codes nor keeps them otherwise; `untyped` is msgspec's parse into dictionaries. The generated peers are made
+of the same OpenAPI document as the sandbox's, in which dates are plain `date-time` strings (in their favour), and run
+in the same interpreter with the same aiohttp. Peak memory is resident memory above what there was before the turn;
+turns that are measured for it have a new process each, warmed up with the work at a small size. A payload is the
+answer's JSON, which is in memory before. The longest pause is how much later than asked a task that sleeps 2 ms is
+woken; that of an idle loop stands beside it."""
 
 
 def _target(row: RowResults, figure: Found) -> str:

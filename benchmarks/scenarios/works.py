@@ -125,7 +125,7 @@ def download(client: Any, task: Task) -> Turn:
 
     async def turn() -> int:
         if task.role == FLOOR:
-            await client.floor_download()
+            await client.floor_download(path)
         else:
             await client.download(path)
             assert path.stat().st_size == size

@@ -34,7 +34,7 @@ TARGETED: dict[str, set[tuple[Quantity, str | None, float]]] = {
     "decode-attachments": {(PEAK, None, 1.1)},
     "upload": {(PEAK, None, 2.0), (CPU, FLOOR, 2.0), (PAUSE, None, 20.0)},
     "send": {(PEAK, None, 2.0), (CPU, FLOOR, 2.0), (PAUSE, None, 20.0)},
-    "download": {(PEAK, None, 2.0), (CPU, FLOOR, 2.0), (PAUSE, None, 35.0)},
+    "download": {(PEAK, None, 2.0), (CPU, FLOOR, 1.6), (PAUSE, None, 35.0)},
     "stream": {(PEAK, None, 10.0), (CPU, FLOOR, 2.0), (PAUSE, None, 35.0)},
     "batches": {(RATE, None, 93.0)},
     "signing": {(RATE, BARE, 0.95)},
