@@ -118,6 +118,7 @@ class Limits:
         self._emit = emit
         self._free = connections
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue = asyncio.Lock()
         self._queued = 0
         self._last_failure = ""
@@ -227,7 +228,9 @@ class Limits:
         if self._free:
             self._free -= 1
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._loop is None:  # known from then on: to ask for it is a call of the system on some versions
+            self._loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(waiter)
         try:
             await waiter

@@ -6,7 +6,6 @@ A batch that fails is halved until the message is alone that makes it fail; that
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -27,7 +26,7 @@ from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.listings import Batch, Batches, measured
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.identity import digest_of, is_storable
+from directsuite.sync.identity import digest_of, hashed, is_storable
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +42,7 @@ class Listing:
     @property
     def fingerprint(self) -> bytes:
         """Of the uids, however they were listed."""
-        return hashlib.blake2b(self.uids.tobytes(), digest_size=_HASH).digest()
+        return hashed(self.uids.tobytes(), _HASH)
 
 
 class Remote(Protocol):
@@ -92,7 +91,7 @@ class DirectRemote:
 
         def keep_mark(exchanged: Exchanged) -> object:
             """Keep the mark of an answer."""
-            marks.append(hashlib.sha256(exchanged.answer.body).digest()[:_HASH])
+            marks.append(hashed(exchanged.answer.body, _HASH))
             return NO_MORE if marks[-1] == mark else None
 
         uids = await self._mailbox.observed(keep_mark).get_uids(folder)
