@@ -208,3 +208,8 @@ def test_a_file_has_the_size_that_is_asked_for_and_is_made_once(size: int, tmp_p
     made = path.stat().st_mtime_ns
     assert task.file(size) == path
     assert path.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("row", [row for row in chosen([]) if row.work == "small_calls"], ids=lambda row: row.name)
+def test_each_caller_has_a_call_of_its_own(row: Row) -> None:
+    assert all(each.options["calls"] >= each.options["callers"] for each in (row, row.smaller()))
