@@ -12,6 +12,7 @@ and one of bytes in `= ANY(:names::bytea[])`.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -69,10 +70,12 @@ def sql(text: str, *, sqlite: str | None = None) -> Statement:
 
 @functools.lru_cache(maxsize=256)
 def inserting(statement: Statement, rows: int, columns: int) -> Statement:
-    """A statement with places for so many rows, whose values come one after the other."""
-    postgres, sqlite = (", ".join([f"({', '.join([mark] * columns)})"] * rows) for mark in ("%s", "?"))
+    """A statement with places for so many rows, whose values come one after the other: $1 to $n for PostgreSQL."""
+    numbers = itertools.count(1)
+    numbered = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in range(columns))})" for _ in range(rows))
+    places = ", ".join([f"({', '.join('?' * columns)})"] * rows)
     return Statement(
-        statement.postgres.replace(_ROWS.encode(), postgres.encode()), statement.sqlite.replace(_ROWS, sqlite)
+        statement.postgres.replace(_ROWS.encode(), numbered.encode()), statement.sqlite.replace(_ROWS, places)
     )
 
 

@@ -289,12 +289,19 @@ class PostgresTransaction:
         return found
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows, many with a statement."""
+        """Insert rows, many with a statement.
+
+        Through a raw cursor: others look for the places of values in each statement of more than 50, which takes longer
+        than to send them.
+        """
+        from psycopg import AsyncRawCursor
+
         found = list[Row]()
-        for some in in_parts(rows):
-            values = list(itertools.chain.from_iterable(some))
-            text = inserting(statement, len(some), len(some[0])).postgres
-            found += await _rows(await self.connection.execute(text, values, binary=True))
+        async with AsyncRawCursor(self.connection) as cursor:
+            for some in in_parts(rows):
+                values = list(itertools.chain.from_iterable(some))
+                text = inserting(statement, len(some), len(some[0])).postgres
+                found += await _rows(await cursor.execute(text, values, binary=True))
         return found
 
     async def ensure(self, tables: Tables) -> None:
