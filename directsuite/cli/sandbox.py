@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import NotThereError, RefusedError
@@ -26,9 +26,6 @@ from directsuite.core.failures import reason_of
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.serving import Serving, exports
-
-_STILL = {None: "always", 0: "used up"}
-"""How often a fault still applies, where that is no number."""
 
 P = ParamSpec("P")
 Chosen = TypeVar("Chosen", bound=ControlOptions)
@@ -156,11 +153,29 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
     if options.json:
         show_json(faults)
     elif faults:
-        names = ("id", "operation", "kind", "applied")
-        rows = [[*(each[name] for name in names), _STILL.get(each["remaining"], each["remaining"])] for each in faults]
-        show_table((*names, "still"), rows, right=("id", "applied"))
+        rows = [
+            (*(each[name] for name in ("id", "operation")), _fault_of(each), each["applied"], _still_of(each))
+            for each in faults
+        ]
+        show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
         say("nothing goes wrong")
+
+
+def _fault_of(rule: Mapping[str, Any]) -> str:
+    """What goes wrong, with the figure that belongs to it."""
+    match rule["kind"]:
+        case "status":
+            return f"status {rule['status']}"
+        case "latency":
+            return f"latency {rule['seconds']:g} s"
+        case kind:
+            return str(kind)
+
+
+def _still_of(rule: Mapping[str, Any]) -> object:
+    """How often it still applies."""
+    return {None: "always", 0: "used up"}.get(rule["remaining"], rule["remaining"])
 
 
 def _body_of(text: str) -> object:
