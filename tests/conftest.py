@@ -75,9 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fast" if "not wide" in config.option.markexpr else "thorough")
 
 
-def pytest_xdist_auto_num_workers() -> int:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
     """One process more than there are cores: a fifth of the time is spent waiting for the disk."""
-    return (os.cpu_count() or 1) + 1
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return cores + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before the marks decide what runs

@@ -153,17 +153,14 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
     if options.json:
         show_json(faults)
     elif faults:
-        rows = [
-            (*(each[name] for name in ("id", "operation")), _fault_of(each), each["applied"], _still_of(each))
-            for each in faults
-        ]
+        rows = [(each["id"], each["operation"], _fault_of(each), each["applied"], _still_of(each)) for each in faults]
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
         say("nothing goes wrong")
 
 
 def _fault_of(rule: Mapping[str, Any]) -> str:
-    """What goes wrong, with the figure that belongs to it."""
+    """Name the kind of a rule, with its status or its delay."""
     match rule["kind"]:
         case "status":
             return f"status {rule['status']}"
@@ -174,7 +171,7 @@ def _fault_of(rule: Mapping[str, Any]) -> str:
 
 
 def _still_of(rule: Mapping[str, Any]) -> object:
-    """How often it still applies."""
+    """Say how often a rule still applies."""
     return {None: "always", 0: "used up"}.get(rule["remaining"], rule["remaining"])
 
 

@@ -105,7 +105,7 @@ class Facade:
         """A view that calls `observe` with how each of its calls went, for the package's own use; see `Options`."""
         return self._with(attrs.evolve(self._options, observe=observe))
 
-    @functools.cached_property  # each call that changes something has it at hand, and few use it
+    @functools.cached_property  # made once: every call that changes something takes it, and few use it
     def _within_a_call(self) -> Self:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))

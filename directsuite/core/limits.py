@@ -228,7 +228,7 @@ class Limits:
         if self._free:
             self._free -= 1
             return
-        if self._loop is None:  # known from then on: to ask for it is a call of the system on some versions
+        if self._loop is None:  # once: Python 3.11 makes a system call to give it
             self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(waiter)

@@ -172,6 +172,8 @@ class GroupCommitter:
                 if not job.future.cancelled():
                     begun.append(job)
                     self._attempt(connection, job, is_alone=is_alone)
+            if not connection.in_transaction:
+                raise sqlite3.OperationalError("SQLite has undone the transaction, and a work concealed that")
             connection.commit()
         except BaseException as error:  # noqa: BLE001  its callers get it
             self._is_at_work = False
@@ -185,7 +187,7 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Do one work, or undo it, with the transaction where it is alone in that. Raises where that is lost."""
+        """Do one work. If it raises, undo it: to its savepoint, or, where it is alone, by raising, which undoes all."""
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True

@@ -289,13 +289,10 @@ class PostgresTransaction:
         return found
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows, many with a statement.
-
-        Through a raw cursor: others look for the places of values in each statement of more than 50, which takes longer
-        than to send them.
-        """
+        """Insert rows, many with a statement."""
         from psycopg import AsyncRawCursor
 
+        # psycopg parses a query with more than 50 parameters anew each time; for a raw cursor it parses none.
         found = list[Row]()
         async with AsyncRawCursor(self.connection) as cursor:
             for some in in_parts(rows):
@@ -305,7 +302,7 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Make tables where there are none. Raises the database's error where they are newer."""
+        """Make tables where there are none. Raises the database's error where they are of another version."""
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
@@ -368,7 +365,7 @@ async def ensure_part(
 ) -> bool:
     """Make the tables of a part where there are none, in a transaction. Return True if it made them.
 
-    Raises `error` where they are newer.
+    Raises `error` where they are of another version.
     """
     await lock_schema(connection)
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
@@ -384,6 +381,11 @@ async def ensure_part(
         return True
     if found[0] > version:
         raise error("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")
+    if found[0] < version:
+        raise error(
+            "The tables in PostgreSQL were made by an earlier directsuite, whose form this one does not read: "
+            "finish with that one what it began, or give another database."
+        )
     return False
 
 

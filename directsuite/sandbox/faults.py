@@ -89,7 +89,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
         """A fault from JSON members of the same names. Raises ValueError that names what does not fit."""
-        if (kind := members.get("kind")) not in KINDS:
+        if (kind := members.get("kind", KINDS[0])) not in KINDS:
             raise ValueError(f"there is no fault of the kind {kind!r}: give one of {', '.join(KINDS)}")
         try:
             return msgspec.convert(members, cls)

@@ -80,7 +80,7 @@ def hex_of(digest: bytes | None) -> str | None:
 
 
 def hashed(content: bytes, size: int) -> bytes:
-    """So many bytes of a content's SHA-256, which today's processors make faster than any other digest."""
+    """So many bytes of a content's SHA-256, which is faster than BLAKE2 on processors with instructions for it."""
     return hashlib.sha256(content).digest()[:size]
 
 

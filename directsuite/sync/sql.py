@@ -50,6 +50,7 @@ TABLES = Tables(
         sql("CREATE TABLE directsuite.sink (kind text NOT NULL)"),
         sql("CREATE UNIQUE INDEX sink_is_one ON directsuite.sink ((true))"),  # for workers that begin at once
     ),
+    version=2,
 )
 
 QUARANTINE_TABLES = Tables(
@@ -66,7 +67,6 @@ QUARANTINE_TABLES = Tables(
 
 BIND = sql("INSERT INTO directsuite.sink (kind) VALUES (:kind) ON CONFLICT DO NOTHING")
 BOUND = sql("SELECT kind FROM directsuite.sink")
-NAME_OWN_SINK = sql("UPDATE directsuite.sink SET kind = :kind WHERE kind = 'its own'")  # as 0.1.0 called them all
 
 CLAIM = sql("""
     INSERT INTO directsuite.mailbox AS m (name, fence) VALUES (:name, 1)

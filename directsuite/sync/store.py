@@ -45,6 +45,7 @@ FILE = SqliteFile(
     noun="store",
     error=StoreError,
     application=0x64735379,
+    version=2,
     page=16384,  # its sink may keep messages whole
 )
 
@@ -114,8 +115,6 @@ class DatabaseStore:
 
         async def work(transaction: Transaction) -> None:
             """Insert the name unless another process was first."""
-            if self._sink is not None:
-                await transaction.execute(sql.NAME_OWN_SINK, {"kind": sink})
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND)
             refuse_another(bound, sink)

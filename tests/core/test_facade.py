@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pybase64
 import pytest
 from tenacity import wait_fixed
@@ -27,6 +28,14 @@ async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
         assert (await failure_of(patient.get_message_count())).attempts == 5
         assert (await failure_of(patient.with_options(timeout=2.5).get_message_count())).attempts == 3
         assert (await failure_of(box.get_message_count())).attempts == 2
+
+
+async def test_options_hold_for_looks_that_are_made_within_a_call(server: ScriptedServer) -> None:
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        assert box._within_a_call is box._within_a_call
+        hurried = box.with_options(timeout=5)
+        assert hurried._within_a_call._options == attrs.evolve(hurried._options, within_a_call=True)
 
 
 ODD_OPTIONS: list[tuple[str, object]] = [

@@ -102,7 +102,8 @@ async def queued(
         yield tasks
     finally:
         held.let_go.set()
-        await asyncio.wait([holding, *tasks])
+        _, pending = await asyncio.wait([holding, *tasks], timeout=30)
+        assert not pending
 
 
 async def test_a_result_is_given_when_it_is_committed(writer: GroupCommitter, path: Path) -> None:
@@ -193,6 +194,10 @@ async def test_a_lost_transaction_that_a_work_conceals_is_told_all_the_same(writ
         pass
     assert [type(task.exception()) for task in tasks] == [ExplainedError, ExplainedError, type(None)]
     assert kept(path) == [1, 3]
+    with pytest.raises(ExplainedError):
+        await writer.run(lose)  # alone
+    await writer.run(insert(4))
+    assert kept(path) == [1, 3, 4]
 
 
 async def test_a_transaction_that_cannot_begin_is_told_to_all(writer: GroupCommitter, path: Path) -> None:
@@ -227,6 +232,8 @@ async def test_a_work_cannot_end_the_transaction_of_all(
     error = tasks[1].exception()
     assert isinstance(error, sqlite3.DatabaseError)
     assert error.__notes__ == [_OVERSTEPPED]
+    with pytest.raises(sqlite3.DatabaseError):
+        await writer.run(work)  # alone
     assert kept(path) == [2, 3]
 
 

@@ -212,12 +212,13 @@ def test_a_damaged_file_is_told(path: Path) -> None:
         asyncio.run(opened_and_closed(path, lambda store: store.rows(inbox[0])))
 
 
-def test_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -> None:
+@pytest.mark.parametrize(("later", "told"), [(1, "upgrade directsuite"), (-1, "finish with that one")])
+def test_another_schema_is_refused_and_left_as_it_is(path: Path, later: int, told: str) -> None:
     asyncio.run(opened_and_closed(path))
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {FILE.version + later}")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="upgrade directsuite"):
+    with pytest.raises(StoreError, match=told):
         asyncio.run(opened_and_closed(path))
     assert path.read_bytes() == before
 

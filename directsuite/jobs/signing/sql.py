@@ -55,6 +55,7 @@ TABLES = Tables(
         """),
         sql("CREATE INDEX signing_abandoned_chunk ON directsuite.signing_abandoned (chunk, identifier)"),
     ),
+    version=2,
 )
 
 JOB = sql("""

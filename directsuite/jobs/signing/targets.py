@@ -118,6 +118,7 @@ class TargetFolder:
     def check(self, name: str) -> None:
         """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
         refuse_outside(name)
+        # Windows has paths that POSIX doesn't take for such.
         if os.name == "nt" and (Path(name).is_absolute() or Path(name).as_posix() != name):
             raise InvalidArgumentError(_NO_PATH, parameter="name")
         refuse_unwritable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())

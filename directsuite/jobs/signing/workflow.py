@@ -19,8 +19,8 @@ SIGNED                                             DELETE         what is stored
 DONE                                               END
 
 Each step is in the journal before the next begins; but SIGNING is written in place of SAVED where nothing comes between
-the two. After an unknown outcome nothing is signed again, for the first
-request may still be on its way: what is stored is adopted where it has exactly our signatures more than the source.
+the two. After an unknown outcome nothing is signed again, for the first request may still be on its way: what is stored
+is adopted where it has exactly our signatures more than the source.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Step(enum.Enum):
 
 @attrs.define(kw_only=True)
 class Facts:
-    """What this run knows of a document beside its entry."""
+    """What this run knows of a document beside its entry. Its steps fill it in."""
 
     signatures: int
     """How many it is to get."""

@@ -174,10 +174,12 @@ async def test_a_name_that_is_no_text_is_refused_in_words(conninfo: str, name: s
         assert_discreet(raised.value)
 
 
-async def test_tables_of_a_newer_release_are_refused(conninfo: str) -> None:
+@pytest.mark.parametrize(("later", "told"), [(1, "upgrade directsuite"), (-1, "finish with that one")])
+async def test_tables_of_another_release_are_refused(conninfo: str, later: int, told: str) -> None:
     async with PostgresStore(conninfo) as store:
-        await store.connections.fetch("UPDATE directsuite.version SET version = version + 1 RETURNING part")
-        with pytest.raises(StoreError, match="upgrade directsuite"):
+        query = b"UPDATE directsuite.version SET version = version + %(later)s RETURNING part"
+        await store.connections.fetch(query, {"later": later})
+        with pytest.raises(StoreError, match=told):
             await PostgresStore(conninfo).open()
 
 
