@@ -30,7 +30,6 @@ from directsuite.sync.model import (
 )
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.sinks import PostgresSink, SqliteSink
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.integration.world import StoppedClock
 from tests.sync.test_partial_answers import Server, letter
@@ -377,21 +376,6 @@ async def test_a_store_is_bound_to_its_first_sink(kept: SqliteStore | PostgresSt
         with pytest.raises(ConfigurationError, match=r"another sink \(maildir 1, not TableSink\): give this one"):
             await again.bind("TableSink")
         await again.bind("maildir 1")
-
-
-async def test_a_store_of_an_earlier_release_is_bound_to_the_first_sink_of_its_own(
-    kept: SqliteStore | PostgresStore, tmp_path: Path
-) -> None:
-    await kept.bind("its own")  # as all of them were called
-    await kept.aclose()
-    if isinstance(kept, PostgresStore):
-        again: SqliteStore | PostgresStore = PostgresStore(kept.connections.conninfo, sink=PostgresSink())
-    else:
-        again = SqliteStore(tmp_path / "sync.db", sink=SqliteSink())
-    async with again:
-        await again.bind("TableSink")
-        with pytest.raises(ConfigurationError, match=r"another sink \(TableSink, not Other\)"):
-            await again.bind("Other")
 
 
 async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:
