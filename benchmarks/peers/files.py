@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, cast
 
 
 def content_of(path: Path) -> bytes:
@@ -16,9 +16,9 @@ def written(path: Path, content: bytes) -> int:
     return path.write_bytes(content)
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> FileIO:
     """To be written piece by piece, each of which goes to the system at once."""
-    return cast("BinaryIO", path.open("wb", buffering=0))
+    return path.open("wb", buffering=0)
 
 
 def size_of(path: Path) -> int:

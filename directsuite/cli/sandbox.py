@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import NotThereError, RefusedError
@@ -25,6 +25,7 @@ from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say
 from directsuite.core.failures import reason_of
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
+from directsuite.sandbox.faults import kind_text, still_text
 from directsuite.sandbox.serving import Serving, exports
 
 P = ParamSpec("P")
@@ -153,26 +154,10 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
     if options.json:
         show_json(faults)
     elif faults:
-        rows = [(each["id"], each["operation"], _fault_of(each), each["applied"], _still_of(each)) for each in faults]
+        rows = [(each["id"], each["operation"], kind_text(each), each["applied"], still_text(each)) for each in faults]
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
         say("nothing goes wrong")
-
-
-def _fault_of(rule: Mapping[str, Any]) -> str:
-    """Name the kind of a rule, with its status or its delay."""
-    match rule["kind"]:
-        case "status":
-            return f"status {rule['status']}"
-        case "latency":
-            return f"latency {rule['seconds']:g} s"
-        case kind:
-            return str(kind)
-
-
-def _still_of(rule: Mapping[str, Any]) -> object:
-    """Say how often a rule still applies."""
-    return {None: "always", 0: "used up"}.get(rule["remaining"], rule["remaining"])
 
 
 def _body_of(text: str) -> object:

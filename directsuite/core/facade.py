@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Generic, Self, TypeVar
@@ -97,7 +96,6 @@ class Facade:
 
     def _with(self, options: Options) -> Self:
         facade = copy.copy(self)
-        facade.__dict__.pop("_within_a_call", None)
         facade._options = options
         return facade
 
@@ -105,7 +103,6 @@ class Facade:
         """A view that calls `observe` with how each of its calls went, for the package's own use; see `Options`."""
         return self._with(attrs.evolve(self._options, observe=observe))
 
-    @functools.cached_property  # made once: every call that changes something takes it, and few use it
     def _within_a_call(self) -> Self:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))

@@ -118,7 +118,6 @@ class Limits:
         self._emit = emit
         self._free = connections
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue = asyncio.Lock()
         self._queued = 0
         self._last_failure = ""
@@ -228,9 +227,7 @@ class Limits:
         if self._free:
             self._free -= 1
             return
-        if self._loop is None:  # once: Python 3.11 makes a system call to give it
-            self._loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
             await waiter

@@ -159,7 +159,7 @@ class Mailbox(Facade):
             response = await send_once.find_earlier(sent, self._sent_since, self._filed_since, polling, clock)
             if response is not None:
                 return response
-        confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call._sent_since), seconds=settle)
+        confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
             """One send, whose lost answer is looked for."""
@@ -404,7 +404,7 @@ class Mailbox(Facade):
         Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
         """
         arguments.new_folder(folder, "folder")
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
 
         async def created() -> APIResponse | None:
             """Success where the folder is there."""
@@ -420,7 +420,7 @@ class Mailbox(Facade):
         """
         arguments.changeable_folder(folder, "folder")
         arguments.new_folder(new_folder, "new_folder")
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
 
         async def moved() -> APIResponse | None:
             """Success where the folder stands under its new name only."""
@@ -440,7 +440,7 @@ class Mailbox(Facade):
         a `&`, since IMAP spells such names in another way, and a listing may do so too.
         """
         arguments.changeable_folder(folder, "folder")
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
 
         async def deleted() -> APIResponse | None:
             """Success where the folder is gone with what was below it."""
@@ -659,7 +659,7 @@ class Mailbox(Facade):
 
     def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
         """Confirmation that a repeat was refused because the first attempt had taken the messages away."""
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
 
         async def gone() -> APIResponse | None:
             """Success where none of them is left in the folder."""
@@ -679,7 +679,7 @@ class Mailbox(Facade):
         if not expected or None in listed:
             return None
         existing = frozenset(await self.get_uids(folder, timeout=deadline.left()))
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
 
         async def arrived() -> APIResponse | None:
             """Success where each is there, as often as it was to arrive."""

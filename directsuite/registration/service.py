@@ -75,7 +75,7 @@ class Registration(Facade):
         confirm = None
         if individual.direct_username:
             person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON})
-            find = self._within_a_call.get_patient_address_by_meta
+            find = self._within_a_call().get_patient_address_by_meta
             search = PatientSearch(functools.partial(find, direct_domain, person), _folded(individual.direct_username))
             confirm = search.confirmation()
         return await self._call(

@@ -191,6 +191,22 @@ class Faults:
         return next((rule.fault for rule in due if rule.applies()), None)
 
 
+def kind_text(rule: Mapping[str, Any]) -> str:
+    """Name the kind of a rule, as `Faults.rules` has it, with its status or its delay."""
+    match rule["kind"]:
+        case "status":
+            return f"status {rule['status']}"
+        case "latency":
+            return f"latency {rule['seconds']:g} s"
+        case kind:
+            return str(kind)
+
+
+def still_text(rule: Mapping[str, Any]) -> str:
+    """Say how often a rule still applies."""
+    return {None: "always", 0: "used up"}.get(rule["remaining"], str(rule["remaining"]))
+
+
 Expire = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 

@@ -513,7 +513,7 @@ class Signing(Facade):
         operation.check((name,))
         refuse_max_bytes(max_bytes)
         refuse_progress(progress)
-        within_call = self._within_a_call
+        within_call = self._within_a_call()
         if destination is None:
             if max_bytes is not None:
                 raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
@@ -578,7 +578,7 @@ class Signing(Facade):
         """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
         if effect is None or not change.traceable:
             return None
-        get_info = functools.partial(self._within_a_call._call, operations.GET_DOC_INFO, name)
+        get_info = functools.partial(self._within_a_call()._call, operations.GET_DOC_INFO, name)
         return Settling(get_info, name, change, effect)
 
     def _signature_body(self, signature: Signature) -> RequestBody:

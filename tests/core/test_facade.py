@@ -33,9 +33,8 @@ async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:
 async def test_options_hold_for_looks_that_are_made_within_a_call(server: ScriptedServer) -> None:
     async with opened(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
-        assert box._within_a_call is box._within_a_call
         hurried = box.with_options(timeout=5)
-        assert hurried._within_a_call._options == attrs.evolve(hurried._options, within_a_call=True)
+        assert hurried._within_a_call()._options == attrs.evolve(hurried._options, within_a_call=True)
 
 
 ODD_OPTIONS: list[tuple[str, object]] = [

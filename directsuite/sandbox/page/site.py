@@ -31,7 +31,7 @@ from directsuite.sandbox.calls import masked
 from directsuite.sandbox.client import DEFAULT_URL, TOKEN_VARIABLE
 from directsuite.sandbox.clock import EPOCH
 from directsuite.sandbox.control import CONTROLS, REFUSALS, control_document, status_of
-from directsuite.sandbox.faults import EVERY_OPERATION, KINDS
+from directsuite.sandbox.faults import EVERY_OPERATION, KINDS, kind_text, still_text
 from directsuite.sandbox.files import FilePayload, PiecesPayload
 from directsuite.sandbox.messaging.delivery import CONFIRMATION_MS
 from directsuite.sandbox.messaging.mailboxes import SENT
@@ -585,4 +585,5 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
     )
     templates.filters |= {"moment": _moment, "size": _size, "segment": lambda text: quote(str(text), safe="@")}
+    templates.filters |= {"kind_text": kind_text, "still_text": still_text}
     return templates
