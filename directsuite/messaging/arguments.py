@@ -27,8 +27,8 @@ from directsuite.messaging.models import (
 )
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
+from directsuite.wire.dates import milliseconds
 from directsuite.wire.models import MAX_UID, require_instance, require_instances, require_text
-from directsuite.wire.values import milliseconds
 
 M = TypeVar("M", bound=Message)
 

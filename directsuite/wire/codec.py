@@ -28,6 +28,7 @@ import msgspec
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
 from directsuite.wire import base64
+from directsuite.wire.dates import write_datetime
 from directsuite.wire.models import Field, Model, OpenEnum, fields_of, is_loose, is_model, once_per_class, plain_type
 from directsuite.wire.parsing import MismatchError, Shape, parse_in_parts
 from directsuite.wire.values import (
@@ -42,7 +43,6 @@ from directsuite.wire.values import (
     read_member,
     read_secret,
     reader_for,
-    write_datetime,
     write_pairs,
 )
 

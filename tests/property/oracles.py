@@ -24,8 +24,8 @@ from directsuite.messaging.models import DirectMessageStatusReportResponse, Mess
 from directsuite.messaging.report import COLUMNS, rows
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
+from directsuite.wire.dates import read_datetime, read_day
 from directsuite.wire.parsing import ArraySplitter, MismatchError
-from directsuite.wire.values import read_datetime, read_day
 
 from .whole_answers import MARKER
 
