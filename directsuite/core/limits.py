@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from directsuite.core.clock import Clock
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event, ServicePaused
 from directsuite.core.operation import Operation
-from directsuite.core.retry import LONGEST_RETRY_AFTER
+from directsuite.core.retry import MAX_RETRY_AFTER
 from directsuite.errors import CircuitOpenError, DeadlineExceededError, Outcome
 
 
@@ -204,7 +204,7 @@ class Limits:
 
     def pause(self, seconds: float) -> None:
         """Hold calls of the service back for so many seconds, as it asked for."""
-        seconds = min(seconds, LONGEST_RETRY_AFTER)
+        seconds = min(seconds, MAX_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
             self._emit(ServicePaused(service=self._service, seconds=seconds))
 

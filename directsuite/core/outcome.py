@@ -222,7 +222,7 @@ def judge(
     refused = operation.refusals.read(document)
     if status < 300 and (refused is None or (operation.refusals.flag is None and not refused.message)):
         return None
-    wait = retry_after(headers.get("Retry-After"))
+    wait = retry_after(headers.get("Retry-After"), headers.get("Date"))
     cls, meaning = class_of_status(status)
     code = None
     if refused is not None and refused.code is not None and status != 429:

@@ -15,13 +15,13 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, Check, accepts
 from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
+from directsuite.wire.dates import read_http_date
 from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:  # tenacity is imported when the first call has failed
@@ -31,9 +31,10 @@ else:
     wait_base = object  # which does: tenacity only calls its waits, and adds them up from either side
 
 
-LONGEST_RETRY_AFTER = 3600.0
-"""Seconds. A service that asks for a longer pause (Retry-After), perhaps by mistake, is asked again after so many."""
+MAX_RETRY_AFTER = 3600.0
+"""Seconds. A longer Retry-After may be a mistake: the service is asked again after this time."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOUBLINGS = 64  # more would be of no use to any `longest`, and overflow in the end
 
 
@@ -47,7 +48,7 @@ class Backoff:
     def after(self, failures: int, retry_after: float | None = None) -> float:
         """Seconds to wait after so many failures in a row; at least as many as the service asked for, up to an hour."""
         wait = min(self.longest, self.first * 2.0 ** min(failures - 1, _DOUBLINGS))
-        return max(wait, min(LONGEST_RETRY_AFTER, retry_after or 0.0))
+        return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
 
 
 class WaitAsAsked(wait_base):
@@ -178,16 +179,20 @@ class RetryPolicy(ValueSemantics):
         )
 
 
-def retry_after(header: str | None, *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that a Retry-After header asks for, in either of its forms; None where it says nothing."""
+def retry_after(header: str | None, date: str | None = None, *, now: Callable[[], float] = time.time) -> float | None:
+    """Return the seconds that a Retry-After header asks for, at most an hour. Return None if it has no known form.
+
+    date: the response's Date header, from which a date in Retry-After is counted. The local clock, which may be wrong,
+    is used only if the response has no Date.
+    """
     if header is None:
         return None
     text = header.strip()
     if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError, TypeError, IndexError):  # whatever the standard library's parser stumbles over
+        return min(float(text[:9]), MAX_RETRY_AFTER)
+    moment = read_http_date(text)
+    if moment is None:
         return None
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return max(0.0, (aware - datetime.fromtimestamp(now(), UTC)).total_seconds())
+    sent_at = None if date is None else read_http_date(date)
+    seconds = (moment - _EPOCH).total_seconds() - (now() if sent_at is None else (sent_at - _EPOCH).total_seconds())
+    return min(max(0.0, seconds), MAX_RETRY_AFTER)

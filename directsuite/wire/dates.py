@@ -1,58 +1,209 @@
 """Dates and times on the wire.
 
-The specification leaves the format of dates open, and real servers use several. Read are integer milliseconds since
-1970 (also as text), ISO 8601 with or without fraction and offset, with `T` or a blank, and RFC 5322; they give aware
-UTC datetimes, a text without an offset being UTC. Written is ISO 8601 with `Z`.
+The specification leaves the format of dates open, and real servers use several. `read_datetime` reads a closed list
+of forms, each with one meaning, and refuses all others, because a wrong time is worse than no time. It returns
+aware datetimes in UTC.
+
+ISO 8601    `2024-11-06T16:06:15.168+01:00`, `20241106T160615Z`, `2024-11-06`: extended or basic, with a space instead
+            of `T` or before the offset. Offsets are `Z`, `±hh`, `±hhmm` or `±hh:mm`. Without an offset it is UTC.
+… [zone]    `2024-11-06T17:06:15+01:00[Europe/Berlin]`, as Java and RFC 9557 write it: the offset is required and
+            decides, the zone is ignored.
+RFC 5322    `Wed, 06 Nov 2024 16:06:15 -0500`: the zone is required. It is an offset, `GMT`, `UT`, `UTC`, `Z`, or one
+            of the American zones from `EST` to `PDT`.
+Java        `Nov 6, 2024 4:06:15 PM`, the pattern `MMM d, yyyy h:mm:ss a`: UTC. A comma may follow the year, and the
+            space before AM or PM may be U+202F, as in newer versions of Java.
+number      `1730909175168`, or the digits as text: see below.
+
+The letters that RFC 822 used for military zones are refused: RFC 5322 (4.3) says that their offset is not known. All
+other names of zones, such as CET, are also refused, because many of them have several meanings.
+
+The size of a number decides what it means. A number that looks like a calendar form is never read as milliseconds:
+
+    19000101 to 21991231                yyyyMMdd                     as milliseconds: 1970-01-01, 5 to 7 o'clock
+    1,000,000,000 to 4,294,967,295      seconds, 2001 to 2106        as milliseconds: 1970-01-12 to 1970-02-19
+    19000101000000 to 21991231235959    yyyyMMddHHmmss in UTC        as milliseconds: years 2572 to 2666
+    4, 6 or 12 digits, from 1900…       refused: yyyy, yyyyMM, yyyyMMddHHmm
+    any other                           milliseconds since 1970, also negative: years 1 to 9999
+
+`write_datetime` writes ISO 8601 with `Z`.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 
 from directsuite.wire.parsing import MismatchError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECONDS = re.compile(r"-?\d+\Z")
-_A_DATE = "a date: milliseconds since 1970, or ISO 8601"
+_EXPECTED = "a date in a supported form, such as ISO 8601 or milliseconds since 1970"
+_MAX_CHARS = 128
+"""No text in one of the forms is longer."""
+
+# Every quantifier below is bounded or followed by a character that it does not match, so matching takes linear time.
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_ISO = re.compile(
+    r"""
+    (?P<date> [0-9]{4} (?: -[0-9]{2}-[0-9]{2} | [0-9]{4} | -?W[0-9]{2}-?[0-9] ) )
+    (?: [Tt\ ]
+        (?P<time> (?:[01][0-9]|2[0-3]) (?: : [0-9]{2} (?: :[0-9]{2} (?:[.,][0-9]{1,12})? )?
+                                         | [0-9]{2} (?: [0-9]{2} (?:[.,][0-9]{1,12})? )? )? )
+        (?: \ ?(?P<offset> [Zz] | [+-][0-9]{2}(?: :?[0-9]{2})? ) (?: \[ !?[A-Za-z0-9_/+:.=-]{1,64} \] ){0,3} )?
+    )?
+    """,
+    re.VERBOSE,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = "|".join(_MONTHS)
+_CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
+_RFC_5322 = re.compile(
+    rf"""
+    (?: (?:mon|tue|wed|thu|fri|sat|sun) [ \t]{{0,4}} , [ \t]{{0,4}} )?
+    (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{_MONTH}) [ \t]{{1,4}} (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
+    {_CLOCK} (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
+    (?P<zone> [+-][0-9]{{2}}:?[0-9]{{2}} | [a-z]{{1,3}} )
+    (?: [ \t]{{0,4}} \( [^()]{{0,64}} \) )?
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_JAVA = re.compile(
+    rf"(?P<month>{_MONTH}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? {_CLOCK}:(?P<second>[0-9]{{2}})"
+    r"[ \u00a0\u202f](?P<half>[ap])m",
+    re.IGNORECASE | re.ASCII,
+)
+_OLD_HTTP_DATES = (
+    re.compile(
+        rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>{_MONTH})-(?P<year>[0-9]{{2}})"
+        rf" {_CLOCK}:(?P<second>[0-9]{{2}}) GMT",
+        re.IGNORECASE | re.ASCII,
+    ),
+    re.compile(
+        rf"[a-z]{{3}} (?P<month>{_MONTH}) (?P<day>[ 0-9][0-9]) {_CLOCK}:(?P<second>[0-9]{{2}}) (?P<year>[0-9]{{4}})",
+        re.IGNORECASE | re.ASCII,
+    ),
+)
+"""The two obsolete forms of RFC 9110 (5.6.7)."""
+_ZONES = dict.fromkeys(("z", "ut", "utc", "gmt"), 0) | {
+    "est": -5,
+    "edt": -4,
+    "cst": -6,
+    "cdt": -5,
+    "mst": -7,
+    "mdt": -6,
+    "pst": -8,
+    "pdt": -7,
+}
+"""The names of zones in RFC 5322 (4.3), and UTC, with their offset in hours."""
+
+_CALENDAR_YEARS = range(1900, 2200)
+_MIN_SECONDS, _MAX_SECONDS = 1_000_000_000, 4_294_967_295
 
 
 def read_datetime(value: object) -> datetime:
-    """An aware UTC datetime from any of the forms that servers use; MismatchError where it is none of them."""
+    """Read a date in one of the supported forms. Return it in UTC. Raise MismatchError for anything else."""
     try:
-        if type(value) is str and value[4:5] == "-" and (moment := datetime.fromisoformat(value)).tzinfo is UTC:
+        if type(value) is str and value[10:11] == "T" and (moment := datetime.fromisoformat(value)).tzinfo is UTC:
             return moment
     except ValueError:
         pass
     try:
         if isinstance(value, str):
-            return _from_text(value.strip())
+            return _read_text(value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return _EPOCH + timedelta(milliseconds=value)
-    except (ValueError, OverflowError, TypeError):
+            return _read_number(value)
+    except (ValueError, OverflowError):  # from here, or from datetime for a day or time that does not exist
         pass
-    raise MismatchError(_A_DATE)
+    raise MismatchError(_EXPECTED)
 
 
-def _from_text(text: str) -> datetime:
-    if _MILLISECONDS.match(text):
-        return _EPOCH + timedelta(milliseconds=int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = parsedate_to_datetime(text)
+def _read_text(text: str) -> datetime:
+    if len(text) > _MAX_CHARS:
+        raise ValueError
+    if _NUMBER.fullmatch(text):
+        return _read_number(int(text))
+    if match := _ISO.fullmatch(text):
+        return _read_iso(match)
+    if match := _RFC_5322.fullmatch(text):
+        return _read_rfc_5322(match)
+    if match := _JAVA.fullmatch(text):
+        return _read_java(match)
+    raise ValueError
+
+
+def _read_number(number: float) -> datetime:
+    if not 10**12 <= number < 10**13:  # nearly all are milliseconds between 2001 and 2286
+        if _MIN_SECONDS <= number <= _MAX_SECONDS:
+            return _EPOCH + timedelta(seconds=number)
+        digits = str(int(number))
+        if len(digits) in (4, 6, 8, 12, 14) and int(digits[:4]) in _CALENDAR_YEARS:
+            return _read_calendar_digits(digits)
+    return _EPOCH + timedelta(milliseconds=number)
+
+
+def _read_calendar_digits(digits: str) -> datetime:
+    if len(digits) == 8:
+        return datetime.fromisoformat(digits).replace(tzinfo=UTC)
+    if len(digits) == 14:
+        return datetime.fromisoformat(f"{digits[:8]}T{digits[8:]}").replace(tzinfo=UTC)
+    raise ValueError
+
+
+def _read_iso(match: re.Match[str]) -> datetime:
+    day, time, offset = match["date"], match["time"], match["offset"]
+    text = day if time is None else f"{day}T{time}{(offset or 'Z').upper()}"
+    moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _read_rfc_5322(match: re.Match[str]) -> datetime:
+    zone = match["zone"].lower()
+    if zone in _ZONES:
+        offset = timedelta(hours=_ZONES[zone])
+    elif zone[0] in "+-" and int(zone[-2:]) < 60:
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
+    else:
+        raise ValueError
+    return _build(match, int(match["hour"]), timezone(offset)).astimezone(UTC)
+
+
+def _read_java(match: re.Match[str]) -> datetime:
+    hour = int(match["hour"])
+    if not 1 <= hour <= 12:
+        raise ValueError
+    return _build(match, hour % 12 + (12 if match["half"] in "pP" else 0), UTC)
+
+
+def _build(match: re.Match[str], hour: int, zone: timezone) -> datetime:
+    year, month = int(match["year"]), _MONTHS.index(match["month"].lower()) + 1
+    if len(match["year"]) == 2:  # RFC 5322 (4.3)
+        year += 2000 if year < 50 else 1900
+    return datetime(year, month, int(match["day"]), hour, int(match["minute"]), int(match["second"] or 0), tzinfo=zone)
+
+
+def read_http_date(text: str) -> datetime | None:
+    """Read a date of an HTTP header (RFC 9110, 5.6.7). Return None if it is none."""
+    text = text.strip()
+    if len(text) > _MAX_CHARS:
+        return None
+    try:
+        if match := _RFC_5322.fullmatch(text):
+            return _read_rfc_5322(match)
+        for form in _OLD_HTTP_DATES:
+            if match := form.fullmatch(text):
+                return _build(match, int(match["hour"]), UTC)
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
 def write_datetime(moment: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds, or microseconds where there are any."""
+    """Return ISO 8601 in UTC with milliseconds, or with microseconds if the moment has them."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def read_day(value: object) -> date | str:
-    """A day as `yyyy-MM-dd`; any other text stays as it came."""
+    """Read a day as `yyyy-MM-dd`. Return any other text unchanged."""
     if not isinstance(value, str):
         raise MismatchError("a day as yyyy-MM-dd, or text")
     if len(value) == len("yyyy-MM-dd") and value[4] == value[7] == "-":
@@ -64,5 +215,5 @@ def read_day(value: object) -> date | str:
 
 
 def milliseconds(moment: datetime) -> int:
-    """Whole milliseconds since 1970-01-01T00:00:00Z."""
+    """Return the number of complete milliseconds since 1970-01-01T00:00:00Z."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

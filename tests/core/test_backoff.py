@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.retry import LONGEST_RETRY_AFTER, Backoff
+from directsuite.core.retry import MAX_RETRY_AFTER, Backoff
 
 SECONDS = st.floats(min_value=0.001, max_value=1e6)
 
@@ -19,7 +19,7 @@ def test_a_service_gets_the_pause_that_it_asks_for_up_to_an_hour() -> None:
     backoff = Backoff(1.0, 60.0)
     assert backoff.after(1, 42.0) == 42.0
     assert backoff.after(7, 42.0) == 60.0
-    assert backoff.after(1, 86_400.0) == LONGEST_RETRY_AFTER == 3600.0
+    assert backoff.after(1, 86_400.0) == MAX_RETRY_AFTER == 3600.0
 
 
 @given(SECONDS, SECONDS, st.integers(1, 10**9), st.none() | SECONDS)
@@ -28,5 +28,5 @@ def test_pauses_never_shrink_and_keep_within_their_bounds(
 ) -> None:
     backoff = Backoff(first, longest)
     wait = backoff.after(failures, retry_after)
-    assert min(first, longest) <= wait <= max(longest, LONGEST_RETRY_AFTER)
+    assert min(first, longest) <= wait <= max(longest, MAX_RETRY_AFTER)
     assert wait <= backoff.after(failures + 1, retry_after)

@@ -76,6 +76,14 @@ async def test_pause_without_end_ends_after_an_hour(server: ScriptedServer) -> N
         assert await box.get_message_count() == 7
 
 
+async def test_pause_until_a_date_follows_the_server_clock(server: ScriptedServer) -> None:
+    date, until_then = "Thu, 06 Nov 2014 16:06:15 GMT", "Thu, 06 Nov 2014 16:06:45 GMT"  # years before the local clock
+    server.plays(plays.answer(b"", 503, Retry_After=until_then, Date=date))
+    server.otherwise = GOOD
+    async with opened(server) as suite:
+        assert await elapsed(suite.mailbox(ALICE, PASSWORD).get_message_count()) == pytest.approx(30, abs=0.01)
+
+
 async def test_other_services_are_not_held_back(server: ScriptedServer) -> None:
     server.plays(plays.answer(b"", 429, Retry_After="3600"))
     server.otherwise = plays.answer({"identifier": "doc"})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.wire.dates import milliseconds, read_datetime, read_day, write_datetime
+from directsuite.wire.dates import milliseconds, read_datetime, read_day, read_http_date, write_datetime
 from directsuite.wire.parsing import MismatchError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,14 +20,31 @@ SECONDS = st.datetimes(datetime(1900, 1, 2), datetime(9999, 12, 30), timezones=O
 )
 
 
+MILLISECONDS = SECONDS.filter(lambda moment: not _looks_like_another_form(moment))
+
+
+def _looks_like_another_form(moment: datetime) -> bool:
+    """Return True if this moment, in milliseconds, could be a number of seconds or digits of a calendar."""
+    number = (moment - EPOCH) // timedelta(milliseconds=1)
+    return 0 < number < 4_294_967_295 or (str(number)[:4].isdigit() and 1900 <= int(str(number)[:4]) < 2200)
+
+
 def _java(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.000%z")
 
 
-FORMS: dict[str, Callable[[datetime], object]] = {
+def _java_text(moment: datetime) -> str:
+    utc = moment.astimezone(UTC)
+    month = format_datetime(utc)[8:11]
+    return f"{month} {utc.day}, {utc.year:04} {utc.hour % 12 or 12}:{utc:%M:%S} {'PM' if utc.hour >= 12 else 'AM'}"
+
+
+NUMBERS: dict[str, Callable[[datetime], object]] = {
     "milliseconds": lambda moment: int((moment - EPOCH) / timedelta(milliseconds=1)),
     "milliseconds as a float": lambda moment: (moment - EPOCH) / timedelta(milliseconds=1),
     "milliseconds as text": lambda moment: str(int((moment - EPOCH) / timedelta(milliseconds=1))),
+}
+FORMS: dict[str, Callable[[datetime], object]] = {
     "ISO 8601": lambda moment: moment.isoformat(),
     "a blank for T": lambda moment: moment.isoformat(" "),
     "fraction of milliseconds": lambda moment: moment.isoformat(timespec="milliseconds"),
@@ -36,7 +53,11 @@ FORMS: dict[str, Callable[[datetime], object]] = {
     "Z and fraction": lambda moment: moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000000000Z"),
     "no offset is UTC": lambda moment: moment.astimezone(UTC).replace(tzinfo=None).isoformat(),
     "blanks around": lambda moment: f" {moment.isoformat()}\n",
+    "a zone after the offset": lambda moment: f"{moment.isoformat()}[Europe/Berlin]",
+    "a space before the offset": lambda moment: moment.strftime("%Y-%m-%d %H:%M:%S %z"),
+    "basic ISO 8601": lambda moment: moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ"),
     "RFC 5322": format_datetime,
+    "Java's date and time": _java_text,
 }
 
 
@@ -44,6 +65,80 @@ FORMS: dict[str, Callable[[datetime], object]] = {
 @given(moment=SECONDS)
 def test_every_form_gives_the_same_moment(form: Callable[[datetime], object], moment: datetime) -> None:
     read = read_datetime(form(moment))
+    assert read == moment
+    assert read.tzinfo is UTC
+
+
+@pytest.mark.parametrize("form", NUMBERS.values(), ids=NUMBERS.keys())
+@given(moment=MILLISECONDS)
+def test_milliseconds_give_the_moment(form: Callable[[datetime], object], moment: datetime) -> None:
+    assert read_datetime(form(moment)) == moment
+
+
+AT_4_PM = datetime(2024, 11, 6, 16, 6, 15, tzinfo=UTC)
+MORNING = AT_4_PM.replace(hour=0)
+
+READ: list[tuple[object, datetime]] = [
+    # ISO 8601
+    ("2024-11-06T16:06:15Z[UTC]", AT_4_PM),
+    ("2024-11-06T17:06:15+01:00[Europe/Berlin]", AT_4_PM),
+    ("2024-11-06T11:06:15-05:00[GMT-05:00]", AT_4_PM),
+    ("2024-11-06T11:06:15-05:00[!America/New_York][u-ca=gregory]", AT_4_PM),
+    ("2024-11-06T18:06:15+02", AT_4_PM),
+    ("2024-11-06T18:06:15+0200", AT_4_PM),
+    ("2024-11-06t16:06:15z", AT_4_PM),
+    ("2024-11-06T16:06:15-00:00", AT_4_PM),
+    ("2024-11-06T16:06:15,168Z", AT_4_PM.replace(microsecond=168_000)),
+    ("2024-11-06T16:06:15.168123456Z", AT_4_PM.replace(microsecond=168_123)),
+    ("2024-11-06T16:06Z", AT_4_PM.replace(second=0)),
+    ("2024-W45-3T16:06:15", AT_4_PM),
+    ("2024-11-06", datetime(2024, 11, 6, tzinfo=UTC)),
+    ("20241106", datetime(2024, 11, 6, tzinfo=UTC)),
+    ("20241106T160615Z", AT_4_PM),
+    # RFC 5322
+    ("Wed, 06 Nov 2024 11:06:15 EST", AT_4_PM),
+    ("Wed, 06 Nov 2024 12:06:15 EDT", AT_4_PM),
+    ("Wed, 06 Nov 2024 10:06:15 CST", AT_4_PM),
+    ("Wed, 06 Nov 2024 11:06:15 CDT", AT_4_PM),
+    ("Wed, 06 Nov 2024 09:06:15 MST", AT_4_PM),
+    ("Wed, 06 Nov 2024 10:06:15 MDT", AT_4_PM),
+    ("Wed, 06 Nov 2024 08:06:15 PST", AT_4_PM),
+    ("Wed, 06 Nov 2024 09:06:15 PDT", AT_4_PM),
+    ("wed, 6 nov 2024 16:06:15 gmt", AT_4_PM),
+    ("6 Nov 2024 16:06:15 UT", AT_4_PM),
+    ("6 Nov 2024 16:06:15 Z", AT_4_PM),
+    ("Wed,  6 Nov 24 16:06:15 -0000", AT_4_PM),
+    ("Wed, 06 Nov 2024 17:06:15 +0100 (CET)", AT_4_PM),
+    ("Wed, 06 Nov 2024 21:36:15 +0530", AT_4_PM),
+    ("Wed, 06 Nov 2024 16:06 GMT", AT_4_PM.replace(second=0)),
+    ("Fri, 06 Nov 70 16:06:15 +0000", AT_4_PM.replace(year=1970)),
+    # Java
+    ("Nov 6, 2024 4:06:15 PM", AT_4_PM),
+    ("Nov 6, 2024, 4:06:15 PM", AT_4_PM),
+    ("Nov 6, 2024, 4:06:15\u202fPM", AT_4_PM),
+    ("Nov 06, 2024 04:06:15 pm", AT_4_PM),
+    ("Nov 6, 2024 12:06:15 AM", MORNING),
+    ("Nov 6, 2024 12:06:15 PM", MORNING.replace(hour=12)),
+    # numbers
+    (1_730_909_175_000, AT_4_PM),
+    (1_730_909_175, AT_4_PM),
+    ("1730909175", AT_4_PM),
+    (1_730_909_175.25, AT_4_PM.replace(microsecond=250_000)),
+    ("20241106160615", AT_4_PM),
+    (20241106160615, AT_4_PM),
+    (0, EPOCH),
+    (1, EPOCH + timedelta(milliseconds=1)),
+    (-1, EPOCH - timedelta(milliseconds=1)),
+    (-1_500, EPOCH - timedelta(milliseconds=1_500)),
+    (-1_730_909_175, EPOCH - timedelta(milliseconds=1_730_909_175)),
+    (-62_135_596_800_000, datetime(1, 1, 1, tzinfo=UTC)),
+    (253_402_300_799_000, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("value", "moment"), READ, ids=lambda value: repr(value)[:40])
+def test_listed_form_is_read(value: object, moment: datetime) -> None:
+    read = read_datetime(value)
     assert read == moment
     assert read.tzinfo is UTC
 
@@ -76,6 +171,53 @@ REFUSED: list[object] = [
     1e300,
     float("nan"),
     10**40,
+    "2024-11-06T16:06:15+25:00",
+    "2024-11-06T16:06:15[Europe/Berlin]",
+    "2024-11-06T24:06:15+01:00",
+    "2024-11-06T16:06:60+01:00",
+    "2024-11-06+02:00",
+    "2024-11-06-05:00",
+    "2024-11-31",
+    "2024-311",
+    "+12024-11-06T16:06:15Z",
+    "٢٠٢٤-11-06",
+    "Wed, 06 Nov 2024 16:06:15 CET",
+    "Wed, 06 Nov 2024 16:06:15 JST",
+    "Wed, 06 Nov 2024 16:06:15 A",
+    "Wed, 06 Nov 2024 16:06:15 +2",
+    "Wed, 06 Nov 2024 16:06:15 +0260",
+    "Wed, 06 Nov 2024 16:06:15 +9999",
+    "Wed, 06 Nov 2024 16:06:15",
+    "Wed, 31 Nov 2024 16:06:15 +0000",
+    "Wed, 06 Nov 24 16:06:15 GMT+01:00",
+    "Wed, 6 Nov 2024 16:06:15 GMT+0100 (CET)",
+    "Wed Nov 06 2024 16:06:15 GMT+0100 (Central European Standard Time)",
+    "Wed Nov 06 16:06:15 EST 2024",
+    "Wed Nov  6 16:06:15 2024",
+    "Wednesday, 06-Nov-24 16:06:15 GMT",
+    "06-Nov-2024 16:06:15",
+    "6 Nov 2024",
+    "Nov 2024 6",
+    "1 1 1 1:1",
+    "Di., 15 Feb. 2022 06:52:44 +0100 (MEZ)",
+    "Mittwoch, 6. November 2024 16:06:15",
+    "11/6/24 4:06 PM",
+    "Nov 6, 2024 16:06:15 PM",
+    "Nov 6, 2024 0:06:15 AM",
+    "Nov 6, 2024 4:06:15",
+    "Nov 6, 2024 4:06 PM",
+    "Nov 31, 2024 4:06:15 PM",
+    "20241306160615",
+    20241106166015,
+    "20241106160615Z",
+    "20241106160615+0000",
+    "20241106160615.168",
+    "20241301",
+    "202411061606",
+    "202411",
+    "2024",
+    "1730909175.25",
+    "٣",
 ]
 
 
@@ -85,7 +227,35 @@ def test_what_is_no_date_is_refused(value: object) -> None:
         read_datetime(value)
 
 
-@given(st.text() | st.text("0123456789-+:TZ. ,") | st.integers() | st.floats())
+@pytest.mark.parametrize(
+    "text",
+    ["2024-11-06T16:06:15.", "2024-11-06T16:06:15Z[", "Wed, 06 Nov 2024 16:06:15 +0000 (", "Nov 6, 2024 ", "20241106"],
+)
+@pytest.mark.parametrize("filling", ["0", " ", "[a]", "(", "a", ":"])
+def test_long_text_is_refused(text: str, filling: str) -> None:
+    with pytest.raises(MismatchError):
+        read_datetime(text + filling * 1_000_000 + "!")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "Sun, 06 Nov 1994 09:49:37 +0100",
+    ],
+)
+def test_date_of_a_header_is_read_in_each_form(text: str) -> None:
+    assert read_http_date(text) == datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 31 Nov 1994 08:49:37 GMT", "1994"])
+def test_header_in_another_form_is_no_date(text: str) -> None:
+    assert read_http_date(text) is None
+
+
+@given(st.text() | st.text("0123456789-+:TZ. ,[]NovAPMGT") | st.integers() | st.floats())
 def test_anything_gives_an_aware_moment_or_is_refused(value: object) -> None:
     try:
         read = read_datetime(value)
