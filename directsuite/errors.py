@@ -294,5 +294,8 @@ class _Sealed:
     def __init__(self, content: Any) -> None:
         self.content = content
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Sealed, (self.content,)  # pickle's protocols 0 and 1 do not know slots
+
     def __repr__(self) -> str:
         return "<withheld>"

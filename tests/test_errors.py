@@ -7,11 +7,23 @@ import inspect
 import pickle
 import re
 import traceback
+from typing import TypeVar
 
 import pytest
 
 import directsuite as ds
 from directsuite import errors
+from directsuite.jobs.signing.documents import SourceError
+from directsuite.jobs.signing.job import JobStoppedError
+from directsuite.jobs.signing.steps import StagingError
+from directsuite.jobs.signing.storage import StorageError
+from directsuite.sandbox.client import ControlError
+from directsuite.sync.commits import SinkError
+from directsuite.sync.sinks.iterator import UnacknowledgedError
+from directsuite.sync.sinks.maildir import MaildirError
+from directsuite.wire.parsing import MismatchError
+
+E = TypeVar("E", bound=Exception)
 
 PARENTS: dict[str, str] = {
     "ConfigurationError": "DirectSuiteError",
@@ -90,16 +102,56 @@ def test_every_error_is_public(name: str) -> None:
     assert name in dir(ds)
 
 
+def _copies(error: E) -> list[E]:
+    pickled: list[E] = [
+        pickle.loads(pickle.dumps(error, protocol))  # noqa: S301  from here
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
+    return [*pickled, copy.copy(error), copy.deepcopy(error)]
+
+
 @every_error
 def test_an_error_survives_pickle_and_copy(name: str) -> None:
     error = made(name)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error), error.copy()):  # noqa: S301
+    error.add_note("tried on Monday")
+    for again in (*_copies(error), error.copy()):
         assert type(again) is type(error)
+        assert again.__notes__ == error.__notes__
+        assert vars(again).keys() == vars(error).keys()
         assert str(again) == str(error)
         assert repr(again) == repr(error)
         assert again.args == error.args
         assert _told(again) == _told(error)
         assert again.__traceback__ is None
+
+
+def test_copies_keep_what_was_found_out() -> None:
+    error = ds.OutcomeUnknownError("it may have happened.", how_to_find_out="look.", happened=True)
+    error = error.knowing("it happened.", how_to_find_out="look there.", found={"user": PRIVATE})
+    error.looked = True
+    for again in _copies(error):
+        assert (again.found, again.happened, again.looked) == ({"user": PRIVATE}, True, True)
+
+
+OTHERS: list[Exception] = [
+    StorageError("PermissionError", 13),
+    SourceError("no such file", is_its_own=True),
+    StagingError("no space left"),
+    MismatchError("a text", "$.uid"),
+    JobStoppedError("the journal is full"),
+    SinkError("the sink failed", is_general=True),
+    MaildirError("the disk is full", errno=28),
+    UnacknowledgedError("the loop was left"),
+    ControlError("no sandbox", 503),
+]
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=lambda error: type(error).__name__)
+def test_errors_outside_the_tree_survive_pickle_and_copy(error: Exception) -> None:
+    for again in _copies(error):
+        assert type(again) is type(error)
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+        assert getattr(again, "errno", None) == getattr(error, "errno", None)
 
 
 @pytest.mark.parametrize("name", [*PARENTS, "DirectSuiteError"])

@@ -62,6 +62,9 @@ class MismatchError(ValueError):
         self.path = path
         """The JSON path of the place, from `$`."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.expected, self.path), self.__dict__
+
 
 class Elements:
     """The elements of a large array, parsed one at a time: all of them together would take as much again as the text.

@@ -51,6 +51,9 @@ class SourceError(OSError):
         self.kind = kind
         self.is_its_own = is_its_own
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kind,), self.__dict__
+
     @classmethod
     def of(cls, error: OSError) -> Self:
         """In place of an error that names the document."""

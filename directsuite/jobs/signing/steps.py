@@ -64,6 +64,9 @@ class StagingError(OSError):
         super().__init__(f"no file can be made in the staging folder ({kind})")
         self.kind = kind
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kind,), self.__dict__
+
 
 @attrs.define(repr=False, eq=False)
 class _Work:

@@ -40,6 +40,9 @@ class StorageError(OSError):
         self.kind = kind
         self.errno = number
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kind, self.errno), self.__dict__
+
 
 class StorageFolder(AsyncIterable[Pdf]):
     """The PDFs below a URL, each under its path from there. pattern: of their names, in capital or small
