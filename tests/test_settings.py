@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,25 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert (settings.timeout, settings.attempt_timeout, settings.session_margin) == (60.0, 20.0, 60.0)
     assert (settings.max_connections, settings.requests_per_second, settings.burst) == (10, 100.0, 150)
     assert settings.max_response_bytes == 134_217_728
-    assert settings.retry == ds.RetryPolicy(attempts=4, wait=settings.retry.wait)
+    assert settings.retry == ds.RetryPolicy(attempts=4)
     assert not settings.allow_insecure_http
     assert settings.close_session
+
+
+@pytest.mark.parametrize("other", [ds.Settings, lambda: copy.deepcopy(ds.Settings()), lambda: _pickled(ds.Settings())])
+def test_equal_settings_are_equal(other: Callable[[], ds.Settings]) -> None:
+    assert other() == ds.Settings()
+    assert hash(other()) == hash(ds.Settings())
+
+
+@pytest.mark.parametrize("different", [{"timeout": 61.0}, {"retry": ds.RetryPolicy(wait=lambda _: 1.0)}])
+def test_different_settings_are_not_equal(different: dict[str, Any]) -> None:
+    assert ds.Settings(**different) != ds.Settings()
+
+
+def _pickled(settings: ds.Settings) -> ds.Settings:
+    again: ds.Settings = pickle.loads(pickle.dumps(settings))  # noqa: S301  from here
+    return again
 
 
 def test_settings_are_keyword_only_and_frozen() -> None:

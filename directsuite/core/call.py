@@ -126,6 +126,8 @@ class Endpoint:
 
     def __attrs_post_init__(self) -> None:
         url = URL(self.base_url or "")
+        if self.base_url is not None and not self.base_url.isascii():
+            self.base_url = str(url)  # percent-encoded, as it has to be in a request line
         self.host, self.port = url.host or "", url.port or 0
 
 

@@ -64,6 +64,12 @@ class WaitAsAsked(wait_base):
             return unavailable(retry_state)
         return otherwise(retry_state)
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
     def __repr__(self) -> str:
         return "WaitAsAsked()"
 

@@ -55,6 +55,13 @@ async def test_request_carries_these_headers_and_no_others(server: ScriptedServe
         assert {name: text for name, text in headers.items() if name not in about_the_body} == expected
 
 
+async def test_base_url_that_is_not_ascii_is_encoded(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(GOOD)
+    async with opened(server, message_url=server.url("Postfächer")) as suite:
+        await GET_MESSAGE_COUNT.call(suite)
+    assert server.requests[0].target == "/Postf%C3%A4cher/GetMessageCount/INBOX"
+
+
 @pytest.mark.parametrize("ask", [SEND, GET_DOC_INFO], ids=str)
 async def test_environment_gives_no_proxy_and_no_password(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Ask
