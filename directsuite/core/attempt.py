@@ -318,7 +318,6 @@ class Attempt(Generic[R]):
         call, env = self._call, self._env
         if self._status is not None or self._timeout.expired:
             return
-        self._limits.breaker.record_flow(probe=self._probe)
         if call.options.timeout is None:
             pause = min(env.attempt_timeout, env.timeout)
             self._history.deadline = max(self._history.deadline, env.session.timeouts.loop.time() + pause)

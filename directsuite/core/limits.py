@@ -6,11 +6,11 @@ Connections and rate are ours rather than the connector's, so that a call that s
 nothing. Both are fair: first come, first served. The circuit breaker keeps a service that is down from being asked
 again and again:
 
-    closed ── so many attempts in a row without an answer ──► open ── pause over ──► one probe ── answered ──► closed
-                                                                ▲                      │ not answered
-                                                                └──────────────────────┘
+    closed ── so many attempts in a row without a response ──► open ── pause over ──► one probe ── response ──► closed
+                                                                 ▲                      │ no response, or none yet
+                                                                 └──────────────────────┘
 
-Any answer closes it, a refusal too: what counts is that somebody is there.
+Any response closes it, also an error: it shows that the service is there. A probe that hangs does not delay the next.
 """
 
 from __future__ import annotations
@@ -253,9 +253,10 @@ class CircuitBreaker:
         self._emit = emit
         self._in_a_row = 0
         self._probe_at: float | None = None
+        """The time of the next probe; None while the circuit is closed."""
         self._probe = 0
+        """The number of the last probe, 0 if it has ended."""
         self._probes = 0
-        self._probed_at = 0.0
 
     @property
     def is_closed(self) -> bool:
@@ -266,18 +267,19 @@ class CircuitBreaker:
         """Seconds after which to ask again while the circuit is open; None where an attempt may be made now."""
         if self._probe_at is None:
             return None
-        if self._probe:
-            return self._pause
         left = self._probe_at - self._clock.monotonic()
         return left if left > 0 else None
 
     def enter(self) -> int:
-        """Begin an attempt, which `wait` allows: its number as the probe, which nobody else makes meanwhile, or 0."""
+        """Begin an attempt, which `wait` allows. Return its number as a probe, 0 if the circuit is closed.
+
+        The next probe may begin one pause later, even if this one has not ended: it may hang.
+        """
         if self._probe_at is None:
             return 0
         self._probes += 1
         self._probe = self._probes
-        self._probed_at = self._clock.monotonic()
+        self._probe_at = self._clock.monotonic() + self._pause
         return self._probe
 
     def record_success(self) -> None:
@@ -298,15 +300,13 @@ class CircuitBreaker:
         self._probe_at = self._clock.monotonic() + self._pause
         self._emit(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
 
-    def record_flow(self, *, probe: int) -> None:
-        """The body of an attempt is being taken. One that takes longer than a pause leaves the probe to another."""
-        if probe and self._clock.monotonic() - self._probed_at >= self._pause:
-            self.record_abandoned(probe=probe)
-
     def record_abandoned(self, *, probe: int) -> None:
-        """An attempt ended without telling anything about the service, such as by its caller's leaving."""
+        """Record an attempt that ended without showing anything of the service, because its caller left, for example.
+
+        If it was the last probe, another may begin immediately.
+        """
         if probe and probe == self._probe:
-            self._probe = 0
+            self._probe, self._probe_at = 0, self._clock.monotonic()
 
 
 def _refuse_wait(operation: Operation[Any], wait: float, time_left: float) -> None:

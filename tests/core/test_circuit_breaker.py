@@ -115,6 +115,8 @@ def test_late_word_of_an_old_probe_does_not_free_the_new_one() -> None:
     breaker.record_abandoned(probe=old)
     breaker.record_failure(probe=old)
     assert breaker.wait() == 10
+    clock.now = 23
+    assert breaker.wait() == 7
     breaker.record_abandoned(probe=new)
     assert breaker.wait() is None
 
@@ -160,6 +162,27 @@ async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServ
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
 
 
+async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer) -> None:
+    server.plays(plays.hang_up, plays.silence, plays.silence)
+    server.otherwise = GOOD
+    async with opened(server, circuit_failures=1, circuit_pause=10, timeout=600) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        await fail(suite, 1)
+        await asyncio.sleep(10)
+        probes = [asyncio.create_task(SEND.call(suite))]
+        await asyncio.sleep(7)
+        error = await failure_of(box.get_message_count())
+        assert (type(error), error.retry_after) == (ds.CircuitOpenError, 3)
+        await asyncio.sleep(3)
+        probes.append(asyncio.create_task(SEND.call(suite)))
+        await asyncio.sleep(10)
+        assert await box.get_message_count() == 7
+        assert not any(probe.done() for probe in probes)
+        for probe in probes:
+            probe.cancel()
+        await asyncio.wait(probes)
+
+
 async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -177,7 +200,7 @@ async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
         await probe
 
 
-async def test_an_upload_that_takes_long_is_the_probe_for_one_pause_only(server: ScriptedServer) -> None:
+async def test_an_upload_that_takes_long_is_the_probe_for_one_pause(server: ScriptedServer) -> None:
     async def pdf() -> AsyncGenerator[bytes]:
         yield PDF
         for _ in range(6):
@@ -246,13 +269,15 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule()
     def attempt(self) -> None:
-        is_open = self.open_until is not None and (bool(self.probe) or self.clock.now < self.open_until)
-        assert (self.breaker.wait() is not None) == is_open
-        if is_open:
+        wait = (
+            None if self.open_until is None or self.clock.now >= self.open_until else self.open_until - self.clock.now
+        )
+        assert self.breaker.wait() == wait
+        if wait is not None:
             return
         if self.open_until is not None:
             self.probes += 1
-            self.probe = self.probes
+            self.probe, self.open_until = self.probes, self.clock.now + self.PAUSE
         assert self.breaker.enter() == self.probe
         self.under_way.append(self.probe)
 
@@ -270,7 +295,8 @@ class BreakerMachine(RuleBasedStateMachine):
             self.row, self.open_until, self.probe = 0, None, 0
         elif end == "abandoned":
             self.breaker.record_abandoned(probe=probe)
-            self.probe = 0 if current else self.probe
+            if current:
+                self.probe, self.open_until = 0, self.clock.now
         else:
             self.breaker.record_failure(probe=probe)
             self.row += 1
