@@ -217,6 +217,8 @@ class TokenCache:
             task.exception()  # seen here, so that a failure nobody waits for is no complaint of the event loop's
 
     async def _fetch(self) -> Credential:
+        # An eager task runs before create_task returns, and the source may start tasks that also need a token.
+        self._refresh = cast("asyncio.Task[Credential]", asyncio.current_task())
         asked_at = self.now()  # life counts from here: the answer may have been long on its way
         try:
             token = await self._ask()

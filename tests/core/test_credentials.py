@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
@@ -53,6 +54,26 @@ def cache(source: Source, time: ManualClock) -> Iterator[TokenCache]:
 
 async def text(cache: TokenCache) -> str:
     return (await cache.current()).token.reveal()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+async def test_eager_tasks_share_one_fetch() -> None:
+    set_task_factory, eager = asyncio.get_running_loop().set_task_factory, getattr(asyncio, "eager_task_factory", None)
+    others: list[asyncio.Task[str]] = []
+    fetches = 0
+
+    async def fetch() -> str:
+        nonlocal fetches
+        fetches += 1
+        others.append(asyncio.create_task(text(cache)))  # as a listener that calls the suite would
+        await asyncio.sleep(0)
+        return f"token-{fetches}"
+
+    cache = TokenCache(token_source(fetch), ManualClock())
+    set_task_factory(eager)
+    assert await text(cache) == "token-1"
+    assert await asyncio.gather(*others) == ["token-1"]
+    assert fetches == 1
 
 
 async def test_hundred_callers_cause_one_fetch(cache: TokenCache, source: Source) -> None:
