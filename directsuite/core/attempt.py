@@ -25,7 +25,13 @@ from directsuite.core.download import DestinationError, is_spent
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, NullElementsSkipped
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
-from directsuite.core.outcome import ConnectionDroppedError, interpret, of_exception, unreadable
+from directsuite.core.outcome import (
+    ConnectionDroppedError,
+    find_unsupported_encoding,
+    interpret,
+    of_exception,
+    unreadable,
+)
 from directsuite.core.response import Answer, ResponseStream
 from directsuite.core.session import NEVER, Session
 from directsuite.core.upload import EMPTY, nothing
@@ -36,6 +42,7 @@ from directsuite.errors import (
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
+    ResponseDecodeError,
     ServiceError,
     TransportError,
 )
@@ -270,7 +277,10 @@ class Attempt(Generic[R]):
     async def _read(self, response: ResponseStream) -> R | DirectSuiteError:
         """What the answer says: the response, or the error that it is."""
         call, history, env = self._call, self._history, self._env
-        if 200 <= response.status < 300 and (call.receive is not None or call.keep_open):
+        is_good = 200 <= response.status < 300
+        if is_good and (problem := find_unsupported_encoding(response.headers)) is not None:
+            return ResponseDecodeError(problem, **call.operation.about)
+        if is_good and (call.receive is not None or call.keep_open):
             self._limits.report(answered=True, probe=self._probe)  # others need not wait until all of it has come
             if call.options.timeout is None:
                 history.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
@@ -287,7 +297,7 @@ class Attempt(Generic[R]):
         if not call.operation.may_repeat:
             self._timeout.reschedule(history.deadline)  # no time has to be kept for verifying any more
         answer = await response.read(env.max_response_bytes)
-        if self._show(answer) is NO_MORE and 200 <= response.status < 300:
+        if self._show(answer) is NO_MORE and is_good:
             return call.operation.response()
         if len(answer.body) >= _LONG and call.operation.may_repeat:
             response.close()

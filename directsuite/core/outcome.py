@@ -51,6 +51,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from directsuite.core.operation import Auth, Operation
 from directsuite.core.response import KEPT, Answer
@@ -79,6 +80,11 @@ R = TypeVar("R")
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
+_TOO_MANY = ("Too many headers received", "Too many trailers received")  # aiohttp has no class for them
+_ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+"""Each is decoded by aiohttp, or ends in its ContentEncodingError."""
+_CODINGS = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
+_HINT_ENCODING = "have the service, or the proxy before it, send gzip, deflate or no encoding"
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
 _NO_CONNECTION = (
     aiohttp.ClientConnectorError,
@@ -111,7 +117,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
-        return ResponseDecodeError(f"the answer broke off or is not HTTP ({seen})", **about)
+        return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
     if isinstance(error, ConnectionDroppedError | aiohttp.ClientError | OSError):
         if not started:
             return ConnectFailedError(
@@ -121,6 +127,30 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
             f"the connection was lost before the answer ({seen})", outcome=Outcome.UNKNOWN, **about
         )
     return None
+
+
+def _explain_bad_response(error: BaseException) -> str:
+    """Explain why aiohttp could not read a response. Its own texts quote the response."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY:
+            return (
+                "the response has a header of more than 8 KB, or more than 128 headers: "
+                "have the service, or the proxy before it, send fewer and shorter headers"
+            )
+        if isinstance(cause, ContentEncodingError):
+            return f"the response cannot be decoded as its Content-Encoding says: {_HINT_ENCODING}"
+        cause = cause.__cause__
+    return "the answer broke off or is not HTTP"
+
+
+def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
+    """Return the problem with a Content-Encoding that aiohttp leaves undecoded, such as x-gzip or two of them."""
+    encoding = headers.get("Content-Encoding")
+    if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS:
+        return None
+    shown = encoding if _CODINGS.fullmatch(encoding) else "of an unknown form"
+    return f"the response has the Content-Encoding {shown}, which is not supported: {_HINT_ENCODING}"
 
 
 def _named(error: BaseException) -> str:

@@ -181,6 +181,8 @@ MALFORMED = {
     "null": plays.answer(None),
     "UTF-16": plays.answer('{"success": true}'.encode("utf-16")),
     "half of what was compressed": plays.answer(gzip.compress(_GOOD)[:20], Content_Encoding="gzip"),
+    "x-gzip": plays.answer(gzip.compress(_GOOD), Content_Encoding="x-gzip"),
+    "two codings": plays.answer(gzip.compress(gzip.compress(_GOOD)), Content_Encoding="gzip, gzip"),
     "204": plays.raw(b"HTTP/1.1 204 No Content\r\n\r\n"),
     "205": plays.answer(b"", 205),
     "101": plays.raw(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -15,11 +17,14 @@ from . import plays
 from .certificates import allow_old, certificate, server_context
 from .failing_networks import everywhere
 from .opened import (
+    ALICE,
     ASKS,
     FLATTEN,
     GET_DOC_INFO,
     GET_MESSAGE_COUNT,
     LOGGED_IN,
+    PASSWORD,
+    PATIENT,
     SAVE_STREAM,
     SEND,
     TOKEN,
@@ -170,6 +175,66 @@ async def _read(server: ScriptedServer, *, fits: bool) -> None:
             await GET_MESSAGE_COUNT.call(suite)
         else:
             assert type(await failure_of(GET_MESSAGE_COUNT.call(suite))) is ds.ResponseDecodeError
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "says"),
+    [
+        (9000, 1, "has a header of more than 8 KB, or more than 128 headers: have the service"),
+        (1, 130, "has a header of more than 8 KB, or more than 128 headers: have the service"),
+    ],
+)
+async def test_head_that_is_too_large_is_explained(server: ScriptedServer, size: int, count: int, says: str) -> None:
+    server.otherwise = plays.answer(GOOD, **{f"X-{number}": PATIENT + "a" * size for number in range(count)})
+    async with opened(server) as suite:
+        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+    assert says in str(error)
+    assert PATIENT not in str(error)
+
+
+async def _download(suite: ds.DirectSuite) -> object:
+    return await suite.signing.download("doc", io.BytesIO())
+
+
+async def _stream_messages(suite: ds.DirectSuite) -> object:
+    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "says"),
+    [
+        ("x-gzip", "the Content-Encoding x-gzip, which is not supported: have the service"),
+        ("gzip, gzip", "the Content-Encoding gzip, gzip, which is not supported"),
+        ("compress", "the Content-Encoding compress, which is not supported"),
+        (f"{PATIENT}!", "the Content-Encoding of an unknown form, which is not supported"),
+        ("gzip", "cannot be decoded as its Content-Encoding says: have the service"),
+    ],
+)
+@pytest.mark.parametrize(
+    "call", [GET_MESSAGE_COUNT.call, _download, _stream_messages], ids=["read", "download", "stream"]
+)
+async def test_encoding_that_is_not_supported_is_explained(
+    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], encoding: str, says: str
+) -> None:
+    server.otherwise = plays.answer(b"not compressed", Content_Encoding=encoding)
+    async with opened(server) as suite:
+        error = await failure_of(call(suite))
+    assert type(error) is ds.ResponseDecodeError
+    assert says in str(error)
+    assert PATIENT not in str(error)
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "Identity"])
+async def test_encoding_that_says_nothing_is_accepted(server: ScriptedServer, encoding: str) -> None:
+    server.otherwise = plays.answer(GOOD, Content_Encoding=encoding)
+    async with opened(server) as suite:
+        assert await GET_MESSAGE_COUNT.call(suite) == 7
+
+
+async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"compressed", 429, Content_Encoding="x-gzip")
+    async with opened(server) as suite:
+        assert type(await failure_of(GET_MESSAGE_COUNT.call(suite))) is ds.RateLimitedError
 
 
 @pytest.mark.parametrize(
