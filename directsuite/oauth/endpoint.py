@@ -9,6 +9,7 @@ either          none                              client_id: a public client
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import quote_plus
@@ -115,6 +116,7 @@ class TokenEndpoint:
 
     def __init__(self, transport: Transport, grant: Grant) -> None:
         self._transport = transport
+        self._receive = functools.partial(receive, token_type=grant.token_type)
         self._options = Options(timeout=min(transport.timeout, _TIMEOUT), within_a_call=True, headers=headers_of(grant))
 
     async def ask(
@@ -128,7 +130,7 @@ class TokenEndpoint:
         """The tokens, or a typed error. refused: what `invalid_grant` means, once it has come."""
         try:
             return await self._transport.call(
-                operation, body=body, options=self._options, receive=receive, confirm=confirm
+                operation, body=body, options=self._options, receive=self._receive, confirm=confirm
             )
         except ServiceError as error:
             refusal = _worded(error, refused)
@@ -175,19 +177,24 @@ def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) ->
     return RequestBody.of(add_params_to_qs("", pairs).encode())
 
 
-async def receive(incoming: ResponseStream, _alive: Callable[[], None]) -> TokenAnswer:
-    """The tokens of an answer. Raises MismatchError where it is none, or the typed error that it is."""
+async def receive(
+    incoming: ResponseStream, _alive: Callable[[], None], *, token_type: str | None = None
+) -> TokenAnswer:
+    """Read the tokens of a response. Raise MismatchError if it has another form, or the typed error that it is.
+
+    token_type: accepted in addition to Bearer.
+    """
     answer = await incoming.read(LARGEST)
     if answer.too_large:
         text = f"the token endpoint's answer is larger than {LARGEST} bytes: check token_url"
         raise ResponseDecodeError(text, too_large=True, **ABOUT)
-    read = _read(parse_strictly(answer.body), incoming.status)
+    read = _read(parse_strictly(answer.body), incoming.status, token_type)
     if isinstance(read, TokenAnswer):
         return read
     raise read
 
 
-def _read(document: Any, status: int) -> TokenAnswer | DirectSuiteError:
+def _read(document: Any, status: int, token_type: str | None) -> TokenAnswer | DirectSuiteError:
     """The tokens, or the error: returned, so that no traceback holds what was answered."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
@@ -199,8 +206,11 @@ def _read(document: Any, status: int) -> TokenAnswer | DirectSuiteError:
     if error is not None:
         return ServiceError("the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ABOUT)
     kind = body.get("token_type", "Bearer")  # required, and left out by some who mean Bearer
-    if not (isinstance(kind, str) and kind.lower() == "bearer"):
-        text = "the token endpoint gives tokens of another type than Bearer, which the services do not take"
+    if not (isinstance(kind, str) and kind.lower() in ("bearer", (token_type or "bearer").lower())):
+        text = (
+            "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer tokens: "
+            "if it is one under another name, give that name to the grant as token_type"
+        )
         unfit = ResponseDecodeError(text, path="$.token_type", **ABOUT)
         unfit.outcome = Outcome.FAILED  # it will be the same again
         return unfit

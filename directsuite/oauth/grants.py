@@ -58,6 +58,8 @@ class ClientCredentials:
     scope: str | None = None
     """Names with a space between them."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
+    token_type: str | None = attrs.field(default=None, kw_only=True)
+    """A `token_type` to accept in addition to Bearer, such as "BearerToken". Tokens are sent as Bearer anyway."""
 
 
 @attrs.frozen
@@ -81,6 +83,8 @@ class RefreshToken:
     begins by giving it to `on_rotated` again. It must not use the suite's signing or fax itself, which wait for it.
     """
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
+    token_type: str | None = attrs.field(default=None, kw_only=True)
+    """A `token_type` to accept in addition to Bearer. See ClientCredentials."""
 
 
 @attrs.define
@@ -110,6 +114,8 @@ class AuthorizationCode:
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
     """As in RefreshToken; it gets the first refresh token too."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
+    token_type: str | None = attrs.field(default=None, kw_only=True)
+    """A `token_type` to accept in addition to Bearer. See ClientCredentials."""
     use: CodeUse = attrs.field(factory=CodeUse, init=False, repr=False, eq=False)
     """What became of the code, for all suites that have this grant."""
 
@@ -234,6 +240,7 @@ class AuthorizationRequest:
         client_secret: str | Secret | None = None,
         on_rotated: OnRotated | None = None,
         client_auth: ClientAuth = "basic",
+        token_type: str | None = None,
     ) -> AuthorizationCode:
         """The grant for DirectSuite's `token`, from the URL (or its path and query) that the browser came back to.
 
@@ -253,6 +260,7 @@ class AuthorizationRequest:
             self.code_verifier,
             on_rotated,
             client_auth=client_auth,
+            token_type=token_type,
         )
 
     def _code(self, redirected_url: Secret) -> Secret | DirectSuiteError:

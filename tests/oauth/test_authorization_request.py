@@ -78,9 +78,18 @@ def test_redirect_becomes_a_grant_with_all_that_the_exchange_needs(request_: ds.
         client_secret="s",
         on_rotated=saved.append,
         client_auth="body",
+        token_type="BearerToken",
     )
     assert grant == ds.AuthorizationCode(
-        TOKEN, "the client", "s", "a+b c", BACK, request_.code_verifier, saved.append, client_auth="body"
+        TOKEN,
+        "the client",
+        "s",
+        "a+b c",
+        BACK,
+        request_.code_verifier,
+        saved.append,
+        client_auth="body",
+        token_type="BearerToken",
     )
 
 

@@ -89,6 +89,8 @@ def test_insecure_url_may_be_allowed(made: Callable[..., Grant]) -> None:
         {"client_secret": "\udfff"},
         {"client_secret": 7},
         {"client_auth": "jwt"},
+        {"token_type": ""},
+        {"token_type": 7},
     ],
     ids=ascii,
 )

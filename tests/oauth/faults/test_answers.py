@@ -6,6 +6,7 @@ import asyncio
 import math
 from typing import Any
 
+import attrs
 import pytest
 
 import directsuite as ds
@@ -76,7 +77,29 @@ async def test_other_token_type_is_refused_at_once(
         error = await failure_of(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.path, error.operation) == ("$.token_type", "token")
+    assert "give that name to the grant as token_type" in str(error)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("token_type", ["BearerToken", "bearertoken", "Bearer", None])
+async def test_token_type_that_the_grant_names_is_accepted(
+    server: ScriptedServer, service: TokenService, token_type: str | None
+) -> None:
+    service.valid = {GOOD["access_token"]}
+    service.script = [plays.answer(GOOD | {"token_type": token_type})]
+    grant = attrs.evolve(service.client_credentials(), token_type="BearerToken")
+    async with opened(server, token=grant) as suite:
+        assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
+    assert server.requests[-1].headers["authorization"] == f"Bearer {GOOD['access_token']}"
+
+
+async def test_token_type_that_the_grant_does_not_name_is_refused(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    service.script = [plays.answer(GOOD | {"token_type": "mac"})]
+    grant = attrs.evolve(service.client_credentials(), token_type="BearerToken")
+    async with opened(server, token=grant) as suite:
+        assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
 @pytest.mark.parametrize(
