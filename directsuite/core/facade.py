@@ -113,11 +113,18 @@ class Facade:
         *segments: str,
         body: RequestBody | None = None,
         timeout: float | None = None,
+        prepare: Callable[[], Awaitable[RequestBody]] | None = None,
         receive: Receive[R] | None = None,
         confirm: Confirmation[R] | None = None,
     ) -> Coroutine[Any, Any, R]:
         return self._transport.call(
-            operation, *segments, body=body, options=self._timed(timeout), receive=receive, confirm=confirm
+            operation,
+            *segments,
+            body=body,
+            options=self._timed(timeout),
+            prepare=prepare,
+            receive=receive,
+            confirm=confirm,
         )
 
     def _body(self, request: Model | list[Model]) -> RequestBody:

@@ -389,6 +389,11 @@ class Timeout:
         """Its time was up before the block ended."""
         return self._error is TimeoutError
 
+    @property
+    def aborted(self) -> bool:
+        """True if the suite was closed before the block ended."""
+        return self._error is ConnectionAbortedError
+
     def __enter__(self) -> None:
         task = asyncio.current_task(self._scheduler.loop)  # without its loop it would ask for the process's number
         if task is None:

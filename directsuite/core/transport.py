@@ -20,6 +20,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+import attrs
+
 from directsuite.core.attempt import Attempt, Environment, History
 from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
@@ -78,13 +80,19 @@ class Transport:
         *segments: str,
         body: RequestBody | None = None,
         options: Options,
+        prepare: Callable[[], Awaitable[RequestBody]] | None = None,
         receive: Receive[R] | None = None,
         confirm: Confirmation[R] | None = None,
     ) -> R:
-        """The whole life of one call: the response, or a typed error."""
+        """Make one call. Return the response, or raise a typed error.
+
+        prepare: makes the body, within the call's deadline. For bodies from files and other sources that may be slow.
+        """
         call = self._call(operation, segments, body, options, receive=receive, confirm=confirm)
         segments, history = (), History(call.deadline)  # `segments` are gone, for tracebacks expose local variables
         with _UnderWay(call, history, self.environment):
+            if prepare is not None:
+                call = attrs.evolve(call, body=await self._prepare_body(call, prepare))
             try:
                 return await Attempt(self.environment, call, history).run()  # most calls end here
             except DirectSuiteError as error:
@@ -183,6 +191,25 @@ class Transport:
             started_at=env.clock.monotonic(),
             deadline=env.session.timeouts.loop.time() + timeout,
         )
+
+    async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
+        """Make the body of a call. Raise DeadlineExceededError if its source takes more than the call's time."""
+        timeout = self.environment.session.timeouts.timeout_at(call.deadline)
+        error: DirectSuiteError
+        try:
+            with timeout:
+                return await prepare()
+        except (TimeoutError, ConnectionAbortedError):
+            about = call.operation.about
+            if timeout.expired:
+                text = "the call's time is up: its source gave nothing"
+                error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
+            elif timeout.aborted:
+                error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
+            else:
+                raise  # the source's own
+        error.elapsed = self.environment.clock.monotonic() - call.started_at
+        raise error
 
     async def _more_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """After a first one that failed: at once where it only wanted a fresh credential, then by the retry policy."""

@@ -92,10 +92,9 @@ class Mailbox(Facade):
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
         message = self._checked(message)
-        body = await send_body(
-            self._transport.codec, SendRequest(authentication=self._authentication, message=message), progress
-        )
-        return await self._call(operations.SEND, body=body, timeout=timeout)
+        request = SendRequest(authentication=self._authentication, message=message)
+        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        return await self._call(operations.SEND, prepare=prepare, timeout=timeout)
 
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
@@ -105,10 +104,9 @@ class Mailbox(Facade):
         Operation SendWithHeader (specification 4.C). progress, timeout: as for `send`.
         """
         message = self._checked(message)
-        body = await send_body(
-            self._transport.codec, SendRequestWithHeader(authentication=self._authentication, message=message), progress
-        )
-        return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=timeout)
+        request = SendRequestWithHeader(authentication=self._authentication, message=message)
+        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=timeout)
 
     async def send_once(
         self,
@@ -163,8 +161,8 @@ class Mailbox(Facade):
 
         async def attempt(seconds: float) -> SendMessageResponse:
             """One send, whose lost answer is looked for."""
-            body = await send_body(self._transport.codec, request, progress)
-            return await self._call(operations.SEND_WITH_HEADER, body=body, timeout=seconds, confirm=confirm)
+            prepare = functools.partial(send_body, self._transport.codec, request, progress)
+            return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
         return await send_once.send(attempt, sent, self._filed_since, settle=settle, resend=resend)
 

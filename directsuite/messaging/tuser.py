@@ -48,10 +48,9 @@ class TUser(Facade):
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
         message = arguments.checked_message(message, self._address)
-        body = await send_body(
-            self._transport.codec, SendWithTuserRequest(authentication=self._authentication, message=message), progress
-        )
-        return await self._call(operations.SEND_WITH_TUSER, body=body, timeout=timeout)
+        request = SendWithTuserRequest(authentication=self._authentication, message=message)
+        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        return await self._call(operations.SEND_WITH_TUSER, prepare=prepare, timeout=timeout)
 
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
@@ -62,8 +61,8 @@ class TUser(Facade):
         """
         message = arguments.checked_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
-        body = await send_body(self._transport.codec, request, progress)
-        return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, body=body, timeout=timeout)
+        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, prepare=prepare, timeout=timeout)
 
     async def get_message_status(
         self, smtp_id: str, *, timeout: float | None = None

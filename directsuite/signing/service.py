@@ -104,11 +104,16 @@ class Signing(Facade):
         seconds ends it. What the sockets' buffers took counts as sent, in `progress` too: a server that reads those for
         longer than `attempt_timeout` is not waited for.
         """
-        content = await pdf_of(pdf, size)
-        meter = Meter(progress, content.size)
-        body = RequestBody.base64(content, None if progress is None else meter.advance)
-        body = body if progress is None else attrs.evolve(body, begin=meter.begin)
-        document = await self._call(operations.SAVE, body=body, timeout=timeout)
+        meter = Meter(progress)
+
+        async def prepare() -> RequestBody:
+            """Open the source, and make the body."""
+            content = await pdf_of(pdf, size)
+            meter.total = content.size
+            body = RequestBody.base64(content, None if progress is None else meter.advance)
+            return body if progress is None else attrs.evolve(body, begin=meter.begin)
+
+        document = await self._call(operations.SAVE, prepare=prepare, timeout=timeout)
         self._versions.saved(document.identifier, document.document_digest)
         return document
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pybase64
 import pytest
@@ -14,10 +16,10 @@ import pytest
 import directsuite as ds
 from directsuite.core.files import BLOCK
 from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, PDF, opened
+from tests.core.opened import ALICE, PASSWORD, PDF, failure_of, opened
 from tests.core.scripted_server import ScriptedServer
 from tests.core.test_blocking import own_threads
-from tests.core.virtual_time import until
+from tests.core.virtual_time import VirtualTimeLoop, until
 
 LARGE = PDF + bytes(3 * BLOCK)
 CODED = pybase64.b64encode(LARGE)
@@ -93,6 +95,80 @@ async def test_call_that_is_cancelled_does_not_wait_for_the_file(server: Scripte
         file.released.set()
     await until(lambda: not own_threads())
     assert not file.closed
+
+
+SENDERS: dict[str, Callable[[ds.DirectSuite, Path], Coroutine[Any, Any, object]]] = {
+    "save": lambda suite, path: suite.signing.save(path, timeout=1),
+    "send": lambda suite, path: suite.mailbox(ALICE, PASSWORD).send(_message(path), timeout=1),
+    "send_once": lambda suite, path: suite.mailbox(ALICE, PASSWORD).send_once(_message(path), timeout=1),
+    "send as a T-User": lambda suite, path: suite.tuser("t", PASSWORD, ALICE).send(_message(path), timeout=1),
+}
+
+
+def _message(path: Path) -> ds.Message:
+    attachment = ds.Attachment.from_path(path, content_type="application/pdf")
+    return ds.Message(subject="s", recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=[attachment])
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let opening a file wait until the test ends. Return an event that is set when it waits."""
+    waiting, released = threading.Event(), threading.Event()
+
+    def access(*_: object) -> bool:
+        waiting.set()
+        assert released.wait(30)
+        return True
+
+    monkeypatch.setattr(os, "access", access)
+    yield waiting
+    released.set()
+
+
+@pytest.mark.parametrize("send", SENDERS.values(), ids=SENDERS.keys())
+async def test_deadline_covers_opening_the_file_to_send(
+    server: ScriptedServer, tmp_path: Path, slow_disk: threading.Event, send: Callable[..., Coroutine[Any, Any, object]]
+) -> None:
+    loop = cast("VirtualTimeLoop", asyncio.get_running_loop())
+    path = tmp_path / "a.pdf"
+    path.write_bytes(PDF)
+    async with opened(server) as suite:
+        call = asyncio.create_task(failure_of(send(suite, path)))
+        await until(slow_disk.is_set)
+        loop._elapse(1)
+        await until(call.done)
+    error = call.result()
+    assert type(error) is ds.DeadlineExceededError
+    assert (error.outcome, error.attempts, error.elapsed) == (ds.Outcome.NOT_SENT, 0, 1)
+    assert server.requests == []
+
+
+async def test_closing_ends_a_call_that_waits_for_its_file(
+    server: ScriptedServer, tmp_path: Path, slow_disk: threading.Event
+) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(PDF)
+    async with opened(server) as suite:
+        call = asyncio.create_task(failure_of(suite.signing.save(path)))
+        await until(slow_disk.is_set)
+        await suite.aclose(grace=0)
+        await until(call.done)
+    assert type(call.result()) is ds.ClosedError
+    assert call.result().outcome is ds.Outcome.NOT_SENT
+
+
+async def test_time_out_of_the_source_stays_the_source_s(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def access(*_: object) -> bool:
+        raise TimeoutError(110, "the file server does not respond")
+
+    path = tmp_path / "a.pdf"
+    path.write_bytes(PDF)
+    monkeypatch.setattr(os, "access", access)
+    async with opened(server) as suite:
+        with pytest.raises(TimeoutError, match="the file server does not respond"):
+            await suite.signing.save(path)
 
 
 async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: ScriptedServer, tmp_path: Path) -> None:
