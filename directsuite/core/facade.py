@@ -85,6 +85,11 @@ class Facade:
         return self._with(options if retry is None else attrs.evolve(options, retry=retry))
 
     @property
+    def timeout(self) -> float:
+        """Seconds for a complete call that is not given its own timeout."""
+        return self._transport.timeout if self._options.timeout is None else self._options.timeout
+
+    @property
     def runtime(self) -> Runtime:
         """The suite's clock, sleep and events, for the package's own use."""
         return Runtime.of(self._transport)

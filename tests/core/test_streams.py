@@ -152,6 +152,19 @@ async def test_caller_s_time_out_may_span_the_whole_stream(server: ScriptedServe
         assert_nothing_held(suite)
 
 
+@pytest.mark.parametrize("timeout", [6, None])
+async def test_batch_that_trickles_in_ends_with_the_timeout(server: ScriptedServer, timeout: float | None) -> None:
+    trickle = (part for _ in range(100) for part in (b" ", plays.Pause(1)))
+    server.plays(plays.answer({"success": True, "uids": [1, 2]}))
+    server.otherwise = plays.pieces(b'{"success": true, "messages": [', *trickle, b"]}")
+    async with opened(server, timeout=6 if timeout is None else 60) as suite:
+        messages = suite.mailbox(ALICE, PASSWORD).iter_messages(timeout=timeout)
+        error = await failure_of(anext(messages))
+        await messages.aclose()
+    assert type(error) is ds.DeadlineExceededError
+    assert error.elapsed == pytest.approx(6)
+
+
 async def test_time_out_of_its_own_bounds_a_stream(server: ScriptedServer) -> None:
     server.plays(plays.pieces(*(part for byte in WHOLE[:60] for part in (bytes([byte]), plays.Pause(1)))))
     async with opened(server) as suite:

@@ -1,0 +1,44 @@
+"""Commands that read a stream to its end: the timeout of the settings bounds them, however slowly bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import directsuite as ds
+from directsuite.cli.inbox import _newest
+from directsuite.cli.mailbox import _metadata_of
+from directsuite.cli.options import InboxListOptions
+from tests.core import plays
+from tests.core.opened import ALICE, PASSWORD, failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+from tests.core.virtual_time import VirtualTimeLoop
+
+TRICKLE = plays.pieces(
+    b'{"success": true, "messages": [', *(part for _ in range(100) for part in (b" ", plays.Pause(1))), b"]}"
+)
+
+
+async def _list(box: ds.Mailbox) -> object:
+    return await _newest(box, ["INBOX"], (None, None), InboxListOptions())
+
+
+async def _find(box: ds.Mailbox) -> object:
+    return await _metadata_of(box, "INBOX", [1])
+
+
+READERS: dict[str, Callable[[ds.Mailbox], Awaitable[object]]] = {"inbox list": _list, "inbox forward": _find}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+def test_list_that_trickles_in_ends_with_the_timeout(read: Callable[[ds.Mailbox], Awaitable[object]]) -> None:
+    async def run() -> ds.DirectSuiteError:
+        async with ScriptedServer(TRICKLE) as server, opened(server, timeout=6) as suite:
+            return await failure_of(read(suite.mailbox(ALICE, PASSWORD)))
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        error = runner.run(run())
+    assert type(error) is ds.DeadlineExceededError
+    assert error.elapsed == pytest.approx(6)
