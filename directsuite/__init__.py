@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from directsuite.core.events import CircuitOpened as CircuitOpened
     from directsuite.core.events import Event as Event
     from directsuite.core.events import Listener as Listener
-    from directsuite.core.events import NullElementsSkipped as NullElementsSkipped
     from directsuite.core.events import OutcomeLeftUnknown as OutcomeLeftUnknown
     from directsuite.core.events import Progress as Progress
     from directsuite.core.events import RenewalFailed as RenewalFailed
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from directsuite.core.events import ServicePaused as ServicePaused
     from directsuite.core.events import SessionRenewed as SessionRenewed
     from directsuite.core.events import TokenRefreshed as TokenRefreshed
+    from directsuite.core.events import ValuesSkipped as ValuesSkipped
     from directsuite.core.facade import RawResponse as RawResponse
     from directsuite.core.iteration import Listing as Listing
     from directsuite.core.retry import RetryPolicy as RetryPolicy
@@ -120,8 +120,8 @@ else:
         "core.credentials": "AccessToken TokenSource",
         "core.events": (
             "AttemptFailed AttemptStarted AttemptSucceeded CallEvent CallFinished CallStarted CircuitClosed "
-            "CircuitOpened Event Listener NullElementsSkipped OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled "
-            "Progress ServicePaused SessionRenewed TokenRefreshed"
+            "CircuitOpened Event Listener OutcomeLeftUnknown RenewalFailed Renewed RetryScheduled "
+            "Progress ServicePaused SessionRenewed TokenRefreshed ValuesSkipped"
         ),
         "core.facade": "RawResponse",
         "core.iteration": "Listing",

@@ -29,13 +29,13 @@ from directsuite.core.events import (
     CallStarted,
     CircuitOpened,
     Event,
-    NullElementsSkipped,
     OutcomeLeftUnknown,
     RenewalFailed,
     Renewed,
     RetryScheduled,
     ServicePaused,
     SessionRenewed,
+    ValuesSkipped,
 )
 from directsuite.errors import ConfigurationError
 
@@ -52,7 +52,7 @@ _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0
 _COUNTERS: Final = {
     "directsuite.retries": ("{retry}", "Attempts made again after a failure."),
     "directsuite.unknown_outcomes": ("{call}", "Calls whose side effect may or may not have happened."),
-    "directsuite.null_elements": ("{element}", "Elements of answers' lists that were null, and passed over."),
+    "directsuite.skipped_values": ("{value}", "Values of responses that could not be read, and were skipped."),
     "directsuite.renewals": ("{renewal}", "New bearer tokens and registration sessions, and failures to get one."),
     "directsuite.pauses": ("{pause}", "Times that a service asked, with Retry-After, to be left alone."),
     "directsuite.circuit_openings": (
@@ -72,7 +72,7 @@ class OpenTelemetry:
         http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts under way
         directsuite.call.duration      seconds of each call       directsuite.retries
         directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
-        directsuite.circuit_openings   directsuite.null_elements
+        directsuite.circuit_openings   directsuite.skipped_values
 
     `error.type` is the HTTP status from 400, else the name of the error's class. Raises ConfigurationError where the
     package opentelemetry-api is missing.
@@ -240,8 +240,8 @@ class _Metrics:
                 self._count("directsuite.retries", _of_operation(event))
             case OutcomeLeftUnknown():
                 self._count("directsuite.unknown_outcomes", _of_operation(event))
-            case NullElementsSkipped():
-                self._count("directsuite.null_elements", _of_operation(event), event.elements)
+            case ValuesSkipped():
+                self._count("directsuite.skipped_values", _of_operation(event), sum(event.paths.values()))
             case CallFinished():
                 self._leave(event.call)
                 attributes = _of_operation(event)

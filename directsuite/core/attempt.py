@@ -22,7 +22,7 @@ from directsuite.core.call import NO_MORE, Call, Exchanged
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
 from directsuite.core.download import DestinationError, is_spent
-from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, NullElementsSkipped
+from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, ValuesSkipped
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
@@ -458,8 +458,8 @@ class Attempt(Generic[R]):
         elapsed = self._env.clock.monotonic() - call.started_at
         return call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=self._history.requests))
 
-    def _tell_skipped(self, elements: int) -> None:
-        self._emit(NullElementsSkipped, elements=elements)
+    def _tell_skipped(self, paths: Mapping[str, int]) -> None:
+        self._emit(ValuesSkipped, paths=paths)
 
     def _emit(self, kind: Any, **details: Any) -> None:
         self._env.events.emit(self._call.event(kind, **details))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -59,16 +59,16 @@ class StreamReader(Protocol[T_co]):
         ...
 
     @property
-    def skipped(self) -> int:
-        """How many elements of lists it has passed over, since they were null."""
+    def skipped(self) -> Mapping[str, int]:
+        """The number of values that it could not read, by their JSON path."""
         ...
 
     def feed(self, piece: bytes) -> Iterator[T_co]:
         """What is whole by now. Raises MismatchError."""
         ...
 
-    def finish(self) -> None:
-        """Raise the error that the answer turns out to be, at its end."""
+    def finish(self) -> Iterable[T_co]:
+        """Return what only the end of the response has shown. Raises the error that the response turns out to be."""
         ...
 
 

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVar, TypeVarTuple
 
 from directsuite.core.checks import AT_LEAST_ONE
@@ -86,8 +86,8 @@ class DocumentReader:
 
     pending = 0
     """Bytes that it keeps: never more than three characters."""
-    skipped = 0
-    """Null elements of lists: the answer has no lists."""
+    skipped: Mapping[str, int] = MappingProxyType({})
+    """Values that could not be read: there are none in base64 text."""
 
     def __init__(self, max_bytes: int | None) -> None:
         self._decoder = base64.Decoder()
@@ -109,11 +109,12 @@ class DocumentReader:
         finally:
             piece = text = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
 
-    def finish(self) -> None:
+    def finish(self) -> tuple[()]:
         """Raise MismatchError where the text is not whole, or there was none."""
         self._decoder.finish()
         if not self._size:
             raise MismatchError("base64 text")
+        return ()
 
 
 def _in_parts(chunk: bytes) -> Sequence[bytes | memoryview]:

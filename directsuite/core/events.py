@@ -8,7 +8,7 @@
     │   ├── AttemptFailed
     │   ├── RetryScheduled
     │   ├── OutcomeLeftUnknown   a side effect may or may not have happened, or did and its result is lost
-    │   ├── NullElementsSkipped  lists of an answer held null in the place of elements
+    │   ├── ValuesSkipped        values of a response could not be read
     │   └── CallFinished
     ├── Renewed                  a new bearer token or registration session is in use
     │   ├── TokenRefreshed
@@ -34,6 +34,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from logging import DEBUG, INFO, WARNING
+from typing import cast
 
 import attrs
 
@@ -125,10 +126,14 @@ class OutcomeLeftUnknown(CallEvent):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class NullElementsSkipped(CallEvent):
-    """Lists of an answer, such as messages or recipients, held null in the place of so many elements."""
+class ValuesSkipped(CallEvent):
+    """Values of a response could not be read: fields have their defaults, and elements of lists are left out.
 
-    elements: int
+    The raw value of a field is in the `extra` of its object.
+    """
+
+    paths: Mapping[str, int]
+    """The number of these values by their JSON path without indices, such as `$.messages[].sentDate`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -258,7 +263,7 @@ FIELDS: Mapping[str, str] = {
     "back_off": "next try in {:.0f} s",
     "failures": "{} in a row",
     "seconds": "for {:.1f} s",
-    "elements": "{} of them",
+    "paths": "{}",
     "how_to_find_out": "to find out: {}",
 }
 """The fields of events that are written, in the order of a line, each with its phrase; without one it is in the
@@ -271,7 +276,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     AttemptFailed: (WARNING, "an attempt failed"),
     RetryScheduled: (INFO, "another attempt is made"),
     OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # unless the event knows that it did
-    NullElementsSkipped: (INFO, "elements of the answer's lists were null, and passed over"),
+    ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
     SessionRenewed: (INFO, "a new session is in use"),
@@ -317,6 +322,8 @@ def _plain(value: object) -> str | int | float | bool | None:
     """The value as structured logging takes it; of what is no number or text, only its type."""
     if isinstance(value, enum.Enum):
         value = value.value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {count}" for name, count in cast("Mapping[str, int]", value).items())
     return value if value is None or isinstance(value, str | int | float) else type(value).__name__
 
 

@@ -90,7 +90,10 @@ class Operation(ValueSemantics, Generic[R]):
     """A model, or `bytes` where the answer is base64 text."""
     refusals: Refusals
     essential: tuple[str, ...] = ()
-    """Members without which an answer is no answer."""
+    """The fields of the response without which it is an error, and `messages[].uid`: a message without it is left out.
+
+    Of all others an unreadable value gives way to the default (see `wire.codec`).
+    """
     done_answers: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes by which a repeat, after an unknown first outcome, learns that it had happened."""
     content_type: MediaType | None = MediaType.JSON

@@ -47,6 +47,7 @@ is refused as well. An operation that may not be repeated has the deadline for i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -73,8 +74,8 @@ from directsuite.errors import (
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, unread_list, wire_name
-from directsuite.wire.parsing import BROKEN, MismatchError, parse
+from directsuite.wire.models import Model, lacks_uid, wire_name
+from directsuite.wire.parsing import MismatchError, parse
 
 R = TypeVar("R")
 
@@ -163,11 +164,11 @@ def interpret(
     answer: Answer,
     limit: int,
     codec: Codec,
-    skipped: Callable[[int], None] | None = None,
+    skipped: Callable[[Mapping[str, int]], None] | None = None,
 ) -> R | DirectSuiteError:
     """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
 
-    skipped: told how many elements of lists were null, and passed over.
+    skipped: called with the number of values that could not be read, by their JSON path, if there are any.
     """
     about = operation.about
     if answer.too_large:
@@ -181,20 +182,22 @@ def interpret(
             return refusal
     else:
         document = None
+    report = Counter[str]()
     try:
-        return _read(operation, answer, document, codec, skipped)
+        return _read(operation, answer, document, codec, report)
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
     except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
         expected, path = "nested less deeply", "$"
+    finally:
+        if report and skipped is not None:
+            skipped(report)
     got = _media_type(answer.headers.get("Content-Type", ""))
     text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
     return ResponseDecodeError(text, path=path, body=answer.body[:KEPT], **about)
 
 
-def _read(
-    operation: Operation[R], answer: Answer, document: Any, codec: Codec, skipped: Callable[[int], None] | None
-) -> R:
+def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, report: Counter[str]) -> R:
     if answer.status < 200:
         raise MismatchError("of a final status")
     if operation.response is bytes:
@@ -206,18 +209,25 @@ def _read(
     if not operation.refusals.says_yes(document):
         raise MismatchError("true", f"$.{operation.refusals.flag}")
     model = cast("type[Model]", operation.response)
-    response = codec.structure(model, document, skipped)
-    for name in operation.essential:
-        value = getattr(response, name)
-        value = value.reveal() if isinstance(value, Secret) else value
-        whole = not isinstance(value, str) or BROKEN not in value  # with another in its place it would name another
-        if value is None or value == "" or not whole:
-            value = None  # the frame may stand in a traceback
-            raise MismatchError("present" if whole else "whole", f"$.{wire_name(model, name)}")
-    odd = getattr(response, "extra", True) or any(type(member) is dict for member in document.values())
-    if odd and (unread := unread_list(model, document)) is not None:
-        raise MismatchError("present", f"$.{unread}")
+    response = codec.structure(model, document, report)
+    for path in operation.essential:
+        _require(response, path, report)
     return cast("R", response)
+
+
+def _require(response: Model, path: str, report: Counter[str]) -> None:
+    """Raise MismatchError if the response lacks this essential field. Leave out elements of a list that lack it."""
+    name, _, of_element = path.partition("[].")
+    value = getattr(response, name, None)
+    key = wire_name(type(response), name)
+    if not of_element:
+        value = value.reveal() if isinstance(value, Secret) else value
+        if value is None or value == "":
+            value = None  # the frame may stand in a traceback
+            raise MismatchError("readable" if f"$.{key}" in report else "present", f"$.{key}")
+    elif any(map(lacks_uid, value)):
+        report[f"$.{key}[]"] += sum(map(lacks_uid, value))
+        value[:] = [element for element in value if not lacks_uid(element)]
 
 
 def _media_type(header: str) -> str:

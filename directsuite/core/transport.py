@@ -25,7 +25,7 @@ import attrs
 from directsuite.core.attempt import Attempt, Environment, History
 from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive, StreamReader
 from directsuite.core.clock import Clock
-from directsuite.core.events import CallFinished, CallStarted, NullElementsSkipped, OutcomeLeftUnknown, RetryScheduled
+from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.core.outcome import asks_for_new_credential, unreadable
 from directsuite.core.retry import Backoff, RetryPolicy
@@ -137,7 +137,8 @@ class Transport:
                         yield element
                     if reader.pending > largest:
                         raise _too_large(operation, largest)
-                reader.finish()
+                for element in reader.finish():
+                    yield element
                 return
             except DirectSuiteError as error:
                 failure = error
@@ -148,7 +149,7 @@ class Transport:
                 if attempt is not None:
                     attempt.close()
                 if reader.skipped:
-                    env.events.emit(call.event(NullElementsSkipped, elements=reader.skipped))
+                    env.events.emit(call.event(ValuesSkipped, paths=reader.skipped))
             raise self._verdict(call, history, failure).with_traceback(None)
 
     def polling(self, seconds: float) -> Polling:

@@ -25,7 +25,6 @@ class FaxRecipient(Model):
     """One number that a fax was sent to (RecipientObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_count",)
-    _loose: ClassVar[bool] = True
 
     address: Annotated[str | None, Wire("Address")] = None
     """The number dialled."""
@@ -42,9 +41,10 @@ class FaxMessage(Model):
     """The status of one fax (MessageObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("status", "updated_ts")
-    _loose: ClassVar[bool] = True
 
-    message_handle: Annotated[str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"))] = None
+    message_handle: Annotated[
+        str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"), exact=True)
+    ] = None
     """None where the answer has none for each fax."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
     """The number of the account that the fax belongs to."""
@@ -66,7 +66,7 @@ class FaxMessageInformation(Model):
 
     username: Annotated[str | None, Wire("Username")] = None
     """The account's name at the service."""
-    message_handle: Annotated[str | None, Wire("MessageHandle")] = None
+    message_handle: Annotated[str | None, Wire("MessageHandle", exact=True)] = None
     """The handle that was asked for; None where a list was asked for."""
     message_detail: Annotated[list[FaxMessage], Wire("MessageDetail")] = attrs.field(factory=list[FaxMessage])
     """The faxes, newest first."""

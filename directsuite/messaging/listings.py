@@ -7,7 +7,7 @@ batch is more than an answer may hold is it asked for again, and all behind it, 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -21,8 +21,9 @@ from directsuite.core.operation import Operation
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import unread_list
+from directsuite.wire.models import NOTHING, find_unnamed_lists, lacks_uid
 from directsuite.wire.parsing import ArraySplitter, MismatchError
+from directsuite.wire.values import note
 
 M = TypeVar("M", MessageDetail, RawMessage)
 F = TypeVar("F", bound=Facade)
@@ -184,15 +185,16 @@ class Batches(Iterator[Batch]):
 
 
 class MessageReader:
-    """Reads the `messages` of a GetMessageResponse, one at a time."""
+    """Reads the `messages` of a GetMessageResponse, one at a time. An element without a uid is left out."""
 
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
         self._codec = codec
         self._splitter = ArraySplitter("messages", shape=codec.shape_of(MessageDetail))
         self._number = 0
-        self.skipped = 0
-        """Elements of lists that were null, the messages themselves among them."""
+        self.skipped = Counter[str]()
+        """The number of values that could not be read, by their JSON path."""
+        self._place = (self.skipped, ".messages[]")
 
     @property
     def pending(self) -> int:
@@ -200,37 +202,37 @@ class MessageReader:
         return self._splitter.pending
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
-        """The messages that are whole by now. Raises MismatchError with the path of the first wrong place."""
+        """The messages that are whole by now. Raises MismatchError if the response is not JSON."""
         try:
             for element in self._splitter.feed(piece):
-                if element is None:
-                    self._skip(1)
-                else:
-                    yield self._message(element)
+                yield from self._read(element)
                 self._number += 1
             return
         except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
             pass
         raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
 
-    def _message(self, element: Any) -> MessageDetail:
+    def _read(self, element: Any) -> Iterator[MessageDetail]:
         try:
-            return self._codec.structure(MessageDetail, element, self._skip)
-        except MismatchError as mismatch:
-            raise MismatchError(mismatch.expected, f"$.messages[{self._number}]{mismatch.path[1:]}") from None
+            message = self._codec.structure(MessageDetail, element, self._place)
+        except MismatchError:
+            message = None
+        if message is None or lacks_uid(message):
+            note(self._place)
+        else:
+            yield message
 
-    def _skip(self, elements: int) -> None:
-        self.skipped += elements
-
-    def finish(self) -> None:
-        """Raise the refusal that the answer is, if what stands around its messages says so."""
+    def finish(self) -> Iterator[MessageDetail]:
+        """Yield the messages of a list under another name. Raise the error that the response turns out to be."""
         rest = self._splitter.finish()
         refusal = outcome.judge(self._operation, 200, {}, rest, b"")
         if refusal is not None:
             raise refusal
         if not self._operation.refusals.says_yes(rest):
             raise MismatchError("true", f"$.{self._operation.refusals.flag}")
-        if not isinstance(rest.get("messages"), list | None) and rest["messages"] != "null":
-            raise MismatchError("a list", "$.messages")
-        if (unread := unread_list(GetMessageResponse, rest)) is not None:
-            raise MismatchError("present", f"$.{unread}")
+        messages = rest.get("messages")
+        if not isinstance(messages, list) and messages not in NOTHING:
+            note(self._place)
+        for name in find_unnamed_lists(GetMessageResponse, rest).values():
+            for element in rest[name]:
+                yield from self._read(element)

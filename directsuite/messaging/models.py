@@ -269,7 +269,7 @@ class RawMessage(Model):
     """The order it was received in, unique and unchanging within its folder."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
     """The header Message-ID; None where the message has none."""
-    folder: str | None = None
+    folder: Annotated[str | None, Wire(exact=True)] = None
     """The folder that the message is in; None for a message that is new or part of another."""
     data: bytes | None = attrs.field(default=None, validator=needs_bytes)
     """The message, RFC 5322."""
@@ -309,7 +309,7 @@ class APIResponse(Model):
 class SendMessageResponse(APIResponse):
     """A message was sent or forwarded."""
 
-    smtp_id: str = ""
+    smtp_id: Annotated[str, Wire(exact=True)] = ""
     """Its Message-ID, to ask for its status with; empty where the service, which did send it, gave none."""
 
 
@@ -374,7 +374,8 @@ class DirectMessageStatusReportResponse(APIResponse):
 class GetFoldersResponse(APIResponse):
     """Names of folders."""
 
-    folders: list[str] = attrs.field(factory=list[str])
+    folders: Annotated[list[str], Wire(exact=True)] = attrs.field(factory=list[str])
+    """The names, in the order of the response. A name that could not be read is empty."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -398,7 +399,7 @@ class MessageDetail(MessageContent):
     """The number of the message in its folder; `uid` is the one that doesn't change."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
     """The header Message-ID; None where the message has none."""
-    folder: str | None = None
+    folder: Annotated[str | None, Wire(exact=True)] = None
     """The folder that the message is in; None for a message that is new or part of another."""
     expunged: bool | None = None
     """True if the message was removed from its folder."""

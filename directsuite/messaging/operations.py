@@ -42,6 +42,7 @@ _SENT_FOR_THE_USER = (
 )
 _APPENDED = "compare the destination folder's Message-IDs (get_message_metadata) with what was to go there."
 _FEWER = "fewer uids at a time"
+_EACH_UID = ("messages[].uid",)
 _FOLDER = (
     "get_folders() shows whether the folder is still there; one made anew under its name may yet be deleted by the "
     "request that was left unknown."
@@ -101,7 +102,14 @@ def _count(name: str) -> Operation[GetCountResponse]:
 def _messages(
     name: str, parameters: str, auth: Auth = _WHOLE, streaming_method: str | None = None
 ) -> Operation[GetMessageResponse]:
-    return _operation(name, f"{name}/{parameters}", GetMessageResponse, auth=auth, streaming_method=streaming_method)
+    return _operation(
+        name,
+        f"{name}/{parameters}",
+        GetMessageResponse,
+        auth=auth,
+        essential=_EACH_UID,
+        streaming_method=streaming_method,
+    )
 
 
 def _change(
@@ -157,6 +165,7 @@ GET_RAW_MESSAGES_BY_UIDS = _operation(
     "GetRawMessagesByUIDs/{folder}",
     GetRawMessageResponse,
     auth=_AUTH,
+    essential=_EACH_UID,
     streaming_method=_FEWER,
 )
 SAVE_RAW_MESSAGES = _change("SaveRawMessages", "SaveRawMessages/{folder}", _ONCE, how_to_find_out=_APPENDED)

@@ -24,9 +24,9 @@ class StoredDocument(Model):
     """The type of the document, as the service names it."""
     created_time: datetime | None = None
     """When the document was saved."""
-    identifier: str
+    identifier: Annotated[str, Wire(exact=True)]
     """Names the document in every later call. An answer to Save that has none is an error."""
-    document_digest: str | None = None
+    document_digest: Annotated[str | None, Wire(exact=True)] = None
     """Changes with every update of the document; empty after deletion."""
     description: str | None = None
     """The service's remark about the document."""
@@ -37,7 +37,6 @@ class DocumentSignature(Model):
     """A signature field found in a document, signed or not (SignatureObject of GetDocInfo)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("is_signed", "is_valid", "page_index")
-    _loose: ClassVar[bool] = True
 
     name: str | None = None
     """The name of the field, which is unique in its document."""
@@ -70,7 +69,6 @@ class FormField(Model):
     """A form field of a document and its value (FormFieldObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_index", "tab_index")
-    _loose: ClassVar[bool] = True
 
     name: str | None = None
     """The name of the field."""
@@ -95,7 +93,6 @@ class Page(Model):
     """A page of a document (PageObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
-    _loose: ClassVar[bool] = True
 
     index: int | None = None
     """The number of the page, from 1."""
@@ -111,7 +108,7 @@ class Page(Model):
 class DocumentInfo(StoredDocument):
     """What GetDocInfo tells of a stored document."""
 
-    identifier: str = ""
+    identifier: Annotated[str, Wire(exact=True)] = ""
     """The document's: filled in from the call where the answer has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
     """The signature fields, signed or not."""
@@ -129,9 +126,9 @@ class DocumentUpdate(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
-    identifier: str = ""
+    identifier: Annotated[str, Wire(exact=True)] = ""
     """The document's: filled in from the call, so that an update can stand for its document in the next one."""
-    document_digest: str | None = None
+    document_digest: Annotated[str | None, Wire(exact=True)] = None
     """The digest after the change; empty after Delete."""
     description: str | None = None
     """The service's remark about the change."""

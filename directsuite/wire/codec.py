@@ -9,8 +9,11 @@ The converter's hooks are functions generated for each class from its attrs meta
 for it. A field is read and written by the hook that a program has registered for its type, in lists and unions too;
 where there is none, by the package's own, and not by cattrs': those of `cattrs.preconf` write other formats. Reading
 fills an unfrozen twin of the class, whose instances then become the class's own; a value of the expected type is passed
-through without a call. A failure is found again by a second, slower walk (`Reader.find`), so that the first one pays
-nothing for paths.
+through without a call.
+
+A value that cannot be read is no error, unless its field is required, is a list of uids, or is a text that later calls
+use (`Wire.exact`). The field then has its default, and `extra` has the value under its name on the wire. An element of
+a list of objects is left out. A report counts both by their path.
 """
 
 from __future__ import annotations
@@ -29,17 +32,31 @@ from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import write_datetime
-from directsuite.wire.models import Field, Model, OpenEnum, fields_of, is_loose, is_model, once_per_class, plain_type
-from directsuite.wire.parsing import MismatchError, Shape, parse_in_parts
+from directsuite.wire.models import (
+    Field,
+    Model,
+    OpenEnum,
+    Uid,
+    fields_of,
+    find_unnamed_lists,
+    is_model,
+    once_per_class,
+    plain_type,
+)
+from directsuite.wire.parsing import BrokenText, Elements, MismatchError, Shape, parse_in_parts
 from directsuite.wire.values import (
     LEAVES,
-    SKIPPED,
+    Document,
     EnumReader,
+    ExactLeaf,
     Hook,
-    Maybe,
+    Leaf,
+    ObjectList,
+    OptionalLeaf,
+    Place,
     Reader,
-    Sequence,
-    count_skipped,
+    as_nested,
+    note,
     read_member,
     read_secret,
     reader_for,
@@ -85,19 +102,21 @@ class Codec:
         reader = model_reader(self.converter, cls)
         return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
 
-    def structure(self, cls: type[M], value: Any, skipped: Callable[[int], None] | None = None) -> M:
-        """A model from plain values, as `parse` gives them. skipped: called with the number of null elements."""
-        SKIPPED.count = 0
+    def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
+        """Return a model from plain values, as `parse` returns them.
+
+        place: where values that cannot be read are counted: a report, or the place of an element of its document.
+        """
+        document = Document(value, place) if place is not None and type(value) is dict else value
         try:
-            model = self.converter.structure(value, cls)
-            if SKIPPED.count and skipped is not None:
-                skipped(SKIPPED.count)
-            return model
+            return self.converter.structure(document, cls)
         except (MemoryError, RecursionError):
             raise
-        except Exception:  # noqa: BLE001, S110  a program's own hooks may raise anything
-            pass
-        raise model_reader(self.converter, cls).find(value, "$") or MismatchError("readable")
+        except MismatchError as error:
+            expected, path = error.expected, error.path
+        except Exception:  # noqa: BLE001  a program's own hooks may raise anything
+            expected, path = "what the converter's hook takes", "$"
+        raise MismatchError(expected, path)  # without the other error and its frames, which show the value
 
     def shape_of(self, cls: type[Model]) -> Shape | None:
         """Where a model has base64 text, on the wire; None if a hook of the program's own reads it."""
@@ -145,9 +164,11 @@ class Codec:
         return value
 
     def _encodable(self, value: Any) -> Any:
-        """The JSON value for what a hook of the program's own has left as it was."""
+        """The JSON value for what a hook of the program's own has left as it was, and for a BrokenText."""
         if isinstance(value, Secret):
             return self.converter.unstructure(value)
+        if isinstance(value, str):
+            return str(value)
         raise TypeError(f"the converter leaves a {type(value).__name__}, which JSON does not take")
 
 
@@ -195,7 +216,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
 def model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
     """The reader of a model for this converter: a ModelReader, or the hook that a program has registered."""
     hook = converter.get_structure_hook(cls)
-    reader: Reader | None = getattr(hook, "reader", None)
+    reader: ModelReader | None = getattr(hook, "reader", None)
     return Hook(hook, cls) if reader is None else reader
 
 
@@ -224,7 +245,7 @@ def _registered(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any]
 
 
 class ModelReader:
-    """Reads the objects of one class for one converter; `read` is the generated function, and the converter's hook."""
+    """Reads the objects of one class for one converter; `read` is the generated function."""
 
     def __init__(self, cls: type[Model], converter: cattrs.Converter) -> None:
         self.cls = cls
@@ -239,8 +260,11 @@ class ModelReader:
             hook = None if cls in get_args(kind) else _registered(converter.get_structure_hook, kind)
             return None if hook is None else Hook(hook, kind)
 
-        self.readers = [reader_for(field.annotation, of_converter) for field in self.fields]
-        self.read = _generated(self)
+        self.readers = [
+            reader_for(field.annotation, of_converter, exact=field.wire.exact, required=field.required)
+            for field in self.fields
+        ]
+        self.read: Callable[[Any, Place], Any] = _generate(self)
 
     @functools.cached_property
     def shape(self) -> Shape:
@@ -254,101 +278,111 @@ class ModelReader:
     @functools.cached_property
     def lists(self) -> frozenset[str]:
         """The names on the wire of its lists of models; but not their other names, as for `shape`."""
-        listing = frozenset(field.key for field, reader in self._members() if _item(reader) is not None)
-        return frozenset() if is_loose(self.cls) else listing
-
-    def find(self, value: Any, path: str) -> MismatchError | None:
-        """The mismatch in `value` with its JSON path, or None where it reads well."""
-        if not isinstance(value, dict):
-            return MismatchError("an object", path)
-        members = cast("dict[str, Any]", value)
-        for field, reader in () if is_loose(self.cls) else self._members():
-            for key in _keys_read(field, members):
-                member = members.get(key)
-                mismatch = None if field.absent(member) else reader.find(member, f"{path}.{key}")
-                if mismatch is not None:
-                    return MismatchError("present", mismatch.path) if key not in members else mismatch
-        return None
+        return frozenset(field.key for field, reader in self._members() if _item(reader) is not None)
 
     def _members(self) -> Iterable[tuple[Field, Reader]]:
         return zip(self.fields, self.readers, strict=True)
 
 
-def _keys_read(field: Field, members: dict[str, Any]) -> list[str]:
-    """The names under which a field's value stands: several where lists are joined."""
-    extra = {name: members[name] for name in field.wire.also if name in members}
-    present = set(extra)
-    value = field.spelled_otherwise(members.get(field.key), extra)
-    used = [name for name in field.wire.also if name in present - extra.keys()]
-    return [field.key, *used] if field.is_list or not used or value is members.get(field.key) else used
-
-
 def _inner(reader: Reader) -> Reader:
-    return reader.inner if isinstance(reader, Maybe) else reader
+    while isinstance(reader, OptionalLeaf | ExactLeaf):
+        reader = reader.inner
+    return reader
 
 
 def _item(reader: Reader) -> ModelReader | None:
     """The reader of the models that a field lists; None if it lists none."""
-    item = reader.item if isinstance(reader, Sequence) else None
+    item = reader.item if isinstance(reader, ObjectList) else None
     return item if isinstance(item, ModelReader) else None
 
 
 def _structurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """The hook factory for reading."""
     reader = ModelReader(cls, converter)
-    structure = cast("Any", reader.read)
-    structure.reader = reader
-    return cast("Callable[[Any, Any], Any]", structure)
+    read = reader.read
+
+    def structure(value: Any, _: Any) -> Any:
+        return read(value, value.place if type(value) is Document else None)
+
+    cast("Any", structure).reader = reader
+    return structure
 
 
 # A value of exactly this type needs no reader: the test is written into the generated function.
 _AS_IT_IS = {str: "type(v) is str", int: "type(v) is int", bool: "(v is True or v is False)", float: "type(v) is float"}
 
 
-def _generated(reader: ModelReader) -> Callable[..., Any]:
-    """The function that reads a model from a dict."""
+def _generate(reader: ModelReader) -> Callable[..., Any]:
+    """Return the function that reads a model from a dict."""
     cls = reader.cls
     scope: dict[str, Any] = {
         "__name__": __name__,  # by which its frames are known as the package's
         "cls": cls,
         "twin": _twin(cls),
         "new": object.__new__,
+        "Document": Document,
         "MismatchError": MismatchError,
-        "skip": count_skipped,
+        "note": note,
         "keys": frozenset(field.key for field in reader.fields),
     }
     lines = [
-        "def structure(value, _cls=None):",
-        "    if type(value) is not dict: raise MismatchError('an object')",
+        "def read(value, place):",
+        "    if type(value) is not dict and type(value) is not Document: raise MismatchError('an object')",
         "    model = new(twin); get = value.get",
         "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
     ]
+    if any(_item(each) is not None for each in reader.readers):
+        scope["lists"] = functools.partial(_move_unnamed_lists, cls)
+        lines.append("    if extra and type(place) is not tuple: value = lists(value, extra); get = value.get")
     for number, (field, each) in enumerate(zip(reader.fields, reader.readers, strict=True)):
-        scope[f"read{number}"] = _read_of(field, each)
-        lines.append(f"    v = get({field.key!r})")
-        if field.wire.also:
-            scope[f"spelled{number}"] = field.spelled_otherwise
-            lines.append(f"    if extra: v = spelled{number}(v, extra)")
-        fill = f"model.{field.name} = {_expression(field, each, number, scope)}"
-        item = _item(each)
-        if is_loose(cls):
-            scope[f"fallback{number}"] = field.fallback
-            keep = f"model.{field.name} = fallback{number}(); extra[{field.key!r}] = v"
-            lines += [f"    try: {fill}", f"    except MismatchError: {keep}"]
-        elif item is not None:
-            scope[f"item{number}"] = item.read
-            lines += [
-                "    if type(v) is list:",
-                f"        model.{field.name} = w = [item{number}(each) for each in v if each is not None]",
-                "        if len(w) != len(v): skip(len(v) - len(w))",
-                f"    else: {fill}",
-            ]
-        else:
-            lines.append(f"    {fill}")
+        lines += _lines_of(field, each, number, scope)
     lines += [f"    model.{name} = None" for name in _local_fields(cls)]
     lines += ["    model.extra = extra", "    model.__class__ = cls", "    return model"]
     exec("\n".join(lines), scope)  # noqa: S102  source made of this package's own field names
-    return cast("Callable[..., Any]", scope["structure"])
+    return cast("Callable[..., Any]", scope["read"])
+
+
+def _lines_of(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
+    """Source that fills one field."""
+    yield f"    v = get({field.key!r})"
+    if field.wire.also:
+        scope[f"spelled{number}"] = field.spelled_otherwise
+        yield f"    if extra: v = spelled{number}(v, extra)"
+    scope[f"step{number}"] = f".{field.key}{'[]' if field.is_list else ''}"
+    fill = f"model.{field.name} = {_expression(field, reader, number, scope)}"
+    item = _item(reader)
+    if item is not None and not field.required:
+        scope[f"item{number}"] = item.read
+        yield "    if type(v) is list:"
+        yield f"        at = (place, step{number}); model.{field.name} = w = []"
+        yield "        for each in v:"
+        yield f"            try: w.append(item{number}(each, at))"
+        yield "            except MismatchError: note(at)"
+        yield f"    else: {fill}"
+    else:
+        scope[f"fail{number}"] = _on_mismatch(field)
+        yield f"    try: {fill}"
+        yield f"    except MismatchError as e: model.{field.name} = fail{number}(e, v, value, extra, place)"
+
+
+def _on_mismatch(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
+    """Return the function that decides what a value means that could not be read: it raises, or returns the default."""
+    is_strict = field.required or get_args(field.annotation) == (Uid,) or (field.wire.exact and field.is_list)
+
+    def fail(error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place) -> Any:
+        is_broken = isinstance(found, BrokenText) and field.wire.exact and not isinstance(place, tuple)
+        if is_strict or is_broken:
+            raise (error if field.key in document else MismatchError("present", error.path)).below(f".{field.key}")
+        extra[field.key] = list(found) if isinstance(found, Elements) else found
+        note(place, f".{field.key}")
+        return field.fallback()
+
+    return fail
+
+
+def _move_unnamed_lists(cls: type[Model], document: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with lists under their own names that it has under others, which are taken out of `extra`."""
+    return document | {key: extra.pop(name) for key, name in find_unnamed_lists(cls, document).items()}
 
 
 @once_per_class
@@ -358,18 +392,22 @@ def _twin(cls: type[Any]) -> type[Any]:
     return type(f"Unfrozen{cls.__name__}", (cls,), {"__slots__": (), **assignable})
 
 
-def _read_of(field: Field, reader: Reader) -> Callable[[Any], Any]:
+def _read_or_default(field: Field, reader: Reader) -> Callable[..., Any]:
     """The function that gives a field's value, or its default for nothing."""
-    read = reader.read
-    if field.default is None and isinstance(reader, Maybe):
-        return read  # its own for nothing
-    return lambda value: field.fallback() if field.absent(value) else read(value)
+    if isinstance(reader, Leaf):
+        read = reader.read
+        if field.default is None and isinstance(reader, OptionalLeaf):
+            return read  # its own for nothing
+        return lambda value: field.fallback() if field.absent(value) else read(value)
+    read_nested = as_nested(reader)
+    return lambda value, place: field.fallback() if field.absent(value) else read_nested(value, place)
 
 
 def _expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
     """Source of the field's value, out of `v`: without a call if that is of the type and no program's hook reads it."""
     inner = _inner(reader)
-    otherwise = f"read{number}(v)"
+    scope[f"read{number}"] = _read_or_default(field, reader)
+    otherwise = f"read{number}(v)" if isinstance(reader, Leaf) else f"read{number}(v, (place, step{number}))"
     if isinstance(inner, EnumReader):
         scope[f"members{number}"] = inner.members
         otherwise = f"members{number}[v] if type(v) is str and v in members{number} else {otherwise}"
@@ -388,12 +426,16 @@ def _local_fields(cls: type[Model]) -> list[str]:
 
 
 def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
-    """The hook factory for writing: what has its default is left out, unless it is required."""
+    """The hook factory for writing: what has its default is left out, unless it is required.
+
+    A value in `extra` under a field's name is one that could not be read: it is written in place of the default.
+    """
     plan = [
         (
             field.name,
             field.key,
-            field.required or field.wire.always,
+            field.required,
+            field.wire.always,
             None if field.required else field.fallback(),
             _writer(field.annotation, converter),
         )
@@ -402,9 +444,9 @@ def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict
 
     def unstructure(model: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
-        for name, key, always, default, write in plan:
+        for name, key, required, always, default, write in plan:
             value = getattr(model, name)
-            if always or (value is not None and value != default):
+            if required or (value is not None and value != default) or (always and key not in model.extra):
                 document[key] = value if write is None or value is None else write(value)
         for key, value in model.extra.items():
             document.setdefault(key, value)

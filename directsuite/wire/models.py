@@ -38,6 +38,11 @@ class Wire:
     """Whether it is written even where it has its default value, because the specification requires it."""
     local: bool = False
     """Whether it is never on the wire."""
+    exact: bool = False
+    """True if later calls send or compare the text, so that one with broken UTF-8 is not read.
+
+    It fails a response of which it is a field. In an element of a list it gives way to the field's default.
+    """
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -71,11 +76,9 @@ class Model(ValueSemantics):
 
     _shown: ClassVar[tuple[str, ...]] = ()
     """Fields and properties whose values a `repr` shows."""
-    _loose: ClassVar[bool] = False
-    """Whether the specification leaves the type's fields open: what can't be read as expected stays in `extra`."""
 
     extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    """Members of the JSON object that the specification doesn't list, as they came."""
+    """Members of the JSON object that the specification does not list, and those whose values could not be read."""
 
     def __repr__(self) -> str:
         """The fields that are set; those that `_shown` doesn't list as placeholders with their sizes."""
@@ -120,14 +123,15 @@ def _placeholder(value: object) -> str:
             return "<set>"
 
 
-def is_loose(cls: type[Model]) -> bool:
-    """Return True if the specification leaves the fields of this model open."""
-    return cls._loose  # pyright: ignore[reportPrivateUsage]
-
-
 Uid = Annotated[int, "uid"]
 """A message's number in its folder, where an answer without a good one is of no use."""
 MAX_UID = 2**63 - 1
+
+
+def lacks_uid(message: object) -> bool:
+    """Return True if the message has no uid by which a later call could name it."""
+    uid = getattr(message, "uid", 0)  # a hook of the program's own may return anything in place of a message
+    return uid is None or (type(uid) is int and not 0 <= uid <= MAX_UID)
 
 
 class OpenEnum(enum.StrEnum):
@@ -313,11 +317,11 @@ def _joined(value: Any, other: Any) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, dict) else list(value)
+    return list(cast("Iterable[Any]", value)) if isinstance(value, list | Elements) else [value]
 
 
 def _canonical(element: Any) -> bytes:
-    return msgspec.json.encode(element, order="sorted")
+    return msgspec.json.encode(element, enc_hook=str, order="sorted")
 
 
 @once_per_class
@@ -346,38 +350,25 @@ def wire_name(cls: type[Model], name: str) -> str:
     return next(field.key for field in fields_of(cls) if field.name == name)
 
 
-def unread_list(cls: type[Model], document: Mapping[str, Any]) -> str | None:
-    """The list that an answer should have, if it has none of its own but one under a name that nobody knows.
+def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[str, str]:
+    """Return which absent lists of a response are there under other names: the field's name, then the other one.
 
-    Without it the answer would seem empty. A bare object counts as a list where most of its members are an element's,
-    or where there is a list in it; under a list's own name, too, where none of them is.
+    An array is taken for a list if most names in each of its objects are names of the list's elements, and if no other
+    array and no other list fits.
     """
     fields = fields_of(cls)
-    lists = [field for field in fields if field.is_list]
-    contents = [
-        field for field in fields if field.is_list or get_origin(field.annotation) is dict or bytes in field.kinds
-    ]
-    items = {name for field in lists for name in _names_within(field)}
-    names = {name for field in contents for name in field.keys if not is_nothing(document.get(name), list)}
-    unread = {name for name in names if _is_no_element(document[name], items)}
-    if not lists or names != unread:
-        return None
-    unread.update(document.keys() - {name for field in fields for name in field.keys})
-    return lists[0].key if any(_may_be_a_list(document[name], items) for name in unread) else None
+    unknown = document.keys() - {name for field in fields for name in field.keys}
+    arrays = {name: document[name] for name in unknown if isinstance(document[name], list)}
+    absent = [field for field in fields if field.is_list and document.keys().isdisjoint(field.keys)]
+    found = [(field.key, name) for name, array in arrays.items() for field in absent if _may_list(field, array)]
+    return dict(found) if len(found) == 1 else {}
 
 
-def _is_no_element(value: Any, items: set[str]) -> bool:
-    return isinstance(value, dict) and not items & value.keys()
-
-
-def _may_be_a_list(value: Any, items: set[str]) -> bool:
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        named = 2 * len(items & members.keys()) > len(members)
-        return named or any(_may_be_a_list(member, items) for member in members.values())
-    return isinstance(value, list) and any(element is not None for element in cast("list[object]", value))
-
-
-def _names_within(field: Field) -> Iterable[str]:
+def _may_list(field: Field, array: list[Any]) -> bool:
     item = get_args(field.annotation)[0]
-    return [name for inner in fields_of(item) for name in inner.keys] if is_model(item) else ()
+    names = {name for inner in fields_of(item) for name in inner.keys} if is_model(item) else set[str]()
+    objects = [element for element in array if element is not None]
+    return bool(objects) and all(
+        isinstance(element, dict) and 2 * len(names & element.keys()) > len(cast("dict[str, Any]", element))
+        for element in objects
+    )

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import binascii
+import json
+import math
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 import msgspec
@@ -27,10 +29,10 @@ _VALUES = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_SURROGATE = re.compile(
-    r"\\u[dD](?:[89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>[89a-fA-F][0-9a-fA-F]{2}))"
-)
-"""An escaped half of a pair, or both; its first backslash may be escaped itself."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_A_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that `surrogateescape` does not use for bytes."""
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _BETWEEN = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
@@ -65,6 +67,16 @@ class MismatchError(ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.expected, self.path), self.__dict__
 
+    def below(self, step: str) -> MismatchError:
+        """Return the same error for the value around this one. step: from that one to this, such as `.uids`."""
+        return MismatchError(self.expected, f"${step}{self.path[1:]}")
+
+
+class BrokenText(str):
+    """A text from a document in which it was not UTF-8, or had half a surrogate pair. It has BROKEN in these places."""
+
+    __slots__ = ()
+
 
 class Elements:
     """The elements of a large array, parsed one at a time: all of them together would take as much again as the text.
@@ -76,22 +88,35 @@ class Elements:
         self._text = text
 
     def __iter__(self) -> Iterator[Any]:
-        for element in _decoded(_ELEMENTS, self._text):
-            yield parse(element)
+        try:
+            elements = _ELEMENTS.decode(self._text)
+        except _ERRORS:
+            elements = None
+        yield from parse(self._text) if elements is None else map(parse, elements)
 
 
 def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
     """Plain Python values from a JSON document; MismatchError where it is not JSON.
 
-    Broken characters in its texts read as BROKEN: any sender of one message could spoil the listing of all others.
+    A text with broken characters is a BrokenText: any sender of one message could spoil the listing of all others. A
+    number that is too large for Python is the text of its digits.
     """
-    return _decoded(_VALUES, document)
+    document = without_byte_order_mark(document)
+    try:
+        return _VALUES.decode(document)
+    except _ERRORS:
+        pass
+    try:
+        return _parse_leniently(bytes(document))
+    except (ValueError, RecursionError):
+        pass
+    raise MismatchError("JSON")
 
 
 def parse_strictly(document: bytes) -> Any:
     """As `parse`, but MismatchError where a character is broken."""
     try:
-        return _VALUES.decode(document)
+        return _VALUES.decode(without_byte_order_mark(document))
     except _ERRORS:
         pass
     raise MismatchError("JSON")
@@ -99,39 +124,68 @@ def parse_strictly(document: bytes) -> Any:
 
 def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
     """As `parse`; of a large object the members `arrays`, where they are arrays, are given as `Elements`."""
+    document = without_byte_order_mark(document)
     if len(document) < LARGE or not arrays or not document.lstrip().startswith(b"{"):
         return parse(document)
-    members: dict[str, msgspec.Raw] = _decoded(_MEMBERS, document)
+    try:
+        members = _MEMBERS.decode(document)
+    except _ERRORS:
+        return parse(document)
     return {
         name: Elements(text) if name in arrays and bytes(memoryview(text)[:1]) == b"[" else parse(text)
         for name, text in members.items()
     }
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
+D = TypeVar("D", bound="bytes | bytearray | memoryview | msgspec.Raw")
+
+
+def without_byte_order_mark(document: D) -> D:
+    """Return the document without the mark that some servers write before it (RFC 8259, 8.1)."""
+    if isinstance(document, bytes) and document.startswith(_BYTE_ORDER_MARK):
+        return document[len(_BYTE_ORDER_MARK) :]
+    return document
+
+
+def _parse_leniently(document: bytes) -> Any:
+    """Parse what msgspec does not: broken characters, and numbers that are too large."""
+    text = document.decode("utf-8", "surrogateescape")
+    value = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
+    root = [value]
+    containers: list[Any] = [root]
+    while containers:
+        container = containers.pop()
+        for name, member in container.items() if type(container) is dict else enumerate(container):
+            if type(member) is str:
+                if _SURROGATE.search(member):
+                    container[name] = BrokenText(_mend(member))
+            elif type(member) in (dict, list):
+                containers.append(member)
+        if type(container) is dict and any(map(_SURROGATE.search, container)):
+            mended = {_mend(name): member for name, member in container.items()}
+            container.clear()
+            container.update(mended)
+    return root[0]
+
+
+def _mend(text: str) -> str:
+    return _NOT_A_BYTE.sub(BROKEN, text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _read_int(digits: str) -> int | str:
     try:
-        return decoder.decode(text)
-    except _ERRORS:
-        pass
-    try:
-        return decoder.decode(_repaired(bytes(text)))
-    except _ERRORS:
-        pass
-    raise MismatchError("JSON")
+        return int(digits)
+    except ValueError:  # more digits than Python reads
+        return digits
 
 
-def _repaired(text: bytes) -> bytes:
-    """The text with BROKEN for bytes that are no UTF-8, and for escaped surrogates without their other half."""
-    return _SURROGATE.sub(_mended, text.decode("utf-8", "replace")).encode()
+def _read_float(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits
 
 
-def _mended(match: re.Match[str]) -> str:
-    before = match.start()
-    while before and match.string[before - 1] == "\\":
-        before -= 1
-    if (match.start() - before) % 2 == 0:
-        return BROKEN if match["half"] else match[0]
-    return match[0] if match["half"] else match[0][: len(r"\ud83d")] + BROKEN  # what seems the first half is plain text
+def _reject_constant(name: str) -> Any:
+    raise ValueError(name)
 
 
 @attrs.frozen(eq=False)
@@ -256,6 +310,11 @@ class ArraySplitter:
             return False
         mark = self._buffer[first]
         if self._place is _Place.START:
+            if not first and _BYTE_ORDER_MARK.startswith(self._buffer[: len(_BYTE_ORDER_MARK)]):
+                if len(self._buffer) < len(_BYTE_ORDER_MARK):
+                    return False
+                self._drop(len(_BYTE_ORDER_MARK))
+                return True
             self._place = _Place.NAME if mark == _OBJECT else _Place.AFTER
             self._settle(first + 1)
         elif mark == _ARRAY:
@@ -324,11 +383,11 @@ class ArraySplitter:
         to_next = between.index(b",")
         try:
             while end := buffer.find(between, start) + 1:
-                element = parse_strictly(bytes(buffer[start:end]))
+                element = _VALUES.decode(buffer[start:end])
                 start = end + to_next
                 self._rest += b"0,"
                 yield element
-        except MismatchError:
+        except _ERRORS:
             pass  # it ends elsewhere, or nowhere
         finally:
             self._drop(start)

@@ -1,7 +1,8 @@
 """How one JSON value becomes one Python value: a reader for each type that a model's field may have.
 
-Tolerant where real servers are: digits as text for a number, a bare object for a list of one, null or the text
-"null" for nothing. Strict otherwise, with a MismatchError that says what was wanted and where, never what was there.
+Real servers send digits as text for a number, a number for a text, a bare object for a list of one, and null or the
+text "null" for nothing: all are read. Any other value raises a MismatchError, which says what was expected and where,
+never what was there. The reader of the object around it decides whether the field's default is used instead.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import functools
 import math
 import re
-import threading
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import Any, Protocol, TypeGuard, Union, get_args, get_origin
 
@@ -20,8 +21,8 @@ import msgspec
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.models import MAX_UID, NOTHING, TEXTS, OpenEnum, Uid, is_nothing
-from directsuite.wire.parsing import Elements, MismatchError
+from directsuite.wire.models import MAX_UID, NOTHING, TEXTS, OpenEnum, Uid, is_model
+from directsuite.wire.parsing import BrokenText, Elements, MismatchError
 
 Read = Callable[[Any], Any]
 
@@ -39,29 +40,45 @@ def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     return type(value) is dict
 
 
-class Reader(Protocol):
-    """Reads a value of one type, and finds the first wrong place in one that it can't read."""
+Place = Union["Counter[str]", "tuple[Place, str]", None]
+"""Where a value is: the report of its document, or the place of the value around it and the step to it.
 
-    read: Read
+A step is written as in a JSON path, without indices: `.messages[]`. None: nobody asked for a report.
+"""
 
-    def find(self, value: Any, path: str) -> MismatchError | None:
-        """The mismatch in `value` with its JSON path, or None where it reads well."""
-        ...
+
+class Document(dict[str, Any]):
+    """A JSON object on its way through a converter, with its place."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, members: dict[str, Any], place: Place) -> None:
+        super().__init__(members)
+        self.place = place
+
+
+def note(place: Place, step: str = "") -> None:
+    """Count a value that could not be read, in the report of its document."""
+    while isinstance(place, tuple):
+        place, step = place[0], place[1] + step
+    if place is not None:
+        place[f"${step}"] += 1
 
 
 class Leaf:
-    """A value without parts."""
+    """Reads a value without parts: `read(value)` returns it, or raises MismatchError."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
 
-    def find(self, value: Any, path: str) -> MismatchError | None:
-        """The mismatch in `value` with its JSON path, or None where it reads well."""
-        try:
-            self.read(value)
-        except MismatchError as mismatch:
-            return MismatchError(mismatch.expected, path + mismatch.path[1:])
-        return None
+
+class Nested(Protocol):
+    """Reads a value with parts: `read(value, place)` counts those that are unreadable in the report of the place."""
+
+    read: Callable[[Any, Place], Any]
+
+
+Reader = Leaf | Nested
 
 
 class Hook(Leaf):
@@ -88,101 +105,154 @@ class EnumReader(Leaf):
         super().__init__(functools.partial(read_member, cls))
 
 
-class Maybe:
+class ExactLeaf(Leaf):
+    """A text that later calls send or compare: broken UTF-8 in it is a mismatch."""
+
+    def __init__(self, inner: Leaf) -> None:
+        self.inner = inner
+        read = inner.read
+
+        def read_exactly(value: Any) -> Any:
+            if isinstance(value, BrokenText):
+                raise MismatchError("whole: it contains broken UTF-8")
+            return read(value)
+
+        super().__init__(read_exactly)
+
+
+class OptionalLeaf(Leaf):
     """A value of this type that may be null or absent, or the text "null" where that is no value of the type."""
 
-    def __init__(self, inner: Reader, kind: Any) -> None:
+    def __init__(self, inner: Leaf, kind: Any) -> None:
         self.inner = inner
-        self.kind = kind
         read = inner.read
         nothing = (None,) if kind in TEXTS else NOTHING
-        self.read: Read = lambda value: None if value in nothing else read(value)
-
-    def find(self, value: Any, path: str) -> MismatchError | None:
-        """The mismatch in `value` with its JSON path, or None where it reads well."""
-        return None if is_nothing(value, self.kind) else self.inner.find(value, path)
+        super().__init__(lambda value: None if value in nothing else read(value))
 
 
-class _Skipped(threading.local):
-    """How many elements of lists this thread has passed over, since they were null."""
+class OptionalNested:
+    """An object that may be null or absent, or the text "null"."""
 
-    count = 0
-
-
-SKIPPED = _Skipped()
-
-
-def count_skipped(elements: int) -> None:
-    """Note that so many elements of a list were null."""
-    SKIPPED.count += elements
+    def __init__(self, inner: Nested) -> None:
+        read = inner.read
+        self.read: Callable[[Any, Place], Any] = lambda value, place: None if value in NOTHING else read(value, place)
 
 
-class Sequence:
-    """A list; nothing reads as an empty one, a bare element as a list of one. Null elements are passed over."""
+class ObjectList:
+    """A list of objects; nothing reads as an empty one, a bare element as a list of one.
 
-    def __init__(self, item: Reader) -> None:
+    Elements that cannot be read are left out and counted. In a required list only null is.
+    """
+
+    def __init__(self, item: Reader, *, required: bool = False) -> None:
         self.item = item
-        read = item.read
+        read = as_nested(item)
 
-        def read_list(value: Any) -> list[Any]:
-            if not (_is_list(value) or isinstance(value, Elements)):
-                return [] if value in NOTHING else [read(value)]
+        def read_list(value: Any, place: Place) -> list[Any]:
             elements: list[Any] = []
-            for element in value:
-                if element is None:
-                    count_skipped(1)
-                else:
-                    elements.append(read(element))
+            for number, element in enumerate(listed(value)):
+                try:
+                    elements.append(read(element, place))
+                except MismatchError as mismatch:
+                    if required and element is not None:
+                        raise mismatch.below(f"[{number}]") from None
+                    note(place)
             return elements
 
-        self.read: Read = read_list
-
-    def find(self, value: Any, path: str) -> MismatchError | None:
-        """The mismatch in `value` with its JSON path, or None where it reads well."""
-        if value in NOTHING:
-            return None
-        if not (_is_list(value) or isinstance(value, Elements)):
-            return self.item.find(value, path)
-        mismatches = (self.item.find(element, f"{path}[{i}]") for i, element in enumerate(value) if element is not None)
-        return next((mismatch for mismatch in mismatches if mismatch is not None), None)
+        self.read: Callable[[Any, Place], list[Any]] = read_list
 
 
-def reader_for(annotation: Any, of_converter: Callable[[Any], Reader | None]) -> Reader:
-    """The reader of a field annotated so. of_converter: gives the converter's reader for a type, which goes first."""
+class ScalarList:
+    """A list of texts or numbers, which keeps its length: programs compare the positions of elements.
+
+    A text that cannot be read becomes an empty one, and is counted. A number that cannot be read fails the list.
+    exact: broken UTF-8 in a text fails the list too.
+    """
+
+    def __init__(self, item: Leaf, *, is_text: bool, exact: bool) -> None:
+        read = item.read
+
+        def read_list(value: Any, place: Place) -> list[Any]:
+            elements: list[Any] = []
+            for number, element in enumerate(listed(value)):
+                try:
+                    elements.append(read(element))
+                except MismatchError as mismatch:
+                    if not is_text or (exact and isinstance(element, BrokenText)):
+                        raise mismatch.below(f"[{number}]") from None
+                    note(place)
+                    elements.append("")
+            return elements
+
+        self.read: Callable[[Any, Place], list[Any]] = read_list
+
+
+def listed(value: Any) -> Iterable[Any]:
+    """The elements of a list. Null is an empty one, and a bare value a list of one."""
+    if _is_list(value) or isinstance(value, Elements):
+        return value
+    return () if value in NOTHING else (value,)
+
+
+def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
+    """The function of a reader, with the place as its second parameter."""
+    if not isinstance(reader, Leaf):
+        return reader.read
+    read = reader.read
+    return lambda value, _: read(value)
+
+
+def reader_for(
+    annotation: Any, of_converter: Callable[[Any], Reader | None], *, exact: bool = False, required: bool = False
+) -> Reader:
+    """The reader of a field annotated so.
+
+    of_converter: gives the converter's reader for a type, which goes first. exact, required: of the field.
+    """
     reader = of_converter(annotation)
     if reader is not None:
-        return reader
+        return ExactLeaf(reader) if exact and isinstance(reader, Leaf) else reader
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (types.UnionType, Union):
         kinds = [kind for kind in arguments if kind is not type(None)]
         if set(kinds) == {date, str}:
-            inner: Reader = _day_reader(of_converter(date), of_converter(str))
+            inner: Reader = _day_reader(_leaf(of_converter(date)), _leaf(of_converter(str)))
         elif len(kinds) == 1:
-            inner = reader_for(kinds[0], of_converter)
+            inner = reader_for(kinds[0], of_converter, exact=exact)
         else:
             raise TypeError(f"no reader for {annotation}")
         if len(kinds) == len(arguments):
             return inner
-        return Maybe(inner, kinds[0] if len(kinds) == 1 else date)
+        if isinstance(inner, Leaf):
+            return OptionalLeaf(inner, kinds[0] if len(kinds) == 1 else date)
+        return OptionalNested(inner)
     if origin is list:
-        return Sequence(reader_for(arguments[0], of_converter))
+        item = reader_for(arguments[0], of_converter, exact=exact)
+        if is_model(arguments[0]):
+            return ObjectList(item, required=required)
+        return ScalarList(_leaf(item) or LEAVES[Any], is_text=arguments[0] is str, exact=exact)
     if origin is dict:
-        texts = of_converter(str)
+        texts = _leaf(of_converter(str))
         return Leaf(read_pairs if texts is None else lambda value: _each(read_pairs(value), texts.read))
     if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
         return EnumReader(annotation)
-    return LEAVES[annotation]
+    leaf = LEAVES[annotation]
+    return ExactLeaf(leaf) if exact else leaf
+
+
+def _leaf(reader: Reader | None) -> Leaf | None:
+    return reader if isinstance(reader, Leaf) else None
 
 
 def _each(pairs: dict[str, str], read: Read) -> dict[str, Any]:
     return {key: read(value) for key, value in pairs.items()}
 
 
-def _day_reader(days: Reader | None, texts: Reader | None) -> Reader:
+def _day_reader(days: Leaf | None, texts: Leaf | None) -> Leaf:
     """A day, or any other text; the converter may have hooks for each of them."""
 
     def read(value: Any) -> Any:
-        day = read_day(value)
+        day = read_day(read_text(value))
         own = days if isinstance(day, date) else texts
         return day if own is None else own.read(value)
 
@@ -190,9 +260,16 @@ def _day_reader(days: Reader | None, texts: Reader | None) -> Reader:
 
 
 def read_text(value: Any) -> str:
-    """Text, as it is."""
+    """Return the text, or the digits of a number."""
     if type(value) is str:
         return value
+    if isinstance(value, str):
+        return str(value)
+    if type(value) in (int, float):
+        try:
+            return msgspec.json.encode(value).decode()
+        except ValueError:  # more digits than Python writes
+            pass
     raise MismatchError("text")
 
 
@@ -272,7 +349,13 @@ def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
 def _as_text(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return str(value)
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (ValueError, RecursionError):
+        pass
+    raise MismatchError("a text")
 
 
 def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
@@ -280,7 +363,7 @@ def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
     return cls(read_text(value))
 
 
-LEAVES: dict[Any, Reader] = {
+LEAVES: dict[Any, Leaf] = {
     str: Leaf(read_text),
     int: Leaf(read_int),
     Uid: Leaf(read_uid),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any, cast, get_origin
@@ -257,18 +258,16 @@ def test_a_copy_of_a_converter_reads_as_it_does() -> None:
 @pytest.mark.parametrize(
     ("kind", "path"),
     [
-        (str, "$.messages[1].subject"),
-        (datetime, "$.messages[1].receivedDate"),
-        (ds.RecipientType, "$.messages[1].recipients[0].type"),
-        (ds.Recipient, "$.messages[1].recipients[0]"),
-        (list[ds.Attachment], "$.messages[1].attachments"),
-        (types.GetMessageResponse, "$"),
+        (bytes, "$.messages[].attachments[].content"),
+        (datetime, "$.messages[].receivedDate"),
+        (ds.RecipientType, "$.messages[].recipients[].type"),
+        (ds.Recipient, "$.messages[].recipients[]"),
+        (list[ds.Attachment], "$.messages[].attachments"),
+        (ds.MessageDetail, "$.messages[]"),
     ],
     ids=str,
 )
-def test_what_a_hook_raises_is_a_mismatch_with_its_path_and_without_the_value(
-    kind: Any, path: str, error: type[Exception]
-) -> None:
+def test_a_value_that_a_hook_does_not_read_is_skipped_and_counted(kind: Any, path: str, error: type[Exception]) -> None:
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
@@ -279,11 +278,36 @@ def test_what_a_hook_raises_is_a_mismatch_with_its_path_and_without_the_value(
         converter.register_structure_hook_func(lambda found: found == kind, fail)
     else:
         converter.register_structure_hook(kind, fail)
+    report = Counter[str]()
+    response = Codec(converter).structure(types.GetMessageResponse, {"messages": [MESSAGE]}, report)
+    assert len(response.messages) == (kind is not ds.MessageDetail)
+    assert report == {path: 1}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, ZeroDivisionError])
+@pytest.mark.parametrize(
+    ("kind", "cls", "document", "path"),
+    [
+        (str, ds.StoredDocument, {"identifier": "Smith"}, "$.identifier"),
+        (int, types.GetUIDResponse, {"uids": [1]}, "$.uids[0]"),
+        (types.GetMessageResponse, types.GetMessageResponse, {"messages": []}, "$"),
+    ],
+    ids=str,
+)
+def test_what_a_hook_raises_for_a_needed_value_is_a_mismatch_without_the_value(
+    kind: Any, cls: type[ds.Model], document: dict[str, Any], path: str, error: type[Exception]
+) -> None:
+    converter = ds.make_converter()
+
+    def fail(value: Any, _: Any) -> Any:
+        """Refuse everything."""
+        raise error(f"{value} Smith")
+
+    converter.register_structure_hook(kind, fail)
     with pytest.raises(MismatchError) as caught:
-        Codec(converter).structure(types.GetMessageResponse, {"messages": [{}, MESSAGE | {"uid": None}]})
-    if error is not MismatchError:
-        assert caught.value.path == path
-        assert "Smith" not in str(caught.value)
+        Codec(converter).structure(cls, document)
+    assert caught.value.path == path
+    assert "Smith" not in str(caught.value)
     assert caught.value.__context__ is None
 
 
