@@ -210,6 +210,8 @@ def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, 
         raise MismatchError("true", f"$.{operation.refusals.flag}")
     model = cast("type[Model]", operation.response)
     response = codec.structure(model, document, report)
+    for path in operation.strict_paths & report.keys():
+        raise MismatchError("readable", path)
     for path in operation.essential:
         _require(response, path, report)
     return cast("R", response)

@@ -423,7 +423,8 @@ class Mailbox(Facade):
         async def moved() -> APIResponse | None:
             """Success where the folder stands under its new name only."""
             names = await within_call.get_folders()
-            return _DONE if _is_listed(new_folder, names) and not _is_listed(folder, names) else None
+            is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
+            return _DONE if is_moved else None
 
         segments, confirm = (folder, new_folder), Confirmation(verify=moved)
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
@@ -688,17 +689,19 @@ class Mailbox(Facade):
         return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)
 
     async def _sent_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
-        return await self.search_messages_metadata_by_received_date(send_once.SENT, begin, None, timeout=timeout)
+        return await self._received_since(send_once.SENT, begin, timeout)
 
     async def _filed_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
         """The metadata of all folders but INBOX.Sent."""
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
         for folder in (INBOX, *await self.get_folders(timeout=deadline.left())):
             if folder.casefold() != send_once.SENT.casefold():
-                found += await self.search_messages_metadata_by_received_date(
-                    folder, begin, None, timeout=deadline.left()
-                )
+                found += await self._received_since(folder, begin, deadline.left())
         return found
+
+    async def _received_since(self, folder: str, begin: datetime, timeout: float) -> list[MessageDetail]:
+        span = arguments.span_in_milliseconds(begin, None)
+        return await self._messages(send_once.SEARCH, folder, *span, timeout=timeout)
 
     async def _in_batches(
         self,
@@ -748,10 +751,13 @@ def _shows_its_deletion(folder: str) -> bool:
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent's folders has neither this one nor any below it."""
+    """Return True if a listing of the parent's folders has neither this one nor any below it.
+
+    An empty name is one that could not be read, and might be the folder's.
+    """
     levels = folder.lower().split(".")
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may leave out what is above
     listed = [name.lower() for name in names]
     there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
     parent_is_there = bool(listed) or len(levels) > 2  # INBOX itself always has its reserved folders
-    return parent_is_there and not there
+    return parent_is_there and not there and "" not in listed

@@ -87,9 +87,10 @@ ROWS: list[tuple[ds.Event, int, str]] = [
         f"GetUIDs: it happened, but its result could not be had (call 7, to find out: {HOW})",
     ),
     (
-        ds.NullElementsSkipped(elements=3, **GET_UIDS),
+        ds.ValuesSkipped(paths={"$.messages[]": 2, "$.messages[].sentDate": 1}, **GET_UIDS),
         logging.INFO,
-        "GetUIDs: elements of the answer's lists were null, and passed over (call 7, 3 of them)",
+        "GetUIDs: values of the response could not be read, and were skipped "
+        "(call 7, $.messages[] 2, $.messages[].sentDate 1)",
     ),
     (
         ds.CallFinished(attempts=2, elapsed=3.5, **GET_UIDS),

@@ -15,7 +15,7 @@ import directsuite as ds
 from directsuite import types
 
 from . import plays
-from .opened import ALICE, GET_DOC_INFO, PASSWORD, PATIENT, failure_of, opened
+from .opened import ALICE, PASSWORD, PATIENT, failure_of, opened
 from .scripted_server import ScriptedServer
 
 MESSAGES = {
@@ -76,7 +76,7 @@ async def test_its_hooks_hold_inside_answers_and_requests(server: ScriptedServer
     assert [each["content"] for each in sent["message"]["attachmentList"]] == ["AAE=", "Ag=="]
 
 
-async def test_what_its_hook_raises_is_an_answer_that_does_not_fit(server: ScriptedServer) -> None:
+async def test_what_its_hook_raises_gives_way_to_the_default(server: ScriptedServer) -> None:
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
@@ -86,9 +86,23 @@ async def test_what_its_hook_raises_is_an_answer_that_does_not_fit(server: Scrip
     converter.register_structure_hook(datetime, fail)
     server.otherwise = plays.answer({"identifier": "1", "createdTime": PATIENT})
     async with opened(server, converter=converter) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+        document = await suite.signing.get_doc_info("1")
+    assert (document.created_time, document.extra) == (None, {"createdTime": PATIENT})
+
+
+async def test_what_its_hook_raises_for_an_identifier_is_an_error(server: ScriptedServer) -> None:
+    converter = ds.make_converter()
+
+    def fail(value: Any, _: Any) -> Any:
+        """Refuse everything."""
+        raise RuntimeError(value)
+
+    converter.register_structure_hook(str, fail)
+    server.otherwise = plays.answer({"identifier": PATIENT})
+    async with opened(server, converter=converter) as suite:
+        error = await failure_of(suite.signing.save(b"%PDF-"))
     assert isinstance(error, ds.ResponseDecodeError)
-    assert error.path == "$.createdTime"
+    assert error.path == "$.identifier"
     assert PATIENT not in f"{error!s}{error!r}"
     assert error.__cause__ is None
 

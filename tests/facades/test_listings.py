@@ -206,7 +206,6 @@ SPOILT_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] = {
     "broken off": ('{"success": true, "messages": [', ds.ResponseDecodeError, "$"),
     "not JSON": ("<html>", ds.ResponseDecodeError, "$"),
     "nothing": ("", ds.ResponseDecodeError, "$"),
-    "bad uid": ('{"success": true, "messages": [{"uid": []}]}', ds.ResponseDecodeError, "$.messages[0].uid"),
 }
 
 
@@ -221,6 +220,39 @@ async def test_spoilt_streamed_answer_is_a_typed_error(
     assert type(caught.value) is kind
     assert caught.value.operation == STREAMED[name]
     assert getattr(caught.value, "path", None) == path
+
+
+@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize(
+    ("messages", "uids"),
+    [
+        ('[{"uid": []}, {"uid": 2}, {"subject": "a"}, null, 5, {"uid": 6, "sentDate": ""}]', [2, 6]),
+        ('{"uid": -1}', []),
+        ('"x"', []),
+        ('[], "items": [{"uid": 1, "subject": "a"}]', []),
+    ],
+)
+async def test_streamed_messages_without_a_uid_are_left_out(
+    messages: str, uids: list[int], name: str, stage: Stage, box: ds.Mailbox
+) -> None:
+    stage.answer("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=f'{{"success": true, "messages": {messages}}}')
+    assert await uids_of(getattr(box, name)()) == uids
+
+
+@pytest.mark.parametrize("name", STREAMED)
+async def test_streamed_messages_are_read_under_another_name(name: str, stage: Stage, box: ds.Mailbox) -> None:
+    body = '{"items": [{"uid": 1, "subject": "a"}, {"subject": "b"}], "warnings": [1], "success": true}'
+    stage.answer("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
+    assert await uids_of(getattr(box, name)()) == [1]
+
+
+@pytest.mark.parametrize("name", STREAMED)
+async def test_a_byte_order_mark_before_a_streamed_response_is_accepted(
+    name: str, stage: Stage, box: ds.Mailbox
+) -> None:
+    body = b'\xef\xbb\xbf{"success": true, "messages": [{"uid": 1}]}'
+    stage.answer("POST", f"{MESSAGE}/{STREAMED[name]}/INBOX", body=body)
+    assert await uids_of(getattr(box, name)()) == [1]
 
 
 @pytest.mark.parametrize("name", STREAMED)

@@ -29,7 +29,7 @@ YES: dict[str, Any] = {"success": True, "code": "000"}
 
 
 def detail(**members: object) -> dict[str, Any]:
-    return OK | {"messages": [members]}
+    return OK | {"messages": [{"uid": 1} | members]}
 
 
 FILE = {"content": "AAE=", "contentType": 'text/xml; name="a b.xml"', "filename": "a b.xml"}
