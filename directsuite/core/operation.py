@@ -94,11 +94,6 @@ class Operation(ValueSemantics, Generic[R]):
 
     Of all others an unreadable value gives way to the default (see `wire.codec`).
     """
-    strict_paths: frozenset[str] = frozenset()
-    """Paths, as in `ValuesSkipped.paths`, at which a value that cannot be read makes the response an error as well.
-
-    For requests that look for something: what could not be read might be it.
-    """
     done_answers: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes by which a repeat, after an unknown first outcome, learns that it had happened."""
     content_type: MediaType | None = MediaType.JSON

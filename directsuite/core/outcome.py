@@ -165,10 +165,13 @@ def interpret(
     limit: int,
     codec: Codec,
     skipped: Callable[[Mapping[str, int]], None] | None = None,
+    *,
+    strict_paths: frozenset[str] = frozenset(),
 ) -> R | DirectSuiteError:
     """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
 
     skipped: called with the number of values that could not be read, by their JSON path, if there are any.
+    strict_paths: those at which such a value is an error.
     """
     about = operation.about
     if answer.too_large:
@@ -184,7 +187,10 @@ def interpret(
         document = None
     report = Counter[str]()
     try:
-        return _read(operation, answer, document, codec, report)
+        response = _read(operation, answer, document, codec, report)
+        for path in strict_paths & report.keys():
+            raise MismatchError("readable", path)
+        return response
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
     except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
@@ -210,8 +216,6 @@ def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, 
         raise MismatchError("true", f"$.{operation.refusals.flag}")
     model = cast("type[Model]", operation.response)
     response = codec.structure(model, document, report)
-    for path in operation.strict_paths & report.keys():
-        raise MismatchError("readable", path)
     for path in operation.essential:
         _require(response, path, report)
     return cast("R", response)
@@ -226,7 +230,7 @@ def _require(response: Model, path: str, report: Counter[str]) -> None:
         value = value.reveal() if isinstance(value, Secret) else value
         if value is None or value == "":
             value = None  # the frame may stand in a traceback
-            raise MismatchError("readable" if f"$.{key}" in report else "present", f"$.{key}")
+            raise MismatchError("present", f"$.{key}")
     elif any(map(lacks_uid, value)):
         report[f"$.{key}[]"] += sum(map(lacks_uid, value))
         value[:] = [element for element in value if not lacks_uid(element)]

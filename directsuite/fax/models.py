@@ -66,7 +66,7 @@ class FaxMessageInformation(Model):
 
     username: Annotated[str | None, Wire("Username")] = None
     """The account's name at the service."""
-    message_handle: Annotated[str | None, Wire("MessageHandle", exact=True)] = None
+    message_handle: Annotated[str | None, Wire("MessageHandle")] = None
     """The handle that was asked for; None where a list was asked for."""
     message_detail: Annotated[list[FaxMessage], Wire("MessageDetail")] = attrs.field(factory=list[FaxMessage])
     """The faxes, newest first."""

@@ -309,7 +309,7 @@ class APIResponse(Model):
 class SendMessageResponse(APIResponse):
     """A message was sent or forwarded."""
 
-    smtp_id: Annotated[str, Wire(exact=True)] = ""
+    smtp_id: Annotated[str, Wire(strict=True)] = ""
     """Its Message-ID, to ask for its status with; empty where the service, which did send it, gave none."""
 
 
@@ -374,7 +374,7 @@ class DirectMessageStatusReportResponse(APIResponse):
 class GetFoldersResponse(APIResponse):
     """Names of folders."""
 
-    folders: Annotated[list[str], Wire(exact=True)] = attrs.field(factory=list[str])
+    folders: Annotated[list[str], Wire(strict=True)] = attrs.field(factory=list[str])
     """The names, in the order of the response. A name that could not be read is empty."""
 
 
@@ -384,7 +384,7 @@ class GetCountResponse(APIResponse):
 
     _shown: ClassVar[tuple[str, ...]] = ("success", "code", "count")
 
-    count: int | None = None
+    count: Annotated[int | None, Wire(strict=True)] = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -428,7 +428,7 @@ class GetMessageResponse(APIResponse):
 class GetUIDResponse(APIResponse):
     """Uids of a folder."""
 
-    uids: list[Uid] = attrs.field(factory=list[int])
+    uids: Annotated[list[Uid], Wire(strict=True)] = attrs.field(factory=list[int])
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -54,14 +54,10 @@ _BY_HAND = (
     "isn't there, call again without since."
 )
 
-SEARCH = attrs.evolve(
-    operations.SEARCH_METADATA_BY_RECEIVED_DATE,
-    essential=(),
-    strict_paths=frozenset(
-        f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
-    ),
+STRICT_PATHS = frozenset(
+    f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
-"""The search for a mark. A message or header that cannot be read might have it, so the search then fails."""
+"""What a search for a mark must read: a message or header that cannot be read might have the mark."""
 
 Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
 """Gives the metadata of what came from a time on, within so many seconds: in INBOX.Sent, or in all other folders."""

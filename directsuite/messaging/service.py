@@ -700,8 +700,8 @@ class Mailbox(Facade):
         return found
 
     async def _received_since(self, folder: str, begin: datetime, timeout: float) -> list[MessageDetail]:
-        span = arguments.span_in_milliseconds(begin, None)
-        return await self._messages(send_once.SEARCH, folder, *span, timeout=timeout)
+        view = self._requiring(send_once.STRICT_PATHS)
+        return await view.search_messages_metadata_by_received_date(folder, begin, None, timeout=timeout)
 
     async def _in_batches(
         self,

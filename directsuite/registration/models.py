@@ -80,7 +80,7 @@ LoginRequest = Login
 class LoginResponse(ResellerAPIResponse):
     """A new session."""
 
-    session_id: Annotated[Secret, Wire(exact=True)] = attrs.field(converter=as_secret)
+    session_id: Annotated[Secret, Wire(strict=True)] = attrs.field(converter=as_secret)
     """Expires 10 minutes after the login; never empty."""
 
 

@@ -24,9 +24,9 @@ class StoredDocument(Model):
     """The type of the document, as the service names it."""
     created_time: datetime | None = None
     """When the document was saved."""
-    identifier: Annotated[str, Wire(exact=True)]
+    identifier: Annotated[str, Wire(strict=True)]
     """Names the document in every later call. An answer to Save that has none is an error."""
-    document_digest: Annotated[str | None, Wire(exact=True)] = None
+    document_digest: Annotated[str | None, Wire(strict=True)] = None
     """Changes with every update of the document; empty after deletion."""
     description: str | None = None
     """The service's remark about the document."""
@@ -108,7 +108,7 @@ class Page(Model):
 class DocumentInfo(StoredDocument):
     """What GetDocInfo tells of a stored document."""
 
-    identifier: Annotated[str, Wire(exact=True)] = ""
+    identifier: Annotated[str, Wire(strict=True)] = ""
     """The document's: filled in from the call where the answer has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
     """The signature fields, signed or not."""
@@ -126,9 +126,9 @@ class DocumentUpdate(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
-    identifier: Annotated[str, Wire(exact=True)] = ""
+    identifier: Annotated[str, Wire(strict=True)] = ""
     """The document's: filled in from the call, so that an update can stand for its document in the next one."""
-    document_digest: Annotated[str | None, Wire(exact=True)] = None
+    document_digest: Annotated[str | None, Wire(strict=True)] = None
     """The digest after the change; empty after Delete."""
     description: str | None = None
     """The service's remark about the change."""

@@ -32,7 +32,7 @@ from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
 from directsuite.signing.settling import (
     FORM_GONE,
-    LOOK,
+    STRICT_PATHS,
     UNSIGNED_FIELDS_GONE,
     Change,
     Effect,
@@ -584,7 +584,8 @@ class Signing(Facade):
         """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
         if effect is None or not change.traceable:
             return None
-        get_info = functools.partial(self._within_a_call()._call, LOOK, name)
+        view = self._within_a_call()._requiring(STRICT_PATHS)
+        get_info = functools.partial(view._call, operations.GET_DOC_INFO, name)
         return Settling(get_info, name, change, effect)
 
     def _signature_body(self, signature: Signature) -> RequestBody:

@@ -25,7 +25,6 @@ import attrs
 
 from directsuite.core.facade import NothingMoreToSeeError
 from directsuite.errors import DirectSuiteError, Outcome, OutcomeUnknownError, ResponseDecodeError
-from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 
 R = TypeVar("R")
@@ -46,11 +45,8 @@ class Effect:
     """Whether many documents look so before the change."""
 
 
-LOOK = attrs.evolve(
-    operations.GET_DOC_INFO,
-    strict_paths=frozenset({"$.signatures[]", "$.signatures[].isSigned", "$.formFields[]"}),
-)
-"""GetDocInfo as proof: a field that cannot be read may be one that the change would have removed."""
+STRICT_PATHS = frozenset({"$.signatures[]", "$.signatures[].isSigned", "$.formFields[]"})
+"""What GetDocInfo must show to prove a change: a field that cannot be read may be one that the change removes."""
 
 FORM_GONE = Effect(lambda info: not info.form_fields, is_common=True)
 """No form field is left, as after Flatten."""

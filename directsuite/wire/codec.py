@@ -11,9 +11,9 @@ where there is none, by the package's own, and not by cattrs': those of `cattrs.
 fills an unfrozen twin of the class, whose instances then become the class's own; a value of the expected type is passed
 through without a call.
 
-A value that cannot be read is no error, unless its field is required, is a list of uids, or is a text that later calls
-use (`Wire.exact`). The field then has its default, and `extra` has the value under its name on the wire. An element of
-a list of objects is left out. A report counts both by their path.
+A value that cannot be read is no error, unless its field is required or strict (`Wire.strict`): the field has its
+default, and `extra` has the value under its name on the wire. An element of a list of objects is left out. A report
+counts both by their path.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from directsuite.wire.models import (
     Field,
     Model,
     OpenEnum,
-    Uid,
     fields_of,
     find_unnamed_lists,
     is_model,
     once_per_class,
     plain_type,
 )
-from directsuite.wire.parsing import BrokenText, Elements, MismatchError, Shape, parse_in_parts
+from directsuite.wire.parsing import Elements, MismatchError, Shape, parse_in_parts
 from directsuite.wire.values import (
     LEAVES,
     Document,
@@ -261,7 +260,12 @@ class ModelReader:
             return None if hook is None else Hook(hook, kind)
 
         self.readers = [
-            reader_for(field.annotation, of_converter, exact=field.wire.exact, required=field.required)
+            reader_for(
+                field.annotation,
+                of_converter,
+                exact=field.wire.exact or field.wire.strict,
+                required=field.required,
+            )
             for field in self.fields
         ]
         self.read: Callable[[Any, Place], Any] = _generate(self)
@@ -299,13 +303,9 @@ def _item(reader: Reader) -> ModelReader | None:
 def _structurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """The hook factory for reading."""
     reader = ModelReader(cls, converter)
-    read = reader.read
-
-    def structure(value: Any, _: Any) -> Any:
-        return read(value, value.place if type(value) is Document else None)
-
-    cast("Any", structure).reader = reader
-    return structure
+    structure = cast("Any", reader.read)
+    structure.reader = reader
+    return cast("Callable[[Any, Any], Any]", structure)
 
 
 # A value of exactly this type needs no reader: the test is written into the generated function.
@@ -313,7 +313,10 @@ _AS_IT_IS = {str: "type(v) is str", int: "type(v) is int", bool: "(v is True or 
 
 
 def _generate(reader: ModelReader) -> Callable[..., Any]:
-    """Return the function that reads a model from a dict."""
+    """Return the function that reads a model from a dict.
+
+    cattrs calls it with the class as second argument, other readers with the place of the value.
+    """
     cls = reader.cls
     scope: dict[str, Any] = {
         "__name__": __name__,  # by which its frames are known as the package's
@@ -326,8 +329,10 @@ def _generate(reader: ModelReader) -> Callable[..., Any]:
         "keys": frozenset(field.key for field in reader.fields),
     }
     lines = [
-        "def read(value, place):",
-        "    if type(value) is not dict and type(value) is not Document: raise MismatchError('an object')",
+        "def structure(value, place=None):",
+        "    if type(value) is not dict:",
+        "        if type(value) is not Document: raise MismatchError('an object')",
+        "        place = value.place",
         "    model = new(twin); get = value.get",
         "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
     ]
@@ -339,7 +344,7 @@ def _generate(reader: ModelReader) -> Callable[..., Any]:
     lines += [f"    model.{name} = None" for name in _local_fields(cls)]
     lines += ["    model.extra = extra", "    model.__class__ = cls", "    return model"]
     exec("\n".join(lines), scope)  # noqa: S102  source made of this package's own field names
-    return cast("Callable[..., Any]", scope["read"])
+    return cast("Callable[..., Any]", scope["structure"])
 
 
 def _lines_of(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
@@ -362,16 +367,14 @@ def _lines_of(field: Field, reader: Reader, number: int, scope: dict[str, Any]) 
     else:
         scope[f"fail{number}"] = _on_mismatch(field)
         yield f"    try: {fill}"
-        yield f"    except MismatchError as e: model.{field.name} = fail{number}(e, v, value, extra, place)"
+        yield f"    except MismatchError as error: model.{field.name} = fail{number}(error, v, value, extra, place)"
 
 
 def _on_mismatch(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
     """Return the function that decides what a value means that could not be read: it raises, or returns the default."""
-    is_strict = field.required or get_args(field.annotation) == (Uid,) or (field.wire.exact and field.is_list)
 
     def fail(error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place) -> Any:
-        is_broken = isinstance(found, BrokenText) and field.wire.exact and not isinstance(place, tuple)
-        if is_strict or is_broken:
+        if field.required or field.wire.strict:
             raise (error if field.key in document else MismatchError("present", error.path)).below(f".{field.key}")
         extra[field.key] = list(found) if isinstance(found, Elements) else found
         note(place, f".{field.key}")

@@ -39,10 +39,9 @@ class Wire:
     local: bool = False
     """Whether it is never on the wire."""
     exact: bool = False
-    """True if later calls send or compare the text, so that one with broken UTF-8 is not read.
-
-    It fails a response of which it is a field. In an element of a list it gives way to the field's default.
-    """
+    """True if a text with broken UTF-8 is unreadable, because it names something."""
+    strict: bool = False
+    """True if an unreadable value is an error, because a later call needs the value. Such a text is exact too."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -40,10 +40,10 @@ def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     return type(value) is dict
 
 
-Place = Union["Counter[str]", "tuple[Place, str]", None]
+Place = Union["Counter[str]", "tuple[Place, str]", type, None]
 """Where a value is: the report of its document, or the place of the value around it and the step to it.
 
-A step is written as in a JSON path, without indices: `.messages[]`. None: nobody asked for a report.
+A step is written as in a JSON path, without indices: `.messages[]`. None, or a class, if nobody asked for a report.
 """
 
 
@@ -61,7 +61,7 @@ def note(place: Place, step: str = "") -> None:
     """Count a value that could not be read, in the report of its document."""
     while isinstance(place, tuple):
         place, step = place[0], place[1] + step
-    if place is not None:
+    if isinstance(place, Counter):
         place[f"${step}"] += 1
 
 

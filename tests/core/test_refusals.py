@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -179,10 +180,10 @@ def test_a_redirect_of_a_download_is_no_document() -> None:
 
 def test_elements_that_are_null_are_counted() -> None:
     body = b'{"success": true, "messages": [null, {"uid": 3}, null]}'
-    counts = list[int]()
+    counts = list[Mapping[str, int]]()
     answer = interpret(messaging.GET_MESSAGE_METADATA, Answer(200, {}, body), 1000, Codec(None), counts.append)
     assert not isinstance(answer, ds.DirectSuiteError)
-    assert ([message.uid for message in answer.messages], counts) == ([3], [2])
+    assert ([message.uid for message in answer.messages], counts) == ([3], [{"$.messages[]": 2}])
 
 
 def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

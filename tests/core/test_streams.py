@@ -78,14 +78,15 @@ async def test_answer_that_breaks_raises_after_the_messages_before(server: Scrip
     assert len(server.requests) == 1
 
 
-async def test_misfit_is_named_by_its_path(server: ScriptedServer) -> None:
-    server.plays(plays.answer(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}], "success": true}'))
+async def test_an_unreadable_value_is_skipped_and_counted_once(server: ScriptedServer) -> None:
+    server.plays(plays.answer(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}, {}, 7], "success": true}'))
     seen: list[int | None] = []
-    async with opened(server) as suite:
-        error = await failure_of(read(suite, seen))
-    assert isinstance(error, ds.ResponseDecodeError)
-    assert error.path == "$.messages[1].size"
-    assert seen == [1]
+    events: list[ds.Event] = []
+    async with opened(server, listeners=[events.append]) as suite:
+        await read(suite, seen)
+    assert seen == [1, 2]
+    [skipped] = [event for event in events if isinstance(event, ds.ValuesSkipped)]
+    assert skipped.paths == {"$.messages[].size": 1, "$.messages[]": 2}
 
 
 @pytest.mark.parametrize("play", [plays.reset, plays.answer(b"", 429), plays.answer(b"", 500)])
