@@ -7,6 +7,7 @@ and types, no values: a report may be sent to whoever maintains the SDK.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -236,15 +237,16 @@ class DeepExamination:
         kind: Any = operation.response
         if not (isinstance(kind, type) and issubclass(kind, Model)):
             return []
-        codec = Codec(self.settings.converter)
+        codec, report = Codec(self.settings.converter), Counter[str]()
         try:
-            model = codec.decode(kind, body)
+            model = codec.structure(kind, codec.parse_for(kind, body), report)
         except MismatchError as mismatch:
             path = self.specification.shown(mismatch.path)
             return [Difference(path, f"can't be read by the SDK, for which it should be {mismatch.expected}")]
         except RecursionError:
             return [Difference("$", "can't be read by the SDK: it is nested too deeply")]
-        return list(self.specification.lost(json.loads(body), json.loads(codec.encode(model))))
+        unread = [Difference(self.specification.shown(path), "can't be read by the SDK, which skips it") for path in report]
+        return [*unread, *self.specification.lost(json.loads(body), json.loads(codec.encode(model)))]
 
 
 def _why(operation: str) -> str:

@@ -1,0 +1,131 @@
+"""Each value of each good response is replaced in turn: only what a later call needs makes the response an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from aioresponses import CallbackResult
+from yarl import URL
+
+import directsuite as ds
+from directsuite.testing import LeapingClock, mocked_services
+from tests.property.whole_answers import ANSWERS, MARKER, Place, places, replaced
+
+from . import test_fax, test_mailbox, test_registration, test_sending, test_signing
+from .stage import ALICE, SETTINGS
+
+Call = Callable[[ds.DirectSuite], Awaitable[object]]
+
+REMOVED = b""
+MUTATIONS = {
+    "null": b"null",
+    "empty text": b'""',
+    "zero": b"0",
+    "text": b'"x"',
+    "empty list": b"[]",
+    "empty object": b"{}",
+    "71 bits": b"%d" % 2**70,
+    "401 digits": b"%d" % 10**400,
+    "beyond a float": b"1e400",
+    "broken UTF-8": b'"x\xff"',
+    "half a pair": rb'"\ud83d"',
+    "removed": REMOVED,
+}
+
+
+async def _collect(messages: ds.Listing[ds.MessageDetail]) -> list[ds.MessageDetail]:
+    return [message async for message in messages]
+
+
+CALLS: dict[str, tuple[str, Call]] = {
+    row.operation: (row.operation, row.call)
+    for module in (test_fax, test_mailbox, test_registration, test_sending, test_signing)
+    for row in reversed(module.ROWS)
+} | {
+    "stream_messages": ("GetMessages", lambda suite: _collect(suite.mailbox(ALICE, "secret").stream_messages())),
+    "iter_metadata": ("GetMessageMetaData", lambda suite: _collect(suite.mailbox(ALICE, "secret").iter_metadata())),
+}
+"""The operation and the call of each case."""
+
+OTHERS = {"success": True, "code": "000", "sessionId": "s1", "folders": ["INBOX.other"], "uids": [], "patient": []}
+"""The response to each other request of a call, such as its login or the search for its effect."""
+
+STRICT: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Save", "GetDocInfo", "Delete"), ("identifier", "documentDigest")),
+    **dict.fromkeys(("Flatten", "ClearUnsignedFields", "Sign", "MultiSign"), ("identifier", "documentDigest")),
+    "login": ("sessionId",),
+    **dict.fromkeys(("Send", "SendWithHeader", "Forward", "SendWithTuser", "SendWithHeaderWithTuser"), ("smtpId",)),
+    **dict.fromkeys(("GetMessageCount", "GetUnreadMessageCount", "GetDeletedMessageCount"), ("count",)),
+    "GetUIDs": ("uids",),
+    **dict.fromkeys(("GetFolders", "SetFoldersSubscribed"), ("folders",)),
+}
+"""The members that a later call depends on; beside `success`."""
+
+
+class Script:
+    """Responds to the first request of a call with a mutated response."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self._body: bytes | None = None
+
+    def begin(self, body: bytes) -> None:
+        """Take the body of the next response."""
+        self._body = body
+
+    def __call__(self, url: URL, **_: object) -> CallbackResult:
+        """Return the response to a request."""
+        if self._body is None or (url.path.endswith("/login") and self._operation != "login"):
+            return CallbackResult(payload=OTHERS)
+        body, self._body = self._body, None
+        return CallbackResult(body=body)
+
+
+def _mutate(document: Any, place: Place, value: bytes) -> bytes:
+    if value:
+        return msgspec.json.encode(replaced(document, place, msgspec.Raw(value)))
+    *above, last = place
+    around: Any = document
+    for step in above:
+        around = around[step]
+    left = [*around] if isinstance(around, list) else {**around}
+    del left[last]
+    return msgspec.json.encode(replaced(document, tuple(above), left))
+
+
+def _is_strict(operation: str, place: Place) -> bool:
+    return not place or place[0] in ("success", *STRICT.get(operation, ()))
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("operation", CALLS)
+async def test_a_value_that_no_later_call_needs_fails_no_response(operation: str, mutation: str) -> None:
+    name, call = CALLS[operation]
+    document, value = ANSWERS[name], MUTATIONS[mutation]
+    script, events = Script(name), list[ds.Event]()
+    errors: dict[Place, ds.DirectSuiteError] = {}
+    with mocked_services() as mocked:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            mocked.add(re.compile(".*"), method, callback=script, repeat=True)
+        login = ds.Login("reseller", "secret")
+        suite = ds.DirectSuite(SETTINGS, token="t", login=login, clock=LeapingClock(), listeners=[events.append])
+        async with suite:
+            for place in places(document):
+                if not place and not value:
+                    continue
+                script.begin(_mutate(document, place, value))
+                try:
+                    await call(suite)
+                except ds.DirectSuiteError as error:
+                    errors[place] = error
+    assert not any(MARKER in f"{error}{error!r}" for error in errors.values())
+    if isinstance(document, dict):
+        assert [place for place in errors if not _is_strict(name, place)] == []
+    if mutation == "broken UTF-8":
+        assert errors.keys() >= {(member,) for member in STRICT.get(name, ())}
+    skipped = [path for event in events if isinstance(event, ds.ValuesSkipped) for path in event.paths]
+    assert not any(MARKER in path or re.search(r"\[\d", path) for path in skipped)
