@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import attrs
 
@@ -15,6 +15,7 @@ from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
 
 if TYPE_CHECKING:
+    import email.message
     from email.message import EmailMessage
 
 
@@ -177,11 +178,16 @@ class Message(MessageContent):
     """The files to send with it."""
 
     @classmethod
-    def from_email(cls, message: EmailMessage) -> Message:
-        """A message to send from the standard library's: sender, recipients, subject, body, attachments."""
-        from directsuite.messaging import email
+    def from_email(cls, message: email.message.Message[Any, Any]) -> Message:
+        """Return a message to send with the sender, recipients, subject, body and attachments of an email.
 
-        parts = email.parse(message)
+        message: an EmailMessage, or a Message that was parsed with the policy compat32. Every part that is not the body
+        becomes an attachment, enclosed emails and delivery reports also. The content of a signed email is also attached
+        unchanged, so that its signature can still be verified.
+        """
+        from directsuite.messaging.email import parse
+
+        parts = parse(message)
         return Message(
             sender=parts.sender,
             subject=parts.subject,

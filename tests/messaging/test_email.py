@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import email
 import email.policy
+import quopri
+from email.header import Header
 from email.message import EmailMessage
+from email.mime.message import MIMEMessage
+from email.mime.multipart import MIMEMultipart
+from email.mime.text import MIMEText
 from email.utils import formataddr
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -211,3 +218,191 @@ def test_the_address_that_was_written_is_the_one_that_is_read(name: str, address
     raw = f"To: {formataddr((name, address))}, b@x.test\r\n\r\ntext".encode("ascii")
     message = ds.Message.from_email(ds.RawMessage(data=raw).to_email())
     assert [recipient.email for recipient in message.recipients or ()] == [address, "b@x.test"]
+
+
+def _part(content_type: str, content: bytes, *headers: str) -> bytes:
+    lines = [f"Content-Type: {content_type}", *headers] if content_type else [*headers]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + content
+
+
+def _multipart(*parts: bytes, content_type: str = "multipart/mixed") -> bytes:
+    """The bytes of an email with a text and these parts."""
+    header = b"From: a@x.test\r\nTo: b@x.test\r\nMIME-Version: 1.0\r\n"
+    header += f'Content-Type: {content_type}; boundary="=_1"\r\n\r\n'.encode()
+    text = _part("text/plain", b"Hello\r\n")
+    return header + b"".join(b"--=_1\r\n" + part + b"\r\n" for part in (text, *parts)) + b"--=_1--\r\n"
+
+
+def _from_bytes(raw: bytes) -> ds.Message:
+    return ds.Message.from_email(ds.RawMessage(data=raw).to_email())
+
+
+DELIVERY_STATUS = (
+    b"Reporting-MTA: dns; mx.x.test\r\nArrival-Date: Thu, 1 Jan 2026 00:00:00 +0000\r\n\r\n"
+    b"Final-Recipient: rfc822; b@x.test\r\nAction: failed\r\nStatus: 5.1.1\r\n"
+    b"Diagnostic-Code: smtp; 550 5.1.1\r\n  no such user\r\n"
+)
+NOTIFICATION = (
+    b"Reporting-UA: mail.x.test\r\nFinal-Recipient: rfc822;b@x.test\r\n"
+    b"Disposition: automatic-action/MDN-sent-automatically; dispatched\r\n"
+)
+ENCLOSED = b"Subject: inner\r\nX-Long: " + b"x y " * 60 + b"end\r\n\r\nHello\r\n\r\nRegards\r\n"
+SIGNED = b"Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nGr\xc3\xbc\xc3\x9fe \r\n"
+POLICIES = {"default": email.policy.default, "compat32": email.policy.compat32, "SMTP": email.policy.SMTP}
+
+MESSAGE_PARTS = {
+    "message/delivery-status": DELIVERY_STATUS,
+    "message/disposition-notification": NOTIFICATION,
+    "message/feedback-report": b"Feedback-Type: abuse\r\nUser-Agent: x/1\r\n",
+    "message/global-delivery-status": DELIVERY_STATUS.replace(b"b@x.test", "ü@x.test".encode()),
+    "message/global-headers": "Subject: Grüße\r\nFrom: ü@x.test\r\n".encode(),
+    "text/rfc822-headers": b"Subject: inner\r\nFrom: c@x.test\r\n",
+    "message/rfc822": ENCLOSED,
+    "message/global": ENCLOSED.replace(b"inner", "Grüße".encode()),
+    'message/partial; id="1@x.test"; number="1"; total="2"': ENCLOSED,
+    'message/external-body; access-type="URL"; url="https://x.test/"': b"Content-Type: image/png\r\n",
+    "message/http": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nHello",
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+@pytest.mark.parametrize(("content_type", "content"), MESSAGE_PARTS.items(), ids=MESSAGE_PARTS.keys())
+def test_a_message_part_keeps_its_type_and_bytes(
+    content_type: str, content: bytes, policy: email.policy.Policy
+) -> None:
+    raw = _multipart(_part(content_type, content), content_type="multipart/report; report-type=x")
+    message = ds.Message.from_email(email.message_from_bytes(raw, policy=policy))
+    assert message.body == "Hello\r\n"
+    assert [(kind, content) for _, kind, content in _attached(message)] == [(content_type, content)]
+
+
+@pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
+@pytest.mark.parametrize("content_type", ["message/rfc822", "message/delivery-status"])
+def test_an_encoded_message_part_is_decoded(content_type: str, encoding: str) -> None:
+    encode = base64.encodebytes if encoding == "base64" else quopri.encodestring
+    part = _part(content_type, encode(DELIVERY_STATUS), f"Content-Transfer-Encoding: {encoding}")
+    (attachment,) = _from_bytes(_multipart(part)).attachment_list
+    assert (attachment.content_type, attachment.content) == (content_type, DELIVERY_STATUS)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_an_enclosed_multipart_keeps_its_bytes(policy: email.policy.Policy) -> None:
+    enclosed = _multipart(_part("message/rfc822", ENCLOSED), _part("image/png", b"AAAA")).replace(b"=_1", b"=_2")
+    raw = _multipart(_part("message/rfc822", enclosed))
+    (attachment,) = ds.Message.from_email(email.message_from_bytes(raw, policy=policy)).attachment_list
+    assert attachment.content == enclosed
+    assert attachment.filename == "message-1.eml"
+
+
+def test_signed_content_is_attached_unchanged() -> None:
+    signature = _part('application/pkcs7-signature; name="smime.p7s"', b"MIAG", "Content-Transfer-Encoding: base64")
+    raw = _multipart(content_type="multipart/signed; protocol=x").replace(_part("text/plain", b"Hello\r\n"), SIGNED)
+    raw = raw.replace(b"--=_1--", b"--=_1\r\n" + signature + b"\r\n--=_1--")
+    message = _from_bytes(raw)
+    assert message.body == "Grüße \r\n"
+    assert _attached(message) == [
+        ("smime.p7s", "application/pkcs7-signature", b"0\x80\x06"),
+        ("signed-content-2.eml", "message/rfc822", SIGNED),
+    ]
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        'filename="ä b.pdf"',
+        "filename*=utf-8''%C3%A4%20b.pdf",
+        "filename*0*=utf-8''%C3%A4; filename*1=\" b.pdf\"",
+        'filename="=?utf-8?q?=C3=A4_b=2Epdf?="',
+    ],
+)
+def test_a_file_name_is_read_in_every_encoding(parameter: str, policy: email.policy.Policy) -> None:
+    raw = _multipart(_part("application/pdf", b"%PDF", f"Content-Disposition: attachment; {parameter}"))
+    message = ds.Message.from_email(email.message_from_bytes(raw, policy=policy))
+    assert _attached(message) == [("ä b.pdf", "application/pdf", b"%PDF")]
+
+
+def test_a_file_name_in_no_charset_is_still_valid_text() -> None:
+    part = _part("application/pdf", b"%PDF").replace(b"pdf", b'pdf; name="\xe4.pdf"', 1)
+    ((name, _, content),) = _attached(_from_bytes(_multipart(part)))
+    assert (name, content) == ("\ufffd.pdf", b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("text/calendar; method=REQUEST; charset=UTF-8", 'text/calendar; method="REQUEST"'),
+        ("text/csv; charset=iso-8859-1; name=a.csv", 'text/csv; charset="iso-8859-1"'),
+        ("application/ms-tnef; name=winmail.dat", "application/ms-tnef"),
+        ("nonsense", "text/plain"),
+        ("text/\xfc", "application/octet-stream"),
+        ("", "text/plain"),
+    ],
+)
+def test_parameters_that_a_file_needs_are_kept(content_type: str, expected: str) -> None:
+    ((_, kind, content),) = _attached(_from_bytes(_multipart(_part(content_type, b"\xe4;1\r\n"))))
+    assert (kind, content) == (expected, b"\xe4;1\r\n")
+
+
+def test_a_multipart_without_parts_is_a_file_of_unknown_type() -> None:
+    ((_, kind, content),) = _attached(_from_bytes(_multipart(_part("multipart/mixed; boundary=x", b"Hello"))))
+    assert (kind, content.strip()) == ("application/octet-stream", b"Hello")
+
+
+@pytest.mark.parametrize(
+    ("header", "content", "body"),
+    [
+        ("text/plain", "Grüße".encode(), "Grüße"),
+        ("text/plain", "Grüße „x“".encode("windows-1252"), "Grüße „x“"),
+        ("text/plain; charset=us-ascii", b"\x81\xfc", "\x81ü"),
+        ("text/plain; charset=x-none", b"\xfc", "ü"),
+        ("text/plain; charset=utf-8", b"\xc3\xbc\xff", "ü\ufffd"),
+        ("text/plain; charset=hex", b"abc", "abc"),
+        ("text/plain; charset*=x''%ff", b"abc", "abc"),
+    ],
+)
+def test_a_body_in_a_wrong_charset_is_not_lost(header: str, content: bytes, body: str) -> None:
+    assert _from_bytes(_part(header, content)).body == body
+
+
+def test_a_file_among_alternatives_is_an_attachment() -> None:
+    raw = _multipart(
+        _part("text/html", b"<p>Hello</p>"),
+        _part("text/plain; name=notes.txt", b"notes"),
+        content_type="multipart/alternative",
+    )
+    assert _attached(_from_bytes(raw)) == [("notes.txt", "text/plain", b"notes")]
+
+
+def test_addresses_beyond_ascii_are_taken_over() -> None:
+    raw = 'From: Jürgen <info@exämple.test>\r\nTo: jürgen@bücher.test, "J ü" <j@x.test>\r\n\r\ntext'.encode()
+    for policy in (email.policy.default, email.policy.compat32):
+        message = ds.Message.from_email(email.message_from_bytes(raw, policy=policy))
+        assert message.sender == "info@exämple.test"
+        assert [each.email for each in message.recipients] == ["jürgen@bücher.test", "j@x.test"]
+
+
+def test_an_email_made_from_parts_of_both_apis_is_read() -> None:
+    source: Any = MIMEMultipart()
+    source["From"], source["To"] = "a@x.test", "b@x.test"
+    source["Subject"] = Header("Grüße", "utf-8")
+    source.attach(MIMEText("Grüße", "plain", "utf-8"))
+    inner = _email(subject="inner")
+    inner.set_content("inside\n")
+    source.attach(MIMEMessage(inner))
+    message = ds.Message.from_email(source)
+    assert (message.subject, message.body) == ("Grüße", "Grüße")
+    ((_, kind, content),) = _attached(message)
+    assert (kind, email.message_from_bytes(content)["Message-ID"]) == ("message/rfc822", None)
+    assert b"inside" in content
+
+
+@given(
+    parts=st.lists(st.tuples(st.sampled_from([*MESSAGE_PARTS, "image/png", "text/x-a", ""]), st.binary(max_size=40)))
+)
+def test_every_part_is_attached_whatever_it_contains(parts: list[tuple[str, bytes]]) -> None:
+    message = _from_bytes(_multipart(*(_part(kind, content.replace(b"--=_1", b"")) for kind, content in parts)))
+    assert len(message.attachment_list) == len(parts)
+    for attachment, (kind, content) in zip(message.attachment_list, parts, strict=True):
+        if not kind.startswith("message/"):
+            assert attachment.content.split() == content.replace(b"--=_1", b"").split()
