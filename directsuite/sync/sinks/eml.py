@@ -2,8 +2,12 @@
 
 Written piece by piece, for the standard library's generator folds differently from version to version, and refuses what
 a hostile sender may write. Whatever stands in a message, a header line stays one: line breaks become spaces, and
-what is not ASCII becomes encoded words (RFC 2047). The text is quoted-printable and files are base64: neither can
-contain the boundary.
+what is not ASCII becomes encoded words (RFC 2047). An address that has no ASCII form is written in UTF-8 (RFC 6532).
+
+The text is quoted-printable and files are base64: neither can contain the boundary. RFC 2045 forbids both for types
+such as message/rfc822 and message/delivery-status, so these are written without an encoding, with the line ends of
+the file and a boundary that they do not contain. If that would change the content, it becomes a file of type
+application/octet-stream.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 import binascii
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.header import Header
-from email.utils import encode_rfc2231, format_datetime, quote, unquote
+from email.message import Message
+from email.parser import BytesHeaderParser
+from email.utils import collapse_rfc2231_value, encode_rfc2231, format_datetime, quote, unquote
 
+import attrs
 import pybase64
 
 from directsuite.messaging.models import Attachment, MessageDetail
@@ -28,33 +35,142 @@ _PIECE = 57 * 4096  # bytes of a file encoded at a time: whole lines of base64
 
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _NAME = re.compile(r"[!-9;-~]{1,100}", re.ASCII)
-_ADDRESS = re.compile(r"[^\s<>()\[\],;:\"\\@]{1,400}@[^\s<>()\[\],;:\"\\@]{1,400}")
+_ADDRESS = re.compile(
+    r"""(?:[^\s<>()\[\],;:"\\@]{1,400}|"(?:[^"\\]|\\.){0,400}")@(?:[^\s<>()\[\],;:"\\@]{1,400}|\[[^\s\[\]\\]{1,100}\])"""
+)
+_ADDRESS_HEADERS = frozenset(
+    {"from", "to", "cc", "bcc", "reply-to", "sender", "return-path", "delivered-to", "disposition-notification-to"}
+    | {f"resent-{name}" for name in ("from", "sender", "to", "cc", "bcc", "reply-to")}
+)
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
-_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE | re.ASCII)
+_PARAMETER = re.compile(r"[A-Za-z0-9!#$&+.^_`{|}~-]{1,60}", re.ASCII)
+_LONGEST_CONTENT_TYPE = 2048  # characters
+_LONGEST_PARAMETER = 255  # bytes
 _BOUNDARY = "=_directsuite"
+_MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
+_MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
+"""Message types whose content may be more than ASCII."""
+
+
+@attrs.frozen
+class _Part:
+    """An attachment to write."""
+
+    media_type: str
+    content: bytes
+    encoding: str
+    """base64, or 7bit, 8bit or binary for content that is written unchanged."""
+    attachment: Attachment
+
+    def header(self) -> bytes:
+        """Return the lines before the content."""
+        is_original = self.media_type == self.attachment.media_type
+        words = _parameters(self.attachment.content_type or "") if is_original else []
+        disposition = [f"filename{_parameter(_short_filename(name))}"] if (name := self.attachment.filename) else []
+        return b"".join(
+            [
+                _lines("Content-Type", _separated([self.media_type, *words])),
+                _lines("Content-Transfer-Encoding", [self.encoding]),
+                _lines("Content-Disposition", _separated(["attachment", *disposition])),
+                b"\n",
+            ]
+        )
+
+    def body(self) -> Iterator[bytes]:
+        """Yield the content in pieces."""
+        if self.encoding != "base64":
+            yield self.content
+            return
+        content = memoryview(self.content)
+        for start in range(0, len(content), _PIECE):
+            yield pybase64.encodebytes(content[start : start + _PIECE])
 
 
 def eml_of(message: MessageDetail) -> Iterator[bytes]:
-    """The message in pieces. Lines end in a line feed, as in a Maildir.
+    """Yield the message in pieces. Lines end in a line feed, as in a Maildir.
 
     From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are the message's own; of the header lines given, all
     that say nothing of these or of how the parts are encoded.
     """
     yield _header(message)
-    text = _part("text/html" if message.html_body else "text/plain", "utf-8")
+    text = _lines("Content-Type", ["text/html;" if message.html_body else "text/plain;", 'charset="utf-8"'])
+    text += b"Content-Transfer-Encoding: quoted-printable\n\n" + _text(message.body)
     if not message.attachments:
-        yield text + b"Content-Transfer-Encoding: quoted-printable\n\n" + _text(message.body)
+        yield text
         return
-    yield _lines("Content-Type", ["multipart/mixed;", f'boundary="{_BOUNDARY}"'])
-    yield f"\n--{_BOUNDARY}\n".encode()
-    yield text + b"Content-Transfer-Encoding: quoted-printable\n\n" + _text(message.body)
-    for attachment in message.attachments:
-        yield f"\n--{_BOUNDARY}\n".encode() + _described(attachment)
-        content = memoryview(attachment.content)
-        for start in range(0, len(content), _PIECE):
-            yield pybase64.encodebytes(content[start : start + _PIECE])
-    yield f"\n--{_BOUNDARY}--\n".encode()
+    parts = [_part(attachment) for attachment in message.attachments]
+    boundary = _boundary(parts)
+    yield _lines("Content-Type", ["multipart/mixed;", f'boundary="{boundary}"'])
+    for encoding in ("binary", "8bit"):
+        if any(part.encoding == encoding for part in parts):
+            yield _lines("Content-Transfer-Encoding", [encoding])
+            break
+    yield f"\n--{boundary}\n".encode() + text
+    for part in parts:
+        yield f"\n--{boundary}\n".encode() + part.header()
+        yield from part.body()
+    yield f"\n--{boundary}--\n".encode()
+
+
+def _part(attachment: Attachment) -> _Part:
+    media_type, content = attachment.media_type, attachment.content
+    if media_type.startswith("message/") and _MEDIA_TYPE.fullmatch(media_type):
+        text = content.replace(b"\r\n", b"\n")
+        if encoding := _identity_encoding(media_type, content, text):
+            return _Part(media_type, text, encoding, attachment)
+    if not _MEDIA_TYPE.fullmatch(media_type) or media_type.startswith(("message/", "multipart/")):
+        media_type = "application/octet-stream"
+    return _Part(media_type, content, "base64", attachment)
+
+
+def _identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
+    """Return 7bit, 8bit or binary, or None if content of a message type cannot be written unchanged.
+
+    text: the content with the line ends of the file.
+    """
+    has_mixed_line_ends = text != content and content.count(b"\n") != content.count(b"\r\n")
+    if has_mixed_line_ends or b"\r" in text or b"\0" in text:
+        return None
+    fields = BytesHeaderParser().parsebytes(text.partition(b"\n\n")[0])
+    if not fields.keys() or fields.defects:
+        return None
+    is_long = max(map(len, text.split(b"\n"))) > _MAX_LINE_BYTES
+    if text.isascii() and not is_long:
+        return "7bit"
+    if not _MAY_BE_8BIT.fullmatch(media_type):
+        return None
+    return "binary" if is_long else "8bit"
+
+
+def _boundary(parts: Sequence[_Part]) -> str:
+    """Return a boundary that no part contains: the same one for the same parts."""
+    contents, boundary, number = [part.content for part in parts if part.encoding != "base64"], _BOUNDARY, 1
+    while any(boundary.encode() in content for content in contents):
+        number += 1
+        boundary = f"=_{number}{_BOUNDARY[1:]}"
+    return boundary
+
+
+def _parameters(content_type: str) -> list[str]:
+    """Return the parameters of a content type, each ready to be written. The name of the file is not one of them."""
+    header = Message()
+    header["Content-Type"] = _one_line(content_type[:_LONGEST_CONTENT_TYPE])
+    parameters = dict[str, str]()
+    for name, value in header.get_params([])[1:]:
+        text = _one_line(collapse_rfc2231_value(value))
+        if _PARAMETER.fullmatch(name) and name.lower() != "name" and len(text.encode()) <= _LONGEST_PARAMETER:
+            parameters.setdefault(name.lower(), text)
+    return [f"{name}{_parameter(value)}" for name, value in parameters.items() if value]
+
+
+def _parameter(value: str) -> str:
+    """Return what follows a parameter's name."""
+    return f'="{quote(value)}"' if value.isascii() else f"*={encode_rfc2231(value, 'utf-8')}"
+
+
+def _separated(words: Sequence[str]) -> list[str]:
+    return [f"{word};" for word in words[:-1]] + [words[-1]]
 
 
 def _header(message: MessageDetail) -> bytes:
@@ -69,7 +185,7 @@ def _header(message: MessageDetail) -> bytes:
     if message.reply_to:
         own["Reply-To"] = _address(message.reply_to)
     if message.subject is not None:
-        own["Subject"] = _words(message.subject)
+        own["Subject"] = _subject(message.subject)
     date = message.sent_date or message.received_date
     if date is not None:
         own["Date"] = [_date(date)]
@@ -80,7 +196,9 @@ def _header(message: MessageDetail) -> bytes:
     for header in message.headers:
         name = header.name or ""
         if _NAME.fullmatch(name) and name.lower() not in reserved and not name.lower().startswith("content-"):
-            lines.append(_lines(name, _words(header.value or "")))
+            value = header.value or ""
+            is_list = name.lower() in _ADDRESS_HEADERS and not value.isascii()
+            lines.append(_lines(name, _address(value) if is_list else _words(value)))
     return b"".join([*lines, b"MIME-Version: 1.0\n"])
 
 
@@ -91,11 +209,17 @@ def _lines(name: str, words: Iterable[str]) -> bytes:
         fits = number == 0 or width + 1 + len(word) <= _LINE
         pieces.append(f" {word}" if fits else f"\n {word}")
         width = (width if fits else 0) + 1 + len(word)
-    return "".join([*pieces, "\n"]).encode("ascii")
+    return "".join([*pieces, "\n"]).encode()
 
 
 def _one_line(value: str) -> str:
     return _BREAKS.sub(" ", whole_text(value)).strip()
+
+
+def _subject(value: str) -> list[str]:
+    """Return the words of a subject. One with more than one space between two words is encoded to keep them."""
+    text = _BREAKS.sub(lambda found: " " if found[0].strip(" ") else found[0], whole_text(value[:_LONGEST_VALUE]))
+    return _words(text) if text == _one_line(text) else _encoded(text)
 
 
 def _words(value: str) -> list[str]:
@@ -109,26 +233,33 @@ def _encoded(text: str) -> list[str]:
 
 
 def _address(value: str) -> list[str]:
-    """An address, with its name or without. What is none, or can't be in ASCII, is the name of an empty group.
+    """Return the words of an address with its name or without, or of several addresses without names.
 
-    So RFC 6857, 3.1.8, has it for addresses beyond ASCII, whose local part no encoded word may hold.
+    What is no address is the name of an empty group (RFC 5322, 3.4).
     """
     text = _one_line(value[:_LONGEST_VALUE])
-    if address := _ascii_address(text):
+    if all(addresses := [_addr_spec(each.strip(" ")) for each in text.split(",")]):
+        return [f"{address}," for address in addresses[:-1]] + addresses[-1:]
+    if address := _addr_spec(text):  # with a comma in quotes
         return [address]
     name, _, address = text.rpartition("<")
-    if address.endswith(">") and (address := _ascii_address(address[:-1])):
+    if address.endswith(">") and (address := _addr_spec(address[:-1])):
         name = unquote(name.strip())
         return [*_words(name if _ATOMS.fullmatch(name) or not name.isascii() else f'"{quote(name)}"'), f"<{address}>"]
     return [*_encoded(text), ":;"]
 
 
-def _ascii_address(text: str) -> str:
-    """The address with its domain as DNS has it; empty where it is none, or has no such form."""
+def _addr_spec(text: str) -> str:
+    """Return the address, with its domain in the ASCII form if that means the same; empty if it is not an address."""
+    if not _ADDRESS.fullmatch(text) or "=?" in text:
+        return ""
     local, at, domain = text.rpartition("@")
-    with contextlib.suppress(UnicodeError):
-        text = local + at + (domain if domain.isascii() else domain.encode("idna").decode("ascii"))
-    return text if text.isascii() and _ADDRESS.fullmatch(text) and "=?" not in text else ""
+    if not domain.isascii():
+        with contextlib.suppress(UnicodeError):
+            encoded = domain.encode("idna")
+            if encoded.decode("idna") == domain.lower():  # it maps `ß` to `ss`, which is a different domain
+                return local + at + encoded.decode("ascii")
+    return text
 
 
 def _date(date: datetime) -> str:
@@ -137,34 +268,20 @@ def _date(date: datetime) -> str:
     return format_datetime(date.replace(tzinfo=UTC))
 
 
-def _part(media_type: str, charset: str | None) -> bytes:
-    return _lines("Content-Type", [f"{media_type};", f'charset="{charset}"'] if charset else [media_type])
-
-
 def _text(body: str | None) -> bytes:
     text = whole_text(body or "").replace("\r\n", "\n").replace("\r", "\n")
     return binascii.b2a_qp(text.encode(), istext=True) + (b"" if text.endswith("\n") else b"\n")
 
 
-def _described(attachment: Attachment) -> bytes:
-    media_type, charset = attachment.media_type, _CHARSET.search(attachment.content_type or "")
-    if not _MEDIA_TYPE.fullmatch(media_type) or media_type.startswith(("message/", "multipart/")):
-        media_type = "application/octet-stream"  # of those two base64 may not be (RFC 2045, 6.4)
-    lines = _part(media_type, charset[1] if charset and media_type.startswith("text/") else None)
-    disposition = ["attachment"]
-    if attachment.filename:
-        disposition = ["attachment;", _filename(attachment.filename)]
-    return lines + b"Content-Transfer-Encoding: base64\n" + _lines("Content-Disposition", disposition) + b"\n"
-
-
-def _filename(filename: str) -> str:
+def _short_filename(filename: str) -> str:
+    """Return the file name in one line, shortened before its extension if it is too long."""
     name = _one_line(filename)
-    if len(name.encode()) > _LONGEST_FILENAME:
-        stem, dot, extension = name.rpartition(".")
-        ending = dot + extension[:20] if dot else ""
-        room = _LONGEST_FILENAME - len(ending.encode())
-        name = (stem or extension).encode()[:room].decode("utf-8", "ignore") + ending
-    return f'filename="{quote(name)}"' if name.isascii() else f"filename*={encode_rfc2231(name, 'utf-8')}"
+    if len(name.encode()) <= _LONGEST_FILENAME:
+        return name
+    stem, dot, extension = name.rpartition(".")
+    ending = dot + extension[:20] if dot else ""
+    room = _LONGEST_FILENAME - len(ending.encode())
+    return (stem or extension).encode()[:room].decode("utf-8", "ignore") + ending
 
 
 def whole_text(text: str) -> str:

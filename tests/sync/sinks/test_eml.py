@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from email.header import decode_header, make_header
 from email.message import EmailMessage
@@ -92,11 +94,99 @@ def test_line_breaks_begin_no_header() -> None:
     assert part.get_content() == b"x"
 
 
-def test_an_enclosed_email_is_a_file_with_all_its_bytes() -> None:
-    enclosed = b"Subject: x\r\n\r\n--=_directsuite--\r\n"
-    attachment = ds.Attachment(content=enclosed, content_type="message/rfc822", filename="x.eml")
+ENCLOSED = b"Subject: inner\nFrom: a@direct.test\n\nHello\n\n--=_directsuite--\n--=_2_directsuite\n"
+DELIVERY_STATUS = b"Reporting-MTA: dns; x.test\n\nFinal-Recipient: rfc822; b@x.test\nStatus: 5.1.1\n"
+MESSAGE_PARTS = {
+    "an enclosed email": ("message/rfc822", ENCLOSED, "7bit"),
+    "CRLF": ("message/rfc822", ENCLOSED.replace(b"\n", b"\r\n"), "7bit"),
+    "without a line end": ("message/rfc822", b"Subject: x\n\nHello", "7bit"),
+    "8-bit text": ("message/rfc822", "Subject: x\n\nGrüße\n".encode(), "8bit"),
+    "a long line": ("message/rfc822", b"Subject: x\n\n" + b"a" * 2000, "binary"),
+    "UTF-8 headers": ("message/global", "Subject: Grüße\n\nHello\n".encode(), "8bit"),
+    "parameters": ('message/partial; id="1@x"; number="1"', ENCLOSED, "7bit"),
+    "a delivery status": ("message/delivery-status", DELIVERY_STATUS, "7bit"),
+    "a read receipt": ("message/disposition-notification", b"Disposition: manual-action/x; displayed\n", "7bit"),
+    "a complaint": ("message/feedback-report", b"Feedback-Type: abuse\r\n", "7bit"),
+}
+
+
+def _raw_parts(message: MessageDetail) -> list[bytes]:
+    """The parts of a multipart message, each with its headers, as RFC 2046 divides it."""
+    raw = _bytes(message)
+    (boundary,) = re.findall(rb'boundary="([^"]*)"', raw.partition(b"\n\n")[0])
+    return raw.split(b"\n--" + boundary)[1:-1]
+
+
+@pytest.mark.parametrize(("content_type", "content", "encoding"), MESSAGE_PARTS.values(), ids=MESSAGE_PARTS.keys())
+def test_a_message_part_is_written_unchanged(content_type: str, content: bytes, encoding: str) -> None:
+    attachment = ds.Attachment(content=content, content_type=content_type, filename="x.eml")
+    other = ds.Attachment(content=b"\0", content_type="image/png", filename="x.png")
+    message = letter(attachments=[attachment, other])
+    header, _, body = _raw_parts(message)[1].partition(b"\n\n")
+    assert body == content.replace(b"\r\n", b"\n")
+    assert f"Content-Transfer-Encoding: {encoding}\n".encode() in header
+    found = _read(message)
+    assert not any(part.defects for part in found.walk())
+    assert found.get("Content-Transfer-Encoding", "7bit") == encoding
+    part = list(found.iter_parts())[1]
+    assert (part["Content-Type"], part.get_filename()) == (content_type, "x.eml")
+    assert isinstance(part.get_payload(), list)
+    again = ds.Message.from_email(found).attachment_list
+    assert [each.content for each in again] == [content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), b"\0"]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "content"),
+    [
+        ("message/rfc822", b""),
+        ("message/rfc822", b"no header\n"),
+        ("message/rfc822", b" Subject: x\n\nHello"),
+        ("message/rfc822", b"Subject: x\n\nbinary \0\n"),
+        ("message/rfc822", b"Subject: x\r\n\r\nmixed\nline ends\r\n"),
+        ("message/rfc822", b"Subject: x\n\nbare\rreturn\n"),
+        ("message/delivery-status", "Reporting-MTA: dns; ü.test\n".encode()),
+        ("message/delivery-status", b"Reporting-MTA: dns; " + b"x" * 1000 + b"\n"),
+        ("message/http", b"HTTP/1.1 200 OK\nContent-Type: text/plain\n\nHello"),
+        ("multipart/mixed", b"--x\n\nHello\n--x--"),
+    ],
+)
+def test_what_cannot_be_written_unchanged_is_a_file(media_type: str, content: bytes) -> None:
+    attachment = ds.Attachment(content=content, content_type=f"{media_type}; boundary=x", filename="x.eml")
     (part,) = _read(letter(attachments=[attachment])).iter_attachments()
-    assert (part.get_content_type(), part.get_content()) == ("application/octet-stream", enclosed)
+    assert (part["Content-Type"], part.get_content()) == ("application/octet-stream", content)
+    assert part.get_filename() == "x.eml"
+
+
+def test_a_bounce_comes_back_as_it_was_sent() -> None:
+    source = EmailMessage()
+    source["From"], source["To"], source["Subject"] = "a@direct.test", "nurse@direct.test", "Undelivered"
+    source.set_content("Sorry.\n")
+    source.add_attachment(email.message_from_bytes(ENCLOSED, policy=email.policy.default))
+    report = EmailMessage()
+    report["Content-Type"] = "message/delivery-status"
+    report.set_payload([email.message_from_bytes(block + b"\n") for block in DELIVERY_STATUS.split(b"\n\n")])
+    source.attach(report)
+    sent = ds.Message.from_email(source)
+    detail = MessageDetail(sender=sent.sender, body=sent.body, attachments=sent.attachment_list)
+    received = ds.Message.from_email(_read(detail))
+    assert received.attachment_list == sent.attachment_list
+    assert [each.content.replace(b"\r\n", b"\n") for each in sent.attachment_list] == [ENCLOSED, DELIVERY_STATUS]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("text/calendar; method=REQUEST; name=a.ics", 'text/calendar; method="REQUEST"'),
+        ("text/csv; charset=iso-8859-1", 'text/csv; charset="iso-8859-1"'),
+        ('application/pkcs7-mime; smime-type="a\\"b"', 'application/pkcs7-mime; smime-type="a\\"b"'),
+        ("text/plain; x=ä; bad name=1; y", "text/plain; x*=utf-8''%C3%A4"),
+        ("text/plain; x=" + "a" * 300, "text/plain"),
+    ],
+)
+def test_parameters_of_a_file_are_kept(content_type: str, expected: str) -> None:
+    raw = _bytes(letter(attachments=[ds.Attachment(content=b"x", content_type=content_type)]))
+    part = list(email.message_from_bytes(raw, policy=email.policy.compat32).walk())[-1]
+    assert part["Content-Type"] == expected
 
 
 def test_a_boundary_in_the_text_ends_no_part() -> None:
@@ -118,23 +208,54 @@ LETTERS = st.text(st.characters(categories=["L", "M", "N", "S", "Cf", "Cs"]), mi
 def test_an_address_of_any_letters_is_written_and_read(local: str, domain: str, name: str) -> None:
     address = f"{local}@{domain}"
     message = MessageDetail(sender=f"{name} <{address}>" if name else address, reply_to=address)
-    content = _bytes(message)
-    assert content.isascii()
+    assert _bytes(message).decode("utf-8")
     assert len(_read(message)["From"].addresses) <= 1
+    if local.isalnum() and domain.isalnum():
+        assert _header_text(message, "Reply-To").startswith(f"{local}@")
     if address.isascii() and local.isalnum() and domain.isalnum():
         assert _read(message)["Reply-To"].addresses[0].addr_spec == address
 
 
-@pytest.mark.parametrize(
-    "address", ["jürgen@clinic.example", "Jürgen <jürgen@clinic.example>", "a@，b", "=?utf-8?q?b?=@c.example"]
-)
-def test_an_address_that_is_not_ascii_is_a_name_that_can_be_read(address: str) -> None:
+def _header_text(message: MessageDetail, name: str) -> str:
+    """A header in UTF-8, as mail programs read it."""
+    value = email.message_from_bytes(_bytes(message), policy=email.policy.default)[name]
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8")
+
+
+@pytest.mark.parametrize("address", ["=?utf-8?q?b?=@c.example", "Mail Delivery System", "jürgen at clinic"])
+def test_what_is_no_address_is_a_name_that_can_be_read(address: str) -> None:
     found = _read(MessageDetail(sender=address, recipients=[ds.Recipient(address), ds.Recipient("bob@direct.test")]))
     assert not found.defects
     assert not found["From"].defects
     (group,) = found["From"].groups
     assert (group.display_name, group.addresses) == (address, ())
     assert [each.addr_spec for each in found["To"].addresses] == ["bob@direct.test"]
+
+
+@pytest.mark.parametrize(
+    ("address", "written"),
+    [
+        ("info@exämple.test", "info@xn--exmple-cua.test"),
+        ("Jürgen <info@EXÄMPLE.test>", "Jürgen <info@xn--exmple-cua.test>"),
+        ("jürgen@clinic.example", "jürgen@clinic.example"),
+        ("Jürgen <jürgen@bücher.example>", "Jürgen <jürgen@xn--bcher-kva.example>"),
+        ("info@straße.example", "info@straße.example"),
+        ("info@😀.example", "info@xn--e28h.example"),
+        ("info@" + "ü" * 80 + ".example", "info@" + "ü" * 80 + ".example"),
+        ('"a b, c"@direct.test', '"a b, c"@direct.test'),
+        ("a@[192.0.2.1]", "a@[192.0.2.1]"),
+        ("a@direct.test, b@direct.test", "a@direct.test, b@direct.test"),
+    ],
+)
+def test_no_address_is_dropped(address: str, written: str) -> None:
+    message = MessageDetail(sender=address, reply_to=address, recipients=[ds.Recipient(address)])
+    assert {_header_text(message, name) for name in ("From", "To", "Reply-To")} == {written}
+
+
+def test_an_address_in_another_header_is_still_an_address() -> None:
+    message = MessageDetail(headers=[MessageHeader("Sender", "Jürgen <info@exämple.test>"), MessageHeader("X-A", "ü")])
+    assert _header_text(message, "Sender") == "Jürgen <info@xn--exmple-cua.test>"
+    assert _header_text(message, "X-A") == "ü"
 
 
 def test_a_domain_beyond_ascii_is_written_as_dns_has_it() -> None:
@@ -176,7 +297,7 @@ def test_huge_values_are_folded_in_time() -> None:
             st.builds(
                 ds.Attachment,
                 content=st.binary(max_size=300),
-                content_type=st.none() | HOSTILE,
+                content_type=st.none() | HOSTILE | HOSTILE.map("text/x-a; b".__add__),
                 filename=st.none() | HOSTILE,
             ),
             max_size=3,
@@ -185,7 +306,7 @@ def test_huge_values_are_folded_in_time() -> None:
 )
 def test_no_value_breaks_out_of_its_place(message: MessageDetail) -> None:
     content = _bytes(message)
-    assert content.isascii()
+    assert content.decode("utf-8")
     assert b"\r" not in content
     assert max(map(len, content.split(b"\n"))) <= 998
     found = email.message_from_bytes(content, policy=email.policy.compat32)
@@ -205,14 +326,85 @@ def test_no_value_breaks_out_of_its_place(message: MessageDetail) -> None:
     assert str(texts[0], "utf-8").removesuffix("\n") == body.removesuffix("\n")  # type: ignore[arg-type]
 
 
-@given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=300))
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("two  spaces", "two  spaces"),
+        (" at both ends ", " at both ends "),
+        ("folded\r\n  line", "folded line"),
+        ("nul\0 and\ttab", "nul and tab"),
+        ("", ""),
+    ],
+)
+def test_the_spaces_of_a_subject_are_kept(subject: str, expected: str) -> None:
+    assert _read(MessageDetail(subject=subject))["Subject"] == expected
+
+
+SUBJECTS = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=300).filter(lambda t: "=?" not in t)
+
+
+@given(SUBJECTS)
 def test_a_subject_is_read_back(subject: str) -> None:
     found = email.message_from_bytes(_bytes(MessageDetail(subject=subject)), policy=email.policy.compat32)
-    expected = " ".join(subject.split(" ")).strip() if "=?" not in subject else None
-    if expected is not None:
-        assert " ".join(str(make_header(decode_header(found["Subject"]))).split(" ")) == " ".join(
-            each for each in expected.split(" ") if each
-        )
+    assert str(make_header(decode_header(found["Subject"]))) == subject
+
+
+ADDRESSES = st.builds(
+    "{}@{}.test".format,
+    st.from_regex(r"[a-z0-9ä-ü]{1,9}(\.[a-z0-9ä-ü]{1,3})?", fullmatch=True),
+    st.from_regex("[a-z0-9ä-ü]{1,9}", fullmatch=True),
+)
+FIELDS = st.from_regex(rb"(X-[A-Za-z]{1,9}: [ -~]{0,20}\n){1,3}", fullmatch=True)
+CONTENTS = st.one_of(
+    st.tuples(st.just("application/octet-stream"), st.binary(max_size=300)),
+    st.tuples(st.sampled_from(["message/delivery-status", "message/disposition-notification"]), FIELDS),
+    st.tuples(
+        st.sampled_from(["message/rfc822", "message/global"]),
+        st.builds(b"%b\n%b".__mod__, st.tuples(FIELDS, st.binary(max_size=99))),
+    ),
+)
+
+
+@given(
+    sender=ADDRESSES,
+    recipients=st.lists(ADDRESSES, min_size=1, max_size=3),
+    subject=SUBJECTS,
+    body=st.text(max_size=200),
+    contents=st.lists(CONTENTS, max_size=3),
+)
+def test_nothing_of_a_message_is_lost(
+    sender: str, recipients: list[str], subject: str, body: str, contents: list[tuple[str, bytes]]
+) -> None:
+    message = MessageDetail(
+        sender=sender,
+        recipients=[ds.Recipient(each) for each in recipients],
+        subject=subject,
+        body=body,
+        attachments=[ds.Attachment(content=content, content_type=kind) for kind, content in contents],
+    )
+    found = _read(message)
+    assert _idna(found["From"]) == _idna(sender)
+    assert _idna(found["To"]) == _idna(", ".join(recipients))
+    assert found["Subject"] == subject
+    text = found.get_body()
+    assert text is not None
+    expected = whole_text(body).replace("\r\n", "\n").replace("\r", "\n")
+    assert text.get_content().removesuffix("\n") == expected.removesuffix("\n")
+    parts = _raw_parts(message)[1:] if contents else []
+    assert len(parts) == len(contents)
+    for raw, (kind, content) in zip(parts, contents, strict=True):
+        header, _, written = raw.lstrip(b"\n").partition(b"\n\n")
+        if b"base64" in header:
+            assert base64.decodebytes(written) == content
+        else:
+            assert header.startswith(f"Content-Type: {kind}\n".encode())
+            assert written.replace(b"\n", b"\r\n" if b"\r\n" in content else b"\n") == content
+
+
+def _idna(text: object) -> str:
+    """Addresses with every domain in ASCII."""
+    decoded = str(text).encode("utf-8", "surrogateescape").decode("utf-8")
+    return re.sub(r"(?<=@)[^.]+(?=\.test)", lambda label: label[0].encode("idna").decode("ascii"), decoded)
 
 
 def test_the_ends_of_the_calendar_are_written() -> None:
