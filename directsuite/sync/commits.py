@@ -60,7 +60,9 @@ class Deliver(Protocol):
             for change in changes:
                 ...  # a second time, too: it is known by its key and digest
 
-    An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them.
+    An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them. If an attribute
+    `needs_read_state` is True, changes with new messages have `is_read` if possible: that costs one request for each
+    folder and round that has new messages, and a second one if few messages are unread.
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
@@ -230,6 +232,8 @@ class Commits:
         self.lease = lease
         self.now_ms = now_ms
         self._deliver = deliver
+        self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
+        """True if the sink wants to know which new messages are unread."""
         self._health = health
         self.begin()
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
+from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import Commits, Step, tried_in_vain
 from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
@@ -58,6 +58,7 @@ class FolderFetch:
         self._folders = folders
         self._new = snapshot.new
         self._batches = max(BATCHES, len(snapshot.uids) // (ROUNDS * MOST))
+        self._unread: frozenset[int] | None = None
         self._listed_elsewhere: dict[str, frozenset[int]] = {}
         self._metadata: dict[int | None, Metadata] | None = None
         self._in_vain = 0
@@ -68,6 +69,8 @@ class FolderFetch:
         Raises why they can't be fetched where that is no fault of theirs.
         """
         done = 0
+        if self._new and self._commits.needs_read_state:
+            self._unread = await self._unread_uids()
         answers = fetch_batches(self._remote, self._state.name, self._new, batches=self._batches)
         async with contextlib.aclosing(answers):
             async for answer in answers:
@@ -76,6 +79,18 @@ class FolderFetch:
                 if taken < len(answer.uids):
                     break
         self._snapshot.complete = done == len(self._new) and self._state.name not in self._commits.unsure
+
+    async def _unread_uids(self) -> frozenset[int] | None:
+        """Return the uids of unread messages; None if there are many, or the service does not return them.
+
+        Nothing but a complete list of the unread messages shows them, so a long one is not fetched.
+        """
+        try:
+            return await self._remote.unread_uids(self._state.name, min(len(self._new), MOST))
+        except AuthenticationError:  # a password that is sent again and again may lock the account
+            raise
+        except DirectSuiteError:
+            return None
 
     async def _take(self, answer: Fetched, report: RoundReport) -> int:
         """How many of the messages asked for are done; where not all, the next round goes on."""
@@ -188,6 +203,7 @@ class FolderFetch:
             previous=None if origin is None else self._commits.key(*origin),
             message=message,
             digest=hex_of(row.digest),
+            is_read=None if self._unread is None else row.uid not in self._unread,
         )
 
     async def _can_any_be_fetched(self) -> bool:

@@ -69,6 +69,11 @@ class Change(ValueSemantics):
     """The message with its body and attachments: for NEW and RESTORED, and for MOVED where it had to be fetched."""
     digest: str | None = None
     """The digest of the content, the same wherever the message is."""
+    is_read: bool | None = None
+    """True if the message was marked as read when it was fetched, False if not; None if that is unknown.
+
+    It is known only to sinks that ask for it (see `Deliver`), and only if finding it out is not expensive.
+    """
 
     def __repr__(self) -> str:
         return f"Change({self.kind}, {self.key!r})"

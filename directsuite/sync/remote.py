@@ -74,6 +74,10 @@ class Remote(Protocol):
         """As `messages`, or the error of too large an answer; and the bytes of the answer."""
         ...
 
+    async def unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
+        """Return the uids of the unread messages of a folder, or None if there are more than max_count."""
+        ...
+
 
 class DirectRemote:
     """A mailbox of the messaging service."""
@@ -104,6 +108,15 @@ class DirectRemote:
     def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Operation GetMessageMetaData, read while it comes."""
         return self._mailbox.iter_metadata(folder)
+
+    async def unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
+        """Operation GetUnreadMessageCount, then GetUnreadMessages, if there are any and few. None if they disagree."""
+        count = await self._mailbox.get_unread_message_count(folder)
+        if count > max_count:
+            return None
+        messages = await self._mailbox.get_unread_messages(folder) if count else ()
+        uids = frozenset(message.uid for message in messages if message.uid is not None)
+        return uids if len(uids) == count else None
 
     async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Operation SearchMessagesMetadataByReceivedDate."""

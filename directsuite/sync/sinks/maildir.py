@@ -3,9 +3,14 @@
     folder/nurse@direct.example.org/            INBOX of the mailbox
         tmp/ ──► fsync ──► new/ ──► cur/        the last step is the mail program's
         .Sent/tmp/ new/ cur/ maildirfolder      INBOX.Sent (Maildir++)
+        directsuite-gone/                       empty files: the flags of deleted messages, for 30 days
 
 A file's name is a time, a hash of the message's key, and one of its digest: told again, a change finds what it did.
 A file is there whole or not at all. Mail programs may mark, copy, and delete.
+
+A message that the service reports as read is written to cur/ with the flag S. All others are written to new/. Flags
+that a mail program has set stay with the file when the message moves, and return if the message is deleted and comes
+back. An existing file is never changed.
 
 Names of folders are those of Maildir++ for what stands under INBOX, in modified UTF-7 (RFC 3501, 5.1.3):
 
@@ -28,6 +33,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -49,6 +55,9 @@ _NAME = re.compile(
 _TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
 _MOST_KEYS = 250_000  # known of several Maildirs together
 _LATEST = 253_402_300_799  # the last second of the year 9999
+_FLAGS_OF_DELETED = "directsuite-gone"
+_FLAGS_KEPT = 30 * 86_400  # seconds for which the flags of a deleted message are kept
+_READ = f"{'!' if os.name == 'nt' else ':'}2,S"
 _LOOKS = 3  # at a Maildir in which a mail program renames files
 
 _LONGEST_NAME = 200  # bytes; file systems take 255
@@ -110,6 +119,9 @@ class MaildirSink:
     keep_gone: whether the files of messages that are gone stay. One process writes for one mailbox at a time. Raises
     MaildirError where the files can't be written, without the names of files: they tell a mailbox.
     """
+
+    needs_read_state = True
+    """The synchronisation asks which new messages are unread: see `Deliver`."""
 
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = Path(folder)
@@ -174,6 +186,7 @@ class _Maildir:
         self._keys = keys
         self._known = known
         self._files: dict[tuple[str, str], Path] = {}
+        self._has_saved_flags = False
 
     def begin(self) -> None:
         """Make it where it isn't there, remove what a crash left, and look."""
@@ -209,10 +222,10 @@ class _Maildir:
         """Files under the key with another digest."""
         return [path for (each, other), path in self._files.items() if each == key and other != digest]
 
-    def write(self, name: str, message: MessageDetail) -> None:
-        """A new file, whole."""
+    def write(self, name: str, message: MessageDetail, flags: str | None) -> None:
+        """Write a new file completely: to new/ if flags is None, or to cur/ with the flags."""
         temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
-        path = self.path / "new" / name
+        path = self.path / "new" / name if flags is None else self.path / "cur" / f"{name}{flags}"
         with replacing(path, temporary=temporary, synced=True) as file:
             file.writelines(eml_of(message))
             file.flush()
@@ -231,10 +244,37 @@ class _Maildir:
         """A file is there no more."""
         self._files = {identifier: each for identifier, each in self._files.items() if each != path}
 
+    def save_flags(self, path: Path) -> None:
+        """Record the flags of a file that is about to be deleted, if a mail program has seen it."""
+        if path.parent.name != "cur":
+            return
+        saved = self.path / _FLAGS_OF_DELETED
+        saved.mkdir(0o700, exist_ok=True)
+        os.close(os.open(saved / path.name, os.O_WRONLY | os.O_CREAT, 0o600))
+        self._has_saved_flags = True
+
+    def find_saved_flags(self, key: str, digest: str | None) -> Path | None:
+        """Return the record that `save_flags` made, or None."""
+        saved = self.path / _FLAGS_OF_DELETED
+        with contextlib.suppress(FileNotFoundError):
+            for name in _names(saved):
+                found = _NAME.fullmatch(name)
+                if found and found["key"] == key and found["digest"] == digest:
+                    return saved / name
+        return None
+
+    def _remove_old_flags(self) -> None:
+        before = time.time() - _FLAGS_KEPT
+        with os.scandir(self.path / _FLAGS_OF_DELETED) as entries:
+            for path in [entry.path for entry in entries if entry.stat().st_mtime < before]:
+                Path(path).unlink(missing_ok=True)
+
     def settle(self) -> _Known:
         """Have all names on the disk. Give what is known now."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
+        if self._has_saved_flags:
+            self._remove_old_flags()
         self._known.changed = self._changed()
         return self._known
 
@@ -279,6 +319,7 @@ class _Delivery:
         path = here.find(_hash(change.key), digest)
         if change.kind is Kind.GONE:
             if path is not None and not self._keep_gone:
+                here.save_flags(path)
                 self._remove(here, path)
             return
         if change.previous is not None and change.previous != change.key:
@@ -289,10 +330,21 @@ class _Delivery:
             elif before is not None:
                 self._remove(there, before)
         if path is None and change.message is not None:
-            here.write(f"{_seconds(change.message)}.{_hash(change.key)}-{digest or _short('')}.eml", change.message)
+            self._write(change, change.message, here, digest)
         if not self._keep_gone and digest is not None:
             for other in here.others(_hash(change.key), digest):  # a key is of one message
                 self._remove(here, other)
+
+    def _write(self, change: Change, message: MessageDetail, here: _Maildir, digest: str | None) -> None:
+        name = f"{_seconds(message)}.{_hash(change.key)}-{digest or _short('')}.eml"
+        flags = _READ if change.is_read else None
+        before = change.previous or change.key
+        saved = None if change.kind is Kind.NEW else self._maildir(before).find_saved_flags(_hash(before), digest)
+        if saved is not None:
+            flags = saved.name.partition(".eml")[2]
+        here.write(name, message, flags)
+        if saved is not None:
+            saved.unlink(missing_ok=True)
 
     def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
         found = _NAME.fullmatch(before.name)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,6 +71,74 @@ async def test_what_is_read_is_not_written_again(tmp_path: Path) -> None:
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
     await sink([new(A)])
     assert only_file(tmp_path).name.endswith(":2,S")
+
+
+@pytest.mark.parametrize(("is_read", "place"), [(True, "cur"), (False, "new"), (None, "new")])
+async def test_a_read_message_is_not_delivered_as_new(tmp_path: Path, is_read: bool | None, place: str) -> None:
+    change = attrs.evolve(new(A), is_read=is_read)
+    for _ in range(2):
+        await MaildirSink(tmp_path)([change])
+        path = only_file(tmp_path)
+        assert path.parent.name == place
+        assert path.name.endswith(":2,S" if is_read else ".eml")
+    (message,) = mailbox.Maildir(tmp_path / "nurse@direct.test", create=False)
+    assert (message.get_subdir(), message.get_flags()) == (place, "S" if is_read else "")
+    assert contents(tmp_path) == composed(1)
+
+
+async def test_a_delivery_again_leaves_the_flags_of_a_mail_program(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([attrs.evolve(new(A), is_read=True)])
+    path = only_file(tmp_path)
+    path.rename(path.with_name(path.name.replace(":2,S", ":2,")))  # marked as unread
+    await sink([attrs.evolve(new(A), is_read=True)])
+    assert only_file(tmp_path).name.endswith(":2,")
+
+
+@pytest.mark.parametrize("where", [A, SENT])
+@pytest.mark.parametrize("is_read", [None, False, True])
+async def test_a_message_that_comes_back_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:
+    await MaildirSink(tmp_path)([new(A)])
+    path = only_file(tmp_path)
+    path.rename(path.parent.parent / "cur" / f"{path.name}:2,FRS")
+    for _ in range(2):
+        await MaildirSink(tmp_path)([gone(A)])
+        assert files(tmp_path) == {}
+    for _ in range(2):
+        await MaildirSink(tmp_path)([attrs.evolve(restored(A, where), is_read=is_read)])
+        (path,) = files_of(tmp_path)
+        assert (path.parent.name, path.name[-10:]) == ("cur", ".eml:2,FRS")
+    assert contents(tmp_path) == composed(1)
+    assert _saved_flags(tmp_path) == []
+
+
+def _saved_flags(root: Path) -> list[Path]:
+    """The records of flags of deleted messages."""
+    return list(root.rglob("directsuite-gone/*"))
+
+
+async def test_a_message_nobody_has_seen_comes_back_as_new(tmp_path: Path) -> None:
+    await MaildirSink(tmp_path)([new(A), gone(A), restored(A, A)])
+    assert only_file(tmp_path).parent.name == "new"
+
+
+async def test_a_new_message_under_an_old_key_has_no_old_flags(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    await sink([attrs.evolve(new(A), is_read=True), gone(A), new(A, 2)])
+    (path,) = files_of(tmp_path)
+    assert path.parent.name == "new"
+
+
+async def test_flags_of_deleted_messages_are_removed_after_30_days(tmp_path: Path) -> None:
+    sink = MaildirSink(tmp_path)
+    changes = [attrs.evolve(new(A), is_read=True), attrs.evolve(new(B, 2), is_read=True)]
+    await sink([*changes, gone(A)])
+    (record,) = _saved_flags(tmp_path)
+    assert (record.stat().st_size, record.stat().st_mode & 0o777) == (0, 0o600)
+    os.utime(record, (0, 0))
+    await sink([gone(B, 2)])
+    assert len(_saved_flags(tmp_path)) == 1
+    assert not record.exists()
 
 
 async def test_new_messages_do_not_have_the_directories_read_again(
