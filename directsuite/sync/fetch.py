@@ -19,7 +19,7 @@ from directsuite.sync.commits import Commits, Step, tried_in_vain
 from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
 from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.model import LISTED, Change, ChangeSet, Folder, Kind, RoundReport, Row, State
-from directsuite.sync.remote import MOST, Fetched, Remote, fetch_batches, fetch_one
+from directsuite.sync.remote import MOST, Fetched, Remote, SupportsReadState, fetch_batches, fetch_one
 from directsuite.sync.verify import is_still_there
 
 BATCHES = 16
@@ -69,8 +69,8 @@ class FolderFetch:
         Raises why they can't be fetched where that is no fault of theirs.
         """
         done = 0
-        if self._new and self._commits.needs_read_state:
-            self._unread = await self._unread_uids()
+        if self._new and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
+            self._unread = await self._unread_uids(self._remote)
         answers = fetch_batches(self._remote, self._state.name, self._new, batches=self._batches)
         async with contextlib.aclosing(answers):
             async for answer in answers:
@@ -80,13 +80,13 @@ class FolderFetch:
                     break
         self._snapshot.complete = done == len(self._new) and self._state.name not in self._commits.unsure
 
-    async def _unread_uids(self) -> frozenset[int] | None:
+    async def _unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
         """Return the uids of unread messages; None if there are many, or the service does not return them.
 
         Nothing but a complete list of the unread messages shows them, so a long one is not fetched.
         """
         try:
-            return await self._remote.unread_uids(self._state.name, min(len(self._new), MOST))
+            return await remote.unread_uids(self._state.name, min(len(self._new), MOST))
         except AuthenticationError:  # a password that is sent again and again may lock the account
             raise
         except DirectSuiteError:

@@ -10,7 +10,7 @@ import itertools
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -73,6 +73,11 @@ class Remote(Protocol):
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
         """As `messages`, or the error of too large an answer; and the bytes of the answer."""
         ...
+
+
+@runtime_checkable
+class SupportsReadState(Protocol):
+    """A remote that can return which messages are unread."""
 
     async def unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
         """Return the uids of the unread messages of a folder, or None if there are more than max_count."""

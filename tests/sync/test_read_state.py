@@ -100,7 +100,7 @@ async def test_a_service_without_the_read_state_is_synchronised(world: World, op
 
 async def test_a_rejected_password_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def rejected(*_: object) -> None:
-        raise AuthenticationError("wrong", code=1)
+        raise AuthenticationError("wrong", status=200, code=1)
 
     monkeypatch.setattr(DirectRemote, "unread_uids", rejected)
     await world.deliver("one")
@@ -118,7 +118,7 @@ async def test_unread_messages_that_disagree_with_their_count_are_unknown(
     await world.deliver("one")
     box = world.box
     remote = DirectRemote(box)
-    assert await remote.unread_uids("INBOX", 1) == {1}
+    assert await remote.unread_uids("INBOX", 1) == frozenset({1})
     assert await remote.unread_uids("INBOX", 0) is None
 
     async def counted(*_: object) -> int:

@@ -246,21 +246,20 @@ class _Maildir:
 
     def save_flags(self, path: Path) -> None:
         """Record the flags of a file that is about to be deleted, if a mail program has seen it."""
-        if path.parent.name != "cur":
+        found = _NAME.fullmatch(path.name)
+        if path.parent.name != "cur" or found is None:
             return
         saved = self.path / _FLAGS_OF_DELETED
         saved.mkdir(0o700, exist_ok=True)
-        os.close(os.open(saved / path.name, os.O_WRONLY | os.O_CREAT, 0o600))
+        name = f"{found['key']}-{found['digest']}{found['marks'] or ''}"
+        os.close(os.open(saved / name, os.O_WRONLY | os.O_CREAT, 0o600))
         self._has_saved_flags = True
 
     def find_saved_flags(self, key: str, digest: str | None) -> Path | None:
         """Return the record that `save_flags` made, or None."""
-        saved = self.path / _FLAGS_OF_DELETED
+        saved, start = self.path / _FLAGS_OF_DELETED, f"{key}-{digest}"
         with contextlib.suppress(FileNotFoundError):
-            for name in _names(saved):
-                found = _NAME.fullmatch(name)
-                if found and found["key"] == key and found["digest"] == digest:
-                    return saved / name
+            return next((saved / name for name in _names(saved) if name.startswith(start)), None)
         return None
 
     def _remove_old_flags(self) -> None:
@@ -341,7 +340,7 @@ class _Delivery:
         before = change.previous or change.key
         saved = None if change.kind is Kind.NEW else self._maildir(before).find_saved_flags(_hash(before), digest)
         if saved is not None:
-            flags = saved.name.partition(".eml")[2]
+            flags = saved.name.removeprefix(f"{_hash(before)}-{digest}")
         here.write(name, message, flags)
         if saved is not None:
             saved.unlink(missing_ok=True)

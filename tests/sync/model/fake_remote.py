@@ -117,10 +117,6 @@ class FakeRemote:
             found.pop()
         return [_whole(uid, message) for uid, message in reversed(found)], size
 
-    async def unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Return None: nobody reads messages in this world."""
-        return None
-
     def _asked(self, method: str, folder: str) -> Box:
         self._called(method, folder)
         box = self._world.boxes[folder]
