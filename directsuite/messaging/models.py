@@ -15,8 +15,8 @@ from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
 
 if TYPE_CHECKING:
-    import email.message
     from email.message import EmailMessage
+    from email.message import Message as LegacyMessage
 
 
 class RecipientType(OpenEnum):
@@ -178,7 +178,7 @@ class Message(MessageContent):
     """The files to send with it."""
 
     @classmethod
-    def from_email(cls, message: email.message.Message[Any, Any]) -> Message:
+    def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
         """Return a message to send with the sender, recipients, subject, body and attachments of an email.
 
         message: an EmailMessage, or a Message that was parsed with the policy compat32. Every part that is not the body

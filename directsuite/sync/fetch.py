@@ -83,10 +83,12 @@ class FolderFetch:
     async def _unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
         """Return the uids of unread messages; None if there are many, or the service does not return them.
 
-        Nothing but a complete list of the unread messages shows them, so a long one is not fetched.
+        The service returns them only with their contents. Until the folder is complete for the first time, the limit is
+        a batch. Afterwards it is the number of new messages, because the folder may have many old unread ones.
         """
+        is_first_time = self._state.folder.audited_ms is None
         try:
-            return await remote.unread_uids(self._state.name, min(len(self._new), MOST))
+            return await remote.unread_uids(self._state.name, MOST if is_first_time else min(len(self._new), MOST))
         except AuthenticationError:  # a password that is sent again and again may lock the account
             raise
         except DirectSuiteError:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from directsuite.errors import AuthenticationError
-from directsuite.sync import Change, MaildirSink, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import Change, MaildirSink, SqliteStore, Synchronizer, SyncStatus, fetch, remote
 from directsuite.sync.remote import DirectRemote
 from directsuite.sync.sinks.maildir import directory_of_mailbox
 from tests.integration.world import ALICE, World
@@ -117,12 +117,23 @@ async def test_unread_messages_that_disagree_with_their_count_are_unknown(
 ) -> None:
     await world.deliver("one")
     box = world.box
-    remote = DirectRemote(box)
-    assert await remote.unread_uids("INBOX", 1) == frozenset({1})
-    assert await remote.unread_uids("INBOX", 0) is None
+    direct = DirectRemote(box)
+    assert await direct.unread_uids("INBOX", 1) == frozenset({1})
+    assert await direct.unread_uids("INBOX", 0) is None
 
     async def counted(*_: object) -> int:
         return 2
 
     monkeypatch.setattr(type(box), "get_unread_message_count", counted)
-    assert await remote.unread_uids("INBOX", 5) is None
+    assert await direct.unread_uids("INBOX", 5) is None
+
+
+async def test_later_rounds_of_the_first_synchronisation_know_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = ReadStates()
+    uids = await world.deliver("one", "two", "three", "four")
+    await world.box.mark_messages_as_read_by_uids("INBOX", uids[3:])
+    monkeypatch.setattr(fetch, "BATCHES", 1)
+    monkeypatch.setattr(remote, "MOST", 1)  # one message in each round
+    async with SqliteStore(":memory:") as store:
+        await _synchronizer(world, store, sink).once()
+    assert sink.states == {"one": False, "two": False, "three": False, "four": True}
