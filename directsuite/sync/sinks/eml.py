@@ -48,6 +48,7 @@ _PARAMETER = re.compile(r"[A-Za-z0-9!#$&+.^_`{|}~-]{1,60}", re.ASCII)
 _LONGEST_CONTENT_TYPE = 2048  # characters
 _LONGEST_PARAMETER = 255  # bytes
 _BOUNDARY = "=_directsuite"
+_MAX_HEADER_BYTES = 262_144  # of a message part: parsing more of them takes seconds
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 _MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
 """Message types whose content may be more than ASCII."""
@@ -132,7 +133,10 @@ def _identity_encoding(media_type: str, content: bytes, text: bytes) -> str | No
     has_mixed_line_ends = text != content and content.count(b"\n") != content.count(b"\r\n")
     if has_mixed_line_ends or b"\r" in text or b"\0" in text:
         return None
-    fields = BytesHeaderParser().parsebytes(text.partition(b"\n\n")[0])
+    header = text.partition(b"\n\n")[0]
+    if len(header) > _MAX_HEADER_BYTES:
+        return None
+    fields = BytesHeaderParser().parsebytes(header)
     if not fields.keys() or fields.defects:
         return None
     is_long = max(map(len, text.split(b"\n"))) > _MAX_LINE_BYTES
@@ -251,7 +255,7 @@ def _address(value: str) -> list[str]:
 
 def _addr_spec(text: str) -> str:
     """Return the address, with its domain in the ASCII form if that means the same; empty if it is not an address."""
-    if not _ADDRESS.fullmatch(text) or "=?" in text:
+    if not _ADDRESS.fullmatch(text) or "=?" in text or len(text.encode()) > _LONGEST_WORD:
         return ""
     local, at, domain = text.rpartition("@")
     if not domain.isascii():
