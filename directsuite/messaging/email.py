@@ -108,32 +108,23 @@ def _text(body: Part) -> str:
 
 
 def _attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
-    """Yield content, content type and file name of every part that is neither the body nor the body in another form.
-
-    The content of a multipart/signed part is also yielded unchanged, so that its signature can still be verified.
-    """
-    for number, (part, is_signed_content) in enumerate(_attached(message, body), start=1):
-        if is_signed_content:
-            yield _flatten(part), "message/rfc822", f"signed-content-{number}.eml"
-            continue
+    """Yield content, content type and file name of every part that is neither the body nor the body in another form."""
+    for number, part in enumerate(_attached(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
         yield _content(part), _content_type(part), _filename(part) or fallback
 
 
-def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[tuple[Part, bool]]:
-    """Yield each part to attach, and True if its content is signed."""
+def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
+    """Yield each part to attach."""
     if part is body:
         return
     if part.get_content_maintype() == "multipart" and part.is_multipart():
         alternative = alternative or part.get_content_subtype() == "alternative"
-        inner = cast("list[Part]", part.get_payload())
-        for each in inner:
+        for each in cast("list[Part]", part.get_payload()):
             yield from _attached(each, body, alternative=alternative)
-        if part.get_content_subtype() == "signed" and inner:
-            yield inner[0], True
     elif not (alternative and _is_plain_form(part)):
-        yield part, False
+        yield part
 
 
 def _is_plain_form(part: Part) -> bool:

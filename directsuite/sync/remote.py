@@ -17,6 +17,7 @@ import attrs
 from directsuite.core.call import NO_MORE, Exchanged
 from directsuite.core.failures import Scope, scope_of
 from directsuite.core.iteration import Prefetch
+from directsuite.core.retry import RetryPolicy
 from directsuite.errors import (
     DirectSuiteError,
     NotFoundError,
@@ -116,10 +117,11 @@ class DirectRemote:
 
     async def unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
         """Operation GetUnreadMessageCount, then GetUnreadMessages, if there are any and few. None if they disagree."""
-        count = await self._mailbox.get_unread_message_count(folder)
+        mailbox = self._mailbox.with_options(retry=RetryPolicy.none())  # the read state is not worth a wait
+        count = await mailbox.get_unread_message_count(folder)
         if count > max_count:
             return None
-        messages = await self._mailbox.get_unread_messages(folder) if count else ()
+        messages = await mailbox.get_unread_messages(folder) if count else ()
         uids = frozenset(message.uid for message in messages if message.uid is not None)
         return uids if len(uids) == count else None
 
