@@ -29,6 +29,7 @@ from typing import Any, Self, cast
 import attrs
 
 from directsuite.core.failures import reason_of
+from directsuite.core.files import find_path_problem
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
@@ -100,10 +101,7 @@ class Configuration(Mapping[str, Entry]):
     @classmethod
     def of_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
         """Read a settings file alone. Raises ConfigurationError."""
-        try:
-            return cls._read(Variables({}), Path(path), profile)
-        except TypeError:
-            raise ConfigurationError("the settings file has to be named by its path") from None
+        return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
 
     @classmethod
     def _read(cls, variables: Variables, file: Path | None, profile: str | None) -> Self:
@@ -155,7 +153,12 @@ class Configuration(Mapping[str, Entry]):
         text = self.text(name)
         if text is None:
             return None
-        path = Path(text).expanduser()
+        path = _to_path(text, f"{self[name].origin}: {name}")
+        try:
+            path = path.expanduser()
+        except RuntimeError:
+            text = "begins with the home folder of a user that this machine does not know"
+            raise ConfigurationError(f"{self[name].origin}: {name} {text}: give an absolute path") from None
         return path if self.file is None or self[name].is_variable else self.file.parent / path
 
     def secret(self, name: str) -> Secret | None:
@@ -185,11 +188,20 @@ class Configuration(Mapping[str, Entry]):
 
 def _file_of(variables: Variables) -> Path | None:
     if named := variables.get(f"{PREFIX}CONFIG"):
-        return Path(named)
+        return _to_path(named, f"{PREFIX}CONFIG")
     home = variables.get("HOME") or variables.get("USERPROFILE")
     folder = variables.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")  # noqa: PTH118
     path = os.path.join(folder, "directsuite", "config.toml")  # noqa: PTH118
     return Path(path) if folder and os.path.isfile(path) else None  # noqa: PTH113  Path.is_file raises for some names
+
+
+def _to_path(path: str | PathLike[str], name: str) -> Path:
+    """Return a path. Raise ConfigurationError with the name of what it should be if no file can have it."""
+    problem = find_path_problem(path)
+    if problem is not None:
+        path = ""  # tracebacks expose local variables
+        raise ConfigurationError(f"{name}: {problem}")
+    return Path(path)
 
 
 def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:

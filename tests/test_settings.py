@@ -321,7 +321,7 @@ ODD_ENVIRONMENTS: list[tuple[Any, str]] = [
     (5, "environ has to be a mapping"),
     ({"DIRECTSUITE_SIGNING_URL": 5}, "DIRECTSUITE_SIGNING_URL has to be a text"),
     ({"DIRECTSUITE_CONFIG": 5}, "DIRECTSUITE_CONFIG has to be a text"),
-    ({"DIRECTSUITE_CONFIG": "a\0b"}, "settings file"),
+    ({"DIRECTSUITE_CONFIG": "a\0b"}, "DIRECTSUITE_CONFIG"),
 ]
 
 
@@ -333,7 +333,7 @@ def test_environment_that_cannot_be_one_is_refused(environ: Any, reason: str) ->
 
 def test_file_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     path: Any = 5
-    with pytest.raises(ds.ConfigurationError, match="named by its path"):
+    with pytest.raises(ds.ConfigurationError, match="the settings file: give a path"):
         ds.Settings.from_toml(path)
     with pytest.raises(ds.ConfigurationError, match="not TOML"):
         ds.Settings.from_toml(_file(tmp_path, "timeout = " + "[" * 100_000))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVa
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.events import Meter, Progress
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.files import Blocks, OwnThread, wait_briefly
+from directsuite.core.files import Blocks, OwnThread, to_path, wait_briefly
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
@@ -365,11 +365,11 @@ class PathSink(Sink[Path]):
             self._thread.end()
 
     def _make(self) -> None:
-        if not self._path.parent.is_dir():
-            raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
-        if self._path.is_dir():
-            raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
         try:
+            if not self._path.parent.is_dir():
+                raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
+            if self._path.is_dir():
+                raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
             descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=self._path.parent)
         except OSError as error:
             reason = reason_of(error)
@@ -560,7 +560,7 @@ def sink_of(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Si
     """The sink of what a caller gave for a destination; InvalidArgumentError where it is none."""
     argument: Any = destination
     if isinstance(destination, str | PathLike):
-        return PathSink(Path(argument))
+        return PathSink(to_path(argument, "destination"))
     write = getattr(destination, "write", None)
     if callable(write):
         if isinstance(destination, asyncio.StreamWriter) or hasattr(destination, "drain"):

@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
-from directsuite.errors import Outcome, TransportError
+from directsuite.core.failures import reason_of
+from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +41,49 @@ Piece = bytes | memoryview
 _MOST_RESTING = 8
 _PATIENCE = 1.0
 """Seconds that a call which ends waits for a file to be closed or removed."""
+
+
+def find_path_problem(path: object) -> str | None:
+    """Return the reason why no file can have this path, or None. `path` is a text or an os.PathLike of text."""
+    if isinstance(path, os.PathLike):
+        path = cast("object", os.fspath(path))
+    if not isinstance(path, str):
+        return "give a path, as a text or an os.PathLike"
+    if not path:
+        return "it is empty"
+    if "\0" in path:
+        return "it contains a NUL character, which no path can contain"
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:  # whose text shows the path
+        return "it contains half a surrogate pair, which no path can contain"
+    return None
+
+
+def to_path(path: str | os.PathLike[str], parameter: str) -> Path:
+    """Return a path that a caller gave. Raise InvalidArgumentError if no file can have it."""
+    problem = find_path_problem(path)
+    if problem is not None:
+        path = ""  # tracebacks expose local variables
+        raise InvalidArgumentError(problem, parameter=parameter)
+    return Path(path)
+
+
+def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
+    """Return a path that a caller gave, absolute and without symbolic links. Raise InvalidArgumentError if it has none.
+
+    From Python 3.13 on, a loop of symbolic links is left as it is: using the path then raises OSError.
+    """
+    problem = find_path_problem(path)
+    if problem is None:
+        try:
+            return Path(path).resolve()
+        except OSError as error:
+            problem = f"it cannot be found ({reason_of(error)})"
+        except RuntimeError:
+            problem = "its symbolic links form a loop: give the path of what they should lead to"
+    path = ""  # as above
+    raise InvalidArgumentError(problem, parameter=parameter)
 
 
 class OwnThread(Executor):

@@ -29,7 +29,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from directsuite.core.failures import is_being_cancelled
+from directsuite.core.failures import is_being_cancelled, reason_of
 from directsuite.core.files import (
     PIECE,
     FileReader,
@@ -40,6 +40,7 @@ from directsuite.core.files import (
     in_thread,
     read_ahead,
     read_here,
+    to_path,
     wrong_size,
 )
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
@@ -327,8 +328,13 @@ class OnDisk(Content):
 
     def __init__(self, path: Path, parameter: str) -> None:
         super().__init__(None)
-        if not path.is_file():
-            problem = "it is a folder: give a file" if path.is_dir() else "no such file"
+        problem: str | None = None
+        try:
+            if not path.is_file():
+                problem = "it is a folder: give a file" if path.is_dir() else "no such file"
+        except OSError as error:  # such as a name that is too long
+            problem = f"the file can't be read ({reason_of(error)})"
+        if problem is not None:
             raise InvalidArgumentError(problem, parameter=parameter)
         if not os.access(path, os.R_OK):
             raise InvalidArgumentError("the file can't be read", parameter=parameter)
@@ -468,7 +474,7 @@ def _content(source: Source, parameter: str, size: int | None) -> Content:
     if isinstance(source, bytes | bytearray | memoryview):
         return InMemory(bytes(source))
     if isinstance(source, str | PathLike):
-        return OnDisk(Path(source), parameter)
+        return OnDisk(to_path(source, parameter), parameter)
     if isinstance(source, AsyncIterable):
         return Passing(source, size)
     argument: object = source

@@ -23,6 +23,7 @@ import attrs
 import msgspec
 
 from directsuite.core.failures import reason_of
+from directsuite.core.files import resolve_path
 from directsuite.durable.database import (
     NO_VALUES,
     Refusal,
@@ -228,7 +229,7 @@ class SqliteDatabase:
     def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile[Any], *, shared: bool = False) -> None:
         self._kind = kind
         self._shared = shared
-        where = None if path is None else Path(path).resolve()
+        where = None if path is None else resolve_path(path, "path")
         connect = kind.writing if where is None or not shared else kind.beside
         self._writer = GroupCommitter(
             functools.partial(connect, where),  # type: ignore[arg-type]

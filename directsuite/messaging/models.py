@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import attrs
 
+from directsuite.core.files import to_path
 from directsuite.core.upload import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
@@ -92,7 +93,7 @@ class Attachment(Model):
         cls, path: str | PathLike[str], *, content_type: str | None = None, filename: str | None = None
     ) -> Self:
         """An attachment whose content is read from a file and sent as a stream, never whole in memory."""
-        source = Path(path)
+        source = to_path(path, "path")
         return cls._streamed(source, content_type, filename or source.name, named=source.name)
 
     @classmethod

@@ -21,6 +21,7 @@ from typing import Self
 import attrs
 
 from directsuite.core.failures import reason_of
+from directsuite.core.files import resolve_path
 from directsuite.errors import InvalidArgumentError
 
 STAGING = ".directsuite"
@@ -172,7 +173,7 @@ class Folder(AsyncIterable[Pdf]):
     """
 
     def __init__(self, path: str | os.PathLike[str], pattern: str = "*.pdf") -> None:
-        self._path = Path(path).resolve()
+        self._path = resolve_path(path, "path")
         self._pattern = pattern
         if not self._path.is_dir():
             raise InvalidArgumentError("there is no such folder: name the one that has the PDFs", parameter="path")

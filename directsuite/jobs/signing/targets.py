@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from directsuite.core.failures import reason_of
+from directsuite.core.files import resolve_path
 from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import STAGING, examined
@@ -83,7 +84,7 @@ class TargetFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        self._path = Path(path).resolve()
+        self._path = resolve_path(path, "path")
         self._overwrite = overwrite
         self.place = f"file://{self._path.as_posix()}/"
         """Where it is, as a URL."""

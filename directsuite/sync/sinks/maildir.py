@@ -41,6 +41,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.failures import reason_of
+from directsuite.core.files import to_path
 from directsuite.durable.files import DEVICE, replacing, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
@@ -124,7 +125,7 @@ class MaildirSink:
     """The synchronisation asks which new messages are unread: see `Deliver`."""
 
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
-        self._root = Path(folder)
+        self._root = to_path(folder, "folder")
         self._keep_gone = keep_gone
         self._memory = _Memory()
         try:
