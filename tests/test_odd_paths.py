@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,7 +45,7 @@ async def _open(store: Any) -> object:
         return store
 
 
-async def _read(source: Any) -> object:
+async def _read(source: AsyncIterable[object]) -> object:
     return [each async for each in source]
 
 
@@ -124,7 +124,7 @@ def test_path_of_a_file_is_accepted(path: str | Path) -> None:
 def test_refused_path_is_in_no_frame() -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
         resolve_path("Zaphod\0", "path")
-    frames = []
+    frames: list[str] = []
     line = caught.value.__traceback__.tb_next if caught.value.__traceback__ is not None else None
     while line is not None:
         frames.append(repr(line.tb_frame.f_locals))

@@ -46,7 +46,7 @@ _PATIENCE = 1.0
 def find_path_problem(path: object) -> str | None:
     """Return the reason why no file can have this path, or None. `path` is a text or an os.PathLike of text."""
     if isinstance(path, os.PathLike):
-        path = cast("object", os.fspath(path))
+        path = os.fspath(cast("os.PathLike[Any]", path))
     if not isinstance(path, str):
         return "give a path, as a text or an os.PathLike"
     if not path:

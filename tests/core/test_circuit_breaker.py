@@ -169,12 +169,12 @@ async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer
         box = suite.mailbox(ALICE, PASSWORD)
         await fail(suite, 1)
         await asyncio.sleep(10)
-        probes = [asyncio.create_task(SEND.call(suite))]
+        probes = [asyncio.ensure_future(SEND.call(suite))]
         await asyncio.sleep(7)
         error = await failure_of(box.get_message_count())
         assert (type(error), error.retry_after) == (ds.CircuitOpenError, 3)
         await asyncio.sleep(3)
-        probes.append(asyncio.create_task(SEND.call(suite)))
+        probes.append(asyncio.ensure_future(SEND.call(suite)))
         await asyncio.sleep(10)
         assert await box.get_message_count() == 7
         assert not any(probe.done() for probe in probes)

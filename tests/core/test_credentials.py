@@ -57,7 +57,7 @@ async def text(cache: TokenCache) -> str:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
-async def test_eager_tasks_share_one_fetch() -> None:
+async def test_eager_tasks_share_one_fetch(time: ManualClock) -> None:
     set_task_factory, eager = asyncio.get_running_loop().set_task_factory, getattr(asyncio, "eager_task_factory", None)
     others: list[asyncio.Task[str]] = []
     fetches = 0
@@ -65,13 +65,13 @@ async def test_eager_tasks_share_one_fetch() -> None:
     async def fetch() -> str:
         nonlocal fetches
         fetches += 1
-        others.append(asyncio.create_task(text(cache)))  # as a listener that calls the suite would
+        others.append(asyncio.create_task(text(tokens)))  # as a listener that calls the suite would
         await asyncio.sleep(0)
         return f"token-{fetches}"
 
-    cache = TokenCache(token_source(fetch), ManualClock())
+    tokens = TokenCache(token_source(fetch), time)
     set_task_factory(eager)
-    assert await text(cache) == "token-1"
+    assert await text(tokens) == "token-1"
     assert await asyncio.gather(*others) == ["token-1"]
     assert fetches == 1
 

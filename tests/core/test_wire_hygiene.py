@@ -185,7 +185,9 @@ async def _read(server: ScriptedServer, *, fits: bool) -> None:
     ],
 )
 async def test_head_that_is_too_large_is_explained(server: ScriptedServer, size: int, count: int, says: str) -> None:
-    server.otherwise = plays.answer(GOOD, **{f"X-{number}": PATIENT + "a" * size for number in range(count)})
+    text = plays.content(GOOD)
+    headers = {f"X-{number}": PATIENT + "a" * size for number in range(count)}
+    server.otherwise = plays.raw(plays.head(200, len(text), headers) + text)
     async with opened(server) as suite:
         error = await failure_of(GET_MESSAGE_COUNT.call(suite))
     assert says in str(error)
