@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,9 +41,9 @@ async def _download(path: Any) -> object:
         return await suite.signing.download("doc", path)
 
 
-async def _open(store: Any) -> object:
-    async with store:
-        return store
+async def _open(store: AbstractAsyncContextManager[object]) -> object:
+    async with store as opened:
+        return opened
 
 
 async def _read(source: AsyncIterable[object]) -> object:

@@ -45,16 +45,19 @@ _PATIENCE = 1.0
 
 def find_path_problem(path: object) -> str | None:
     """Return the reason why no file can have this path, or None. `path` is a text or an os.PathLike of text."""
-    if isinstance(path, os.PathLike):
-        path = os.fspath(cast("os.PathLike[Any]", path))
-    if not isinstance(path, str):
+    given: Any = path
+    try:
+        text: object = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
         return "give a path, as a text or an os.PathLike"
-    if not path:
+    if not text:
         return "it is empty"
-    if "\0" in path:
+    if "\0" in text:
         return "it contains a NUL character, which no path can contain"
     try:
-        os.fsencode(path)
+        os.fsencode(text)
     except UnicodeEncodeError:  # whose text shows the path
         return "it contains half a surrogate pair, which no path can contain"
     return None
@@ -72,7 +75,7 @@ def to_path(path: str | os.PathLike[str], parameter: str) -> Path:
 def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
     """Return a path that a caller gave, absolute and without symbolic links. Raise InvalidArgumentError if it has none.
 
-    From Python 3.13 on, a loop of symbolic links is left as it is: using the path then raises OSError.
+    From Python 3.13 on, a loop of symbolic links is not found here: opening the path then raises OSError.
     """
     problem = find_path_problem(path)
     if problem is None:
