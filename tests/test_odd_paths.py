@@ -36,7 +36,7 @@ async def _save(path: Any) -> object:
         return await suite.signing.save(path)
 
 
-async def _download(path: Any) -> object:
+async def _download(path: str) -> object:
     async with _suite() as suite:
         return await suite.signing.download("doc", path)
 

@@ -47,7 +47,7 @@ def find_path_problem(path: object) -> str | None:
     """Return the reason why no file can have this path, or None. `path` is a text or an os.PathLike of text."""
     given: Any = path
     try:
-        text: object = os.fspath(given)
+        text = cast("object", os.fspath(given))
     except TypeError:
         text = None
     if not isinstance(text, str):
