@@ -245,8 +245,9 @@ class DeepExamination:
             return [Difference(path, f"can't be read by the SDK, for which it should be {mismatch.expected}")]
         except RecursionError:
             return [Difference("$", "can't be read by the SDK: it is nested too deeply")]
-        unread = [Difference(self.specification.shown(path), "can't be read by the SDK, which skips it") for path in report]
-        return [*unread, *self.specification.lost(json.loads(body), json.loads(codec.encode(model)))]
+        what = "can't be read by the SDK, which skips it"
+        skipped = [Difference(self.specification.shown(path), what) for path in report]
+        return [*skipped, *self.specification.lost(json.loads(body), json.loads(codec.encode(model)))]
 
 
 def _why(operation: str) -> str:

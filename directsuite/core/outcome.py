@@ -224,7 +224,7 @@ def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, 
 def _require(response: Model, path: str, report: Counter[str]) -> None:
     """Raise MismatchError if the response lacks this essential field. Leave out elements of a list that lack it."""
     name, _, of_element = path.partition("[].")
-    value = getattr(response, name, None)
+    value: Any = getattr(response, name, None)
     key = wire_name(type(response), name)
     if not of_element:
         value = value.reveal() if isinstance(value, Secret) else value

@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -101,7 +101,8 @@ def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
     A text with broken characters is a BrokenText: any sender of one message could spoil the listing of all others. A
     number that is too large for Python is the text of its digits.
     """
-    document = without_byte_order_mark(document)
+    if isinstance(document, bytes):
+        document = without_byte_order_mark(document)
     try:
         return _VALUES.decode(document)
     except _ERRORS:
@@ -137,35 +138,36 @@ def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
     }
 
 
-D = TypeVar("D", bound="bytes | bytearray | memoryview | msgspec.Raw")
-
-
-def without_byte_order_mark(document: D) -> D:
+def without_byte_order_mark(document: bytes) -> bytes:
     """Return the document without the mark that some servers write before it (RFC 8259, 8.1)."""
-    if isinstance(document, bytes) and document.startswith(_BYTE_ORDER_MARK):
-        return document[len(_BYTE_ORDER_MARK) :]
-    return document
+    return document.removeprefix(_BYTE_ORDER_MARK)
 
 
 def _parse_leniently(document: bytes) -> Any:
     """Parse what msgspec does not: broken characters, and numbers that are too large."""
     text = document.decode("utf-8", "surrogateescape")
-    value = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
-    root = [value]
-    containers: list[Any] = [root]
+    value: Any = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
+    if isinstance(value, str):
+        return _marked(value)
+    containers = [value]
     while containers:
         container = containers.pop()
-        for name, member in container.items() if type(container) is dict else enumerate(container):
-            if type(member) is str:
-                if _SURROGATE.search(member):
-                    container[name] = BrokenText(_mend(member))
-            elif type(member) in (dict, list):
-                containers.append(member)
-        if type(container) is dict and any(map(_SURROGATE.search, container)):
-            mended = {_mend(name): member for name, member in container.items()}
-            container.clear()
-            container.update(mended)
-    return root[0]
+        if isinstance(container, dict):
+            object_ = cast("dict[str, Any]", container)
+            members = [(_mend(name), _marked(member)) for name, member in object_.items()]
+            object_.clear()
+            object_.update(members)
+            containers += object_.values()
+        elif isinstance(container, list):
+            array = cast("list[Any]", container)
+            array[:] = map(_marked, array)
+            containers += array
+    return value
+
+
+def _marked(value: Any) -> Any:
+    """Return a BrokenText for a text with broken characters, and any other value unchanged."""
+    return BrokenText(_mend(value)) if isinstance(value, str) and _SURROGATE.search(value) else value
 
 
 def _mend(text: str) -> str:

@@ -60,7 +60,8 @@ class Document(dict[str, Any]):
 def note(place: Place, step: str = "") -> None:
     """Count a value that could not be read, in the report of its document."""
     while isinstance(place, tuple):
-        place, step = place[0], place[1] + step
+        above, last = place
+        place, step = above, last + step
     if isinstance(place, Counter):
         place[f"${step}"] += 1
 

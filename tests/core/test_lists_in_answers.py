@@ -168,7 +168,8 @@ async def test_an_absent_list_is_read_under_a_name_that_nobody_knows(
 async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, others: dict[str, Any], server: ScriptedServer
 ) -> None:
-    for own in ({}, {name: None}, {name: []}):
+    forms: list[dict[str, Any]] = [{}, {name: None}, {name: []}]
+    for own in forms:
         _serve(server, answer | others | own)
         server.requests.clear()
         async with opened(server) as suite:

@@ -16,7 +16,7 @@ from directsuite.testing import LeapingClock, mocked_services
 from tests.property.whole_answers import ANSWERS, MARKER, Place, places, replaced
 
 from . import test_fax, test_mailbox, test_registration, test_sending, test_signing
-from .stage import ALICE, SETTINGS
+from .stage import ALICE, SETTINGS, Row
 
 Call = Callable[[ds.DirectSuite], Awaitable[object]]
 
@@ -41,14 +41,12 @@ async def _collect(messages: ds.Listing[ds.MessageDetail]) -> list[ds.MessageDet
     return [message async for message in messages]
 
 
+ROWS: list[Row] = [*test_fax.ROWS, *test_mailbox.ROWS, *test_registration.ROWS, *test_sending.ROWS, *test_signing.ROWS]
 CALLS: dict[str, tuple[str, Call]] = {
-    row.operation: (row.operation, row.call)
-    for module in (test_fax, test_mailbox, test_registration, test_sending, test_signing)
-    for row in reversed(module.ROWS)
-} | {
     "stream_messages": ("GetMessages", lambda suite: _collect(suite.mailbox(ALICE, "secret").stream_messages())),
     "iter_metadata": ("GetMessageMetaData", lambda suite: _collect(suite.mailbox(ALICE, "secret").iter_metadata())),
 }
+CALLS.update((row.operation, (row.operation, row.call)) for row in reversed(ROWS))
 """The operation and the call of each case."""
 
 OTHERS = {"success": True, "code": "000", "sessionId": "s1", "folders": ["INBOX.other"], "uids": [], "patient": []}
@@ -92,7 +90,7 @@ def _mutate(document: Any, place: Place, value: bytes) -> bytes:
     around: Any = document
     for step in above:
         around = around[step]
-    left = [*around] if isinstance(around, list) else {**around}
+    left: Any = around.copy()
     del left[last]
     return msgspec.json.encode(replaced(document, tuple(above), left))
 

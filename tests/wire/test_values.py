@@ -220,7 +220,7 @@ def test_a_new_value_replaces_an_unreadable_one_when_written() -> None:
 
 def test_unreadable_values_are_counted_by_path_without_indices() -> None:
     good = {"email": "a@b"}
-    document = {
+    document: dict[str, Any] = {
         "code": {},
         "messages": [
             {"uid": 1, "sentDate": "", "recipients": [good, 5, {"type": "TO"}, {"email": "a@b", "type": []}]},
