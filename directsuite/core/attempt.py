@@ -303,14 +303,7 @@ class Attempt(Generic[R]):
             response.close()
             if call.operation.limited and self._limits.is_exhausted:
                 await _two_turns()  # who waited for the connection finds it, and sends, before this is decoded
-        return interpret(
-            call.operation,
-            answer,
-            env.max_response_bytes,
-            env.codec,
-            self._tell_skipped,
-            strict_paths=call.options.strict_paths,
-        )
+        return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._tell_skipped)
 
     def _url(self) -> URL:
         call, credential = self._call, self._history.credential

@@ -107,7 +107,7 @@ class Options:
     observe: Callable[[Exchanged], object] | None = None
     """Called with each answer before it is decoded; NO_MORE from it gives the operation's empty response instead."""
     strict_paths: frozenset[str] = frozenset()
-    """Paths, as in `ValuesSkipped.paths`, at which an unreadable value is an error: it might be what is searched."""
+    """Those of the operations; see `Operation.strict_paths`."""
     within_a_call: bool = False
     """It is made for another call, such as its login: not refused while a closing suite waits for that one."""
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)

@@ -113,7 +113,7 @@ class Facade:
         return self._with(attrs.evolve(self._options, within_a_call=True))
 
     def _requiring(self, paths: frozenset[str]) -> Self:
-        """A view for searches: values that cannot be read are errors at these paths, see `Options.strict_paths`."""
+        """A view for searches: values that cannot be read are errors at these paths, see `Operation.strict_paths`."""
         return self._with(attrs.evolve(self._options, strict_paths=paths))
 
     def _call(
@@ -126,6 +126,8 @@ class Facade:
         receive: Receive[R] | None = None,
         confirm: Confirmation[R] | None = None,
     ) -> Coroutine[Any, Any, R]:
+        if self._options.strict_paths:
+            operation = attrs.evolve(operation, strict_paths=self._options.strict_paths)
         return self._transport.call(
             operation,
             *segments,

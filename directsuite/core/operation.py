@@ -94,6 +94,8 @@ class Operation(ValueSemantics, Generic[R]):
 
     Of all others an unreadable value gives way to the default (see `wire.codec`).
     """
+    strict_paths: frozenset[str] = frozenset()
+    """Paths, as in `ValuesSkipped.paths`, at which an unreadable value is an error: it might be what is searched."""
     done_answers: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes by which a repeat, after an unknown first outcome, learns that it had happened."""
     content_type: MediaType | None = MediaType.JSON

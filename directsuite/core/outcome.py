@@ -165,13 +165,10 @@ def interpret(
     limit: int,
     codec: Codec,
     skipped: Callable[[Mapping[str, int]], None] | None = None,
-    *,
-    strict_paths: frozenset[str] = frozenset(),
 ) -> R | DirectSuiteError:
     """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
 
     skipped: called with the number of values that could not be read, by their JSON path, if there are any.
-    strict_paths: those at which such a value is an error.
     """
     about = operation.about
     if answer.too_large:
@@ -188,7 +185,7 @@ def interpret(
     report = Counter[str]()
     try:
         response = _read(operation, answer, document, codec, report)
-        for path in strict_paths & report.keys():
+        for path in operation.strict_paths & report.keys():
             raise MismatchError("readable", path)
         return response
     except MismatchError as mismatch:

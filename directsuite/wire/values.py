@@ -115,7 +115,7 @@ class ExactLeaf(Leaf):
 
         def read_exactly(value: Any) -> Any:
             if isinstance(value, BrokenText):
-                raise MismatchError("whole: it contains broken UTF-8")
+                raise MismatchError("whole")
             return read(value)
 
         super().__init__(read_exactly)

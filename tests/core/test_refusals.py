@@ -123,7 +123,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
     (registration.LOGIN, b'{"code": "000"}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": ""}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", "whole"),
-    (messaging.GET_UIDS, b'{"success": true, "uidList": [1]}', 200, "$.uids", "present"),
+    (messaging.GET_UIDS, b'{"success": true, "uids": [1, null]}', 200, "$.uids[1]", "a whole number"),
     (signing.GET_DOC, b"", 200, "$", "base64 text"),
 ]
 

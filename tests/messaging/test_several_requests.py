@@ -222,3 +222,62 @@ async def test_a_verified_copy_of_many_messages_takes_no_longer_for_each_of_the_
             await _box(suite).copy_messages_by_uids("INBOX", "INBOX.Kept", range(count), verify=True)
             seconds.append(time.process_time() - began)
     assert seconds[1] < 3 * seconds[0] + 0.2
+
+
+UNREADABLE_LOOKS: dict[str, dict[str, Any]] = {
+    "messages that are no list": {"success": True, "messages": "x"},
+    "a message that is no object": {"success": True, "messages": [5]},
+    "a message without a uid": {"success": True, "messages": [{"msgID": "<1@x>"}]},
+    "headers that are no list": {"success": True, "messages": [*ANOTHERS_MARK["messages"], {"uid": 2, "headers": "x"}]},
+    "a header that is no object": {
+        "success": True,
+        "messages": [*ANOTHERS_MARK["messages"], {"uid": 2, "headers": [5]}],
+    },
+    "a header's value that is no text": {
+        "success": True,
+        "messages": [*ANOTHERS_MARK["messages"], {"uid": 2, "headers": [{"name": "X-Request-ID", "value": []}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("look", UNREADABLE_LOOKS.values(), ids=UNREADABLE_LOOKS)
+async def test_a_look_that_cannot_read_all_is_no_reason_to_send_again(
+    look: dict[str, Any], server: ScriptedServer
+) -> None:
+    server.plays(plays.reset)
+    server.otherwise = plays.answer(look | {"folders": []})
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
+        with pytest.raises(ds.ResponseDecodeError):
+            await _box(suite).send_once(MESSAGE, key="k", since=NOW, settle=3.0)
+    assert _sends(server) == 1
+
+
+async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
+    server.plays(plays.reset)
+    messages = [message | {"sentDate": "", "size": "x"} for message in ANOTHERS_MARK["messages"]]
+
+    async def play(exchange: Exchange) -> None:
+        look = ANOTHERS_MARK | {"messages": messages}
+        await plays.answer(SENT if exchange.request.method == "PUT" else look)(exchange)
+
+    server.otherwise = play
+    async with opened(server) as suite:
+        await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
+    assert _sends(server) == 2
+
+
+@pytest.mark.parametrize(("listed", "is_proof"), [(["INBOX.other"], True), (["INBOX.other", None], False)])
+async def test_an_unreadable_folder_name_proves_no_deletion(
+    listed: list[str | None], is_proof: bool, server: ScriptedServer
+) -> None:
+    server.plays(plays.reset)
+    server.otherwise = plays.answer({"success": True, "folders": listed})
+    async with opened(server) as suite:
+        if is_proof:
+            await _box(suite).delete_folder("INBOX.Cases")
+        else:
+            with pytest.raises(ds.OutcomeUnknownError):
+                await _box(suite).delete_folder("INBOX.Cases")
+    assert len(server.to("DeleteFolder")) == 1
