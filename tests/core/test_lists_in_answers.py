@@ -197,6 +197,32 @@ async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
     assert [record.to for record in answer.records] == ["b@y"]
 
 
+@pytest.mark.parametrize("csv", ["*", 5, [], {"a": 1}])
+async def test_a_report_with_unreadable_csv_has_its_logs(csv: object, server: ScriptedServer) -> None:
+    logs = [{"to": "b@y", "ts": "soon", "status": 5}, {"to": "c@z"}]
+    server.otherwise = plays.answer({"success": True, "csvData": csv, "messageLogs": logs})
+    async with opened(server) as suite:
+        report = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
+    assert [record.to for record in report.records] == ["b@y", "c@z"]
+    assert report.extra == {"csvData": csv}
+
+
+async def test_one_event_counts_what_could_not_be_read(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[ds.Event] = []
+    messages = [{"uid": 1, "sentDate": PATIENT}, {"uid": 2, "sentDate": PATIENT}, {"subject": PATIENT}]
+    server.otherwise = plays.answer({"success": True, "code": PATIENT, "messages": messages})
+    with caplog.at_level("INFO", "directsuite"):
+        async with opened(server, listeners=[events.append]) as suite:
+            found = await suite.mailbox(ALICE, PASSWORD).get_messages()
+    assert [message.extra for message in found] == [{"sentDate": PATIENT}] * 2
+    [skipped] = [event for event in events if isinstance(event, ds.ValuesSkipped)]
+    assert skipped.paths == {"$.code": 1, "$.messages[].sentDate": 2, "$.messages[]": 1}
+    assert "$.messages[].sentDate 2" in caplog.text
+    assert PATIENT not in f"{caplog.text}{skipped}"
+
+
 @pytest.mark.parametrize("addresses", [[{"username": "ada"}], {"username": "ada"}], ids=["a list", "a bare element"])
 @pytest.mark.parametrize("own", [{}, {"patient": []}, {"patient": None}], ids=str)
 async def test_patients_are_read_under_addresses_too(

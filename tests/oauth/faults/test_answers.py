@@ -68,6 +68,13 @@ async def test_unusual_answer_is_taken(server: ScriptedServer, service: TokenSer
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
+async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedServer, service: TokenService) -> None:
+    service.valid = {GOOD["access_token"]}
+    service.script = [plays.answer(b"\xef\xbb\xbf" + plays.content(GOOD))]
+    async with opened(server, token=service.client_credentials()) as suite:
+        assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
+
+
 @pytest.mark.parametrize("token_type", ["mac", "", 7, ["Bearer"]], ids=str)
 async def test_other_token_type_is_refused_at_once(
     server: ScriptedServer, service: TokenService, token_type: Any
