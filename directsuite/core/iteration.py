@@ -10,9 +10,15 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from directsuite.core.privacy import scrub_traceback
+from directsuite.errors import TransportError
 
 T = TypeVar("T")
 K = TypeVar("K")
+
+INTERRUPTED = (
+    "The listing is not complete: an earlier step was cancelled or raised an error, and it cannot be continued. "
+    "Call the method again to start a new listing."
+)
 
 
 class Listing(AsyncGenerator[T, None]):
@@ -20,28 +26,54 @@ class Listing(AsyncGenerator[T, None]):
 
     async with box.iter_messages() as messages:
         async for message in messages: ...
+
+    A step that raises ends the listing, also if it was cancelled, as by `asyncio.timeout` around `anext`. A further
+    step then raises TransportError: an interrupted listing never looks like a complete one. After `aclose` it ends
+    like any generator that was closed.
     """
 
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
         self._generator = generator
+        self._is_interrupted = False
 
     @scrub_traceback
     async def __anext__(self) -> T:
-        return await self._generator.__anext__()
+        try:
+            return await self._generator.__anext__()
+        except BaseException as error:
+            self._note_end(error)
+            raise
 
     @scrub_traceback
     async def asend(self, value: None) -> T:
         """As for any async generator."""
-        return await self._generator.asend(value)
+        try:
+            return await self._generator.asend(value)
+        except BaseException as error:
+            self._note_end(error)
+            raise
 
     @scrub_traceback
     async def athrow(self, *args: Any) -> T:
         """As for any async generator."""
-        return await self._generator.athrow(*args)
+        try:
+            return await self._generator.athrow(*args)
+        except BaseException as error:
+            self._note_end(error)
+            raise
 
     async def aclose(self) -> None:
         """End the listing and its requests."""
+        self._is_interrupted = False
         await self._generator.aclose()
+
+    def _note_end(self, error: BaseException) -> None:
+        """Note that a step raised. Raise TransportError if the generator only ends because an earlier step did."""
+        if not isinstance(error, StopAsyncIteration):
+            # A second step at the same time raises RuntimeError, and the first one goes on.
+            self._is_interrupted = not getattr(self._generator, "ag_running", False)
+        elif self._is_interrupted:
+            raise TransportError(INTERRUPTED) from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,7 +81,7 @@ class Listing(AsyncGenerator[T, None]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._generator.aclose()
+        await self.aclose()
 
 
 def _always() -> bool:

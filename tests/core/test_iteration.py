@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import directsuite as ds
 from directsuite.core.iteration import Listing, Prefetch
 
 from .virtual_time import VirtualTimeLoop, turns
@@ -255,6 +256,69 @@ async def test_leaving_a_listing_early_cancels_what_is_under_way() -> None:
     assert desk.waiting == 0
     with pytest.raises(StopAsyncIteration):
         await anext(listing)
+
+
+@pytest.mark.parametrize("step", ["anext", "asend"])
+async def test_step_after_an_interrupted_one_raises(step: str) -> None:
+    listing = Listing(_listed(Desk([0.0, 9.0, 0.0])))
+
+    def next_step() -> Coroutine[object, object, int]:
+        return listing.__anext__() if step == "anext" else listing.asend(None)
+
+    assert await next_step() == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await next_step()
+    for _ in range(2):
+        with pytest.raises(ds.TransportError, match="not complete"):
+            await next_step()
+
+
+async def test_step_after_one_that_raised_raises() -> None:
+    listing = Listing(_listed(Desk([0.0, 0.0, 0.0], frozenset({1}))))
+    assert await anext(listing) == 0
+    with pytest.raises(LookupError):
+        await anext(listing)
+    with pytest.raises(ds.TransportError, match="not complete"):
+        await anext(listing)
+
+
+async def test_step_after_an_error_was_thrown_in_raises() -> None:
+    listing = Listing(_listed(Desk([0.0, 0.0])))
+    await anext(listing)
+    with pytest.raises(KeyError):
+        await listing.athrow(KeyError("thrown in"))
+    with pytest.raises(ds.TransportError, match="not complete"):
+        await anext(listing)
+
+
+async def test_interrupted_listing_that_was_closed_ends() -> None:
+    listing = Listing(_listed(Desk([0.0, 9.0])))
+    await anext(listing)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await anext(listing)
+    await listing.aclose()
+    assert [number async for number in listing] == []
+
+
+async def test_step_cancelled_before_it_began_interrupts_nothing() -> None:
+    listing = Listing(_listed(Desk([0.0, 0.0])))
+    assert await anext(listing) == 0
+    step = asyncio.ensure_future(listing.__anext__())
+    step.cancel()
+    await asyncio.wait([step])
+    assert [number async for number in listing] == [1]
+
+
+async def test_second_step_at_the_same_time_interrupts_nothing() -> None:
+    listing = Listing(_listed(Desk([9.0, 0.0])))
+    first = asyncio.ensure_future(listing.__anext__())
+    await turns()
+    with pytest.raises(RuntimeError, match="already running"):
+        await anext(listing)
+    assert await first == 0
+    assert [number async for number in listing] == [1]
 
 
 def test_loop_that_ends_closes_a_forgotten_listing_in_silence() -> None:
